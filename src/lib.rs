@@ -1,0 +1,11 @@
+//! A declarative policy engine that keeps LLM agents going when tool calls and model turns go wrong.
+
+pub mod context;
+pub mod engine;
+#[cfg(feature = "host")]
+pub mod host;
+pub mod policy;
+pub mod session;
+#[cfg(feature = "host")]
+pub mod store;
+pub mod time;
