@@ -1,0 +1,407 @@
+//! How long to wait before the next attempt: integers only, the same on every machine.
+
+use std::sync::Arc;
+
+use super::{Ratio, Seed};
+use crate::time::Nanos;
+
+/// The delay before each next attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// How the delay grows from attempt to attempt.
+    pub shape: Shape,
+    /// No delay is longer, jitter included.
+    pub cap: Option<Nanos>,
+    /// How the delay is spread.
+    pub jitter: Jitter,
+}
+
+/// How the delay grows from attempt to attempt; `n` is the 1-based attempt that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Always `delay`.
+    Constant {
+        /// Every delay.
+        delay: Nanos,
+    },
+    /// `base + step · (n - 1)`.
+    Linear {
+        /// The first delay.
+        base: Nanos,
+        /// What each further attempt adds.
+        step: Nanos,
+    },
+    /// `base · factor^(n - 1)`.
+    Exponential {
+        /// The first delay.
+        base: Nanos,
+        /// What each further attempt multiplies by.
+        factor: Ratio,
+    },
+    /// `base` times 1, 1, 2, 3, 5, 8, …
+    Fibonacci {
+        /// The first delay.
+        base: Nanos,
+    },
+    /// The delays as listed; the last one repeats.
+    Schedule {
+        /// One per attempt.
+        delays: Arc<[Nanos]>,
+    },
+}
+
+/// How the delay is spread, so that many callers do not come back at once. `u` is uniform in `[0, 1)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jitter {
+    /// Not at all.
+    None,
+    /// `u · delay`.
+    Full,
+    /// `delay / 2 + u · delay / 2`.
+    Equal,
+    /// From `delay · (1 - f)` to `delay · (1 + f)`, with the delay first held to `cap / (1 + f)`: nothing is
+    /// above the cap and nothing piles up at it.
+    PlusMinus {
+        /// `f` in parts per million, at most a million.
+        ppm: u32,
+    },
+    /// `base + u · (3 · previous - base)`, where the first `previous` is `base`; the shape gives only the base.
+    Decorrelated,
+}
+
+const WHOLE_PPM: u64 = 1_000_000;
+/// Tripling saturates before this, whatever the base.
+const DECORRELATED_STEPS: u32 = 64;
+
+impl Backoff {
+    /// The wait after `attempt`, counted from 1, has failed.
+    #[inline]
+    pub fn delay(&self, attempt: u32, seed: Seed) -> Nanos {
+        self.jittered(attempt, |attempt| seed.draw(attempt))
+    }
+
+    /// As [`delay`](Self::delay); `seed` is asked for only if there is jitter.
+    #[inline]
+    pub fn delay_with(&self, attempt: u32, seed: impl FnOnce() -> Seed) -> Nanos {
+        match self.jitter {
+            Jitter::None => self.jittered(attempt, |_| 0),
+            Jitter::Full | Jitter::Equal | Jitter::PlusMinus { .. } | Jitter::Decorrelated => {
+                self.delay(attempt, seed())
+            }
+        }
+    }
+
+    /// The shortest and the longest wait possible after `attempt`.
+    pub fn bounds(&self, attempt: u32) -> (Nanos, Nanos) {
+        (self.jittered(attempt, |_| 0), self.jittered(attempt, |_| u64::MAX))
+    }
+
+    /// The middle of the waits after `attempt`: as likely exceeded as not. With decorrelated jitter, the wait
+    /// if every draw were a middle one.
+    pub fn median(&self, attempt: u32) -> Nanos {
+        self.jittered(attempt, |_| 1 << 63)
+    }
+
+    /// Grows with every number drawn, which is what makes [`bounds`](Self::bounds) exact.
+    #[inline]
+    fn jittered(&self, attempt: u32, draw: impl Fn(u32) -> u64) -> Nanos {
+        let attempt = attempt.max(1);
+        let cap = self.cap.unwrap_or(Nanos::MAX).0;
+        Nanos(match self.jitter {
+            Jitter::None => self.shape.raw(attempt, cap),
+            Jitter::Full => part(self.shape.raw(attempt, cap), draw(attempt)),
+            Jitter::Equal => {
+                let delay = self.shape.raw(attempt, cap);
+                let half = delay / 2;
+                half.saturating_add(part(delay.saturating_sub(half), draw(attempt)))
+            }
+            Jitter::PlusMinus { ppm } => {
+                let ppm = u64::from(ppm).min(WHOLE_PPM);
+                let room = scale(cap, WHOLE_PPM, WHOLE_PPM.saturating_add(ppm));
+                let delay = self.shape.raw(attempt, room);
+                let least = scale(delay, WHOLE_PPM.saturating_sub(ppm), WHOLE_PPM);
+                let width = scale(delay, ppm.saturating_mul(2), WHOLE_PPM);
+                least.saturating_add(part(width, draw(attempt)))
+            }
+            Jitter::Decorrelated => {
+                let base = self.shape.base();
+                let from = attempt.saturating_sub(DECORRELATED_STEPS.saturating_sub(1)).max(1);
+                (from..=attempt).fold(base, |previous, attempt| {
+                    let width = previous.saturating_mul(3).saturating_sub(base);
+                    base.saturating_add(part(width, draw(attempt))).min(cap)
+                })
+            }
+        })
+    }
+}
+
+impl Shape {
+    /// The delay after `attempt >= 1`, at most `cap`.
+    #[inline]
+    fn raw(&self, attempt: u32, cap: u64) -> u64 {
+        let retries = attempt.saturating_sub(1);
+        let delay = match self {
+            Self::Constant { delay } => delay.0,
+            Self::Linear { base, step } => base.0.saturating_add(step.0.saturating_mul(u64::from(retries))),
+            Self::Exponential { base, factor } if factor.den() == 1 => {
+                base.0.saturating_mul(factor.num().saturating_pow(retries))
+            }
+            Self::Exponential { base, factor } => power(base.0, *factor, retries, cap),
+            Self::Fibonacci { base } => fibonacci(base.0, retries, cap),
+            Self::Schedule { delays } => {
+                let index = usize::try_from(retries).unwrap_or(usize::MAX);
+                delays.get(index).or(delays.last()).map_or(0, |delay| delay.0)
+            }
+        };
+        delay.min(cap)
+    }
+
+    /// The first delay.
+    fn base(&self) -> u64 {
+        match self {
+            Self::Constant { delay: base }
+            | Self::Linear { base, .. }
+            | Self::Exponential { base, .. }
+            | Self::Fibonacci { base } => base.0,
+            Self::Schedule { delays } => delays.first().map_or(0, |delay| delay.0),
+        }
+    }
+}
+
+/// `base · factor^times`, rounded down, at most `cap`. Exact as long as numerator and denominator fit 128 bits,
+/// from there on rounded down at each step; never falling in between.
+fn power(base: u64, factor: Ratio, times: u32, cap: u64) -> u64 {
+    let cap = u128::from(cap);
+    let (mut num, mut den) = (u128::from(base), 1_u128);
+    for _ in 0..times {
+        let value = num.checked_div(den).unwrap_or(0);
+        if value >= cap {
+            break;
+        }
+        let grown = num.checked_mul(u128::from(factor.num())).zip(den.checked_mul(u128::from(factor.den())));
+        (num, den) = grown
+            .unwrap_or_else(|| (value.saturating_mul(u128::from(factor.num())), u128::from(factor.den())));
+        if grown.is_none() && num.checked_div(den) == Some(value) {
+            break;
+        }
+    }
+    u64::try_from(num.checked_div(den).unwrap_or(0).min(cap)).unwrap_or(u64::MAX)
+}
+
+/// `base` times the Fibonacci number after `retries` steps from the first, at most `cap`.
+fn fibonacci(base: u64, retries: u32, cap: u64) -> u64 {
+    let (mut current, mut next) = (base, base);
+    for _ in 0..retries {
+        if current >= cap || next == 0 {
+            break;
+        }
+        (current, next) = (next, current.saturating_add(next));
+    }
+    current
+}
+
+/// `u · whole` for the `u` in `[0, 1)` that `draw` stands for.
+#[inline]
+fn part(whole: u64, draw: u64) -> u64 {
+    let product = u128::from(whole).saturating_mul(u128::from(draw));
+    u64::try_from(product >> 64).unwrap_or(u64::MAX)
+}
+
+/// `whole · num / den`, rounded down.
+fn scale(whole: u64, num: u64, den: u64) -> u64 {
+    let product = u128::from(whole).saturating_mul(u128::from(num));
+    u64::try_from(product.checked_div(u128::from(den)).unwrap_or(0)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SEED: u64 = 42;
+
+    fn secs(n: u64) -> Nanos {
+        Nanos::from_secs(n)
+    }
+
+    fn backoff(shape: Shape) -> Backoff {
+        Backoff { shape, cap: None, jitter: Jitter::None }
+    }
+
+    fn exponential(base: Nanos, factor: &str) -> Shape {
+        Shape::Exponential { base, factor: factor.parse().unwrap() }
+    }
+
+    fn delays(backoff: &Backoff, attempts: core::ops::RangeInclusive<u32>) -> Vec<String> {
+        attempts.map(|n| backoff.delay(n, Seed::new(SEED, "tool", "call")).to_string()).collect()
+    }
+
+    #[test]
+    fn each_shape_grows_as_it_says() {
+        for (shape, expected) in [
+            (Shape::Constant { delay: secs(2) }, ["2s", "2s", "2s", "2s", "2s"]),
+            (Shape::Linear { base: secs(1), step: secs(3) }, ["1s", "4s", "7s", "10s", "13s"]),
+            (exponential(secs(1), "2"), ["1s", "2s", "4s", "8s", "16s"]),
+            (exponential(secs(1), "1.5"), ["1s", "1.5s", "2.25s", "3.375s", "5.0625s"]),
+            (exponential(secs(1), "1"), ["1s", "1s", "1s", "1s", "1s"]),
+            (Shape::Fibonacci { base: secs(1) }, ["1s", "1s", "2s", "3s", "5s"]),
+            (Shape::Schedule { delays: [secs(1), secs(5), secs(9)].into() }, ["1s", "5s", "9s", "9s", "9s"]),
+            (Shape::Schedule { delays: [].into() }, ["0s"; 5]),
+        ] {
+            assert_eq!(delays(&backoff(shape), 1..=5), expected);
+        }
+    }
+
+    #[test]
+    fn the_cap_holds() {
+        let capped = Backoff { cap: Some(secs(5)), ..backoff(exponential(secs(1), "2")) };
+        assert_eq!(delays(&capped, 1..=5), ["1s", "2s", "4s", "5s", "5s"]);
+    }
+
+    #[test]
+    fn the_last_attempt_there_is_waits_the_cap() {
+        let shapes = [
+            Shape::Linear { base: secs(1), step: secs(10) },
+            exponential(secs(1), "10"),
+            exponential(secs(1), "1.001"),
+            Shape::Fibonacci { base: secs(1) },
+        ];
+        for shape in shapes {
+            let capped = Backoff { cap: Some(secs(100)), ..backoff(shape.clone()) };
+            assert_eq!(capped.delay(u32::MAX, Seed::new(0, "", "")), secs(100), "{shape:?}");
+            assert!(backoff(shape).delay(u32::MAX, Seed::new(0, "", "")) > secs(100));
+        }
+        let uncapped = backoff(exponential(secs(1), "10"));
+        assert_eq!(uncapped.delay(u32::MAX, Seed::new(0, "", "")), Nanos::MAX);
+    }
+
+    #[test]
+    fn nothing_times_anything_is_nothing() {
+        for shape in [
+            exponential(Nanos::ZERO, "2"),
+            exponential(Nanos::ZERO, "1.5"),
+            Shape::Fibonacci { base: Nanos::ZERO },
+        ] {
+            assert_eq!(backoff(shape).delay(u32::MAX, Seed::new(0, "", "")), Nanos::ZERO);
+        }
+    }
+
+    #[test]
+    fn attempt_zero_is_the_first() {
+        assert_eq!(delays(&backoff(exponential(secs(1), "2")), 0..=1), ["1s", "1s"]);
+    }
+
+    #[test]
+    fn each_jitter_keeps_its_range() {
+        for (jitter, expected) in [
+            (Jitter::None, ("8s", "8s", "8s")),
+            (Jitter::Full, ("0s", "4s", "7.999999999s")),
+            (Jitter::Equal, ("4s", "6s", "7.999999999s")),
+            (Jitter::PlusMinus { ppm: 250_000 }, ("6s", "8s", "9.999999999s")),
+            (Jitter::Decorrelated, ("1s", "9.125s", "1m20.99999996s")),
+        ] {
+            let backoff = Backoff { shape: exponential(secs(1), "2"), cap: None, jitter };
+            let (least, most) = backoff.bounds(4);
+            let (least, median, most) = (least.to_string(), backoff.median(4).to_string(), most.to_string());
+            assert_eq!((&*least, &*median, &*most), expected, "{jitter:?}");
+        }
+    }
+
+    #[test]
+    fn a_growing_jitter_does_not_pile_up_at_the_cap() {
+        let backoff = Backoff {
+            shape: Shape::Constant { delay: secs(10) },
+            cap: Some(secs(10)),
+            jitter: Jitter::PlusMinus { ppm: 250_000 },
+        };
+        assert_eq!(backoff.bounds(1), (secs(6), Nanos(9_999_999_999)));
+        assert_eq!(backoff.median(1), secs(8));
+    }
+
+    #[test]
+    fn decorrelated_jitter_is_the_same_whenever_it_is_asked() {
+        let backoff = Backoff {
+            shape: Shape::Constant { delay: secs(1) },
+            cap: Some(secs(60)),
+            jitter: Jitter::Decorrelated,
+        };
+        let forwards: Vec<_> = (1..=100).map(|n| backoff.delay(n, Seed::new(7, "tool", "a"))).collect();
+        let mut backwards: Vec<_> =
+            (1..=100).rev().map(|n| backoff.delay(n, Seed::new(7, "tool", "a"))).collect();
+        backwards.reverse();
+        assert_eq!(forwards, backwards);
+        assert!(forwards.windows(2).any(|pair| pair[0] != pair[1]));
+    }
+
+    fn nanos() -> impl Strategy<Value = Nanos> {
+        prop_oneof![any::<u64>(), 0..10_000_000_000_u64, 0..1000_u64].prop_map(Nanos)
+    }
+
+    fn any_shape() -> impl Strategy<Value = Shape> {
+        prop_oneof![
+            nanos().prop_map(|delay| Shape::Constant { delay }),
+            (nanos(), nanos()).prop_map(|(base, step)| Shape::Linear { base, step }),
+            (nanos(), 1000..=1_000_000_u64)
+                .prop_map(|(base, n)| Shape::Exponential { base, factor: Ratio::new(n, 1000).unwrap() }),
+            (nanos(), 1000..=1010_u64)
+                .prop_map(|(base, n)| Shape::Exponential { base, factor: Ratio::new(n, 1000).unwrap() }),
+            nanos().prop_map(|base| Shape::Fibonacci { base }),
+            prop::collection::vec(nanos(), 0..5).prop_map(|delays| Shape::Schedule { delays: delays.into() }),
+        ]
+    }
+
+    fn any_jitter() -> impl Strategy<Value = Jitter> {
+        prop_oneof![
+            Just(Jitter::None),
+            Just(Jitter::Full),
+            Just(Jitter::Equal),
+            (0..=1_000_000_u32).prop_map(|ppm| Jitter::PlusMinus { ppm }),
+            Just(Jitter::Decorrelated),
+        ]
+    }
+
+    fn any_backoff() -> impl Strategy<Value = Backoff> {
+        (any_shape(), prop::option::of(nanos()), any_jitter()).prop_map(|(shape, cap, jitter)| Backoff {
+            shape,
+            cap,
+            jitter,
+        })
+    }
+
+    fn attempt() -> impl Strategy<Value = u32> {
+        prop_oneof![1..200_u32, any::<u32>()]
+    }
+
+    proptest! {
+        #[test]
+        fn never_above_the_cap_and_always_within_bounds(backoff in any_backoff(), n in attempt(), run: u64) {
+            let delay = backoff.delay(n, Seed::new(run, "tool", "call"));
+            let (least, most) = backoff.bounds(n);
+            prop_assert!(least <= delay && delay <= most, "{least} {delay} {most}");
+            prop_assert!(least <= backoff.median(n) && backoff.median(n) <= most);
+            prop_assert!(most <= backoff.cap.unwrap_or(Nanos::MAX));
+        }
+
+        #[test]
+        fn without_jitter_never_shorter_than_before(shape in any_shape(), cap in prop::option::of(nanos()), n in attempt()) {
+            prop_assume!(!matches!(shape, Shape::Schedule { .. }));
+            let backoff = Backoff { shape, cap, jitter: Jitter::None };
+            let seed = Seed::new(0, "", "");
+            prop_assert!(backoff.delay(n, seed) <= backoff.delay(n.saturating_add(1), seed));
+        }
+
+        #[test]
+        fn the_same_seed_gives_the_same_delay(backoff in any_backoff(), n in attempt(), run: u64) {
+            let delay = || backoff.delay(n, Seed::new(run, "model", "turn"));
+            prop_assert_eq!(delay(), delay());
+        }
+
+        #[test]
+        fn another_seed_differs_somewhere(jitter in any_jitter(), run: u64) {
+            prop_assume!(!matches!(jitter, Jitter::None | Jitter::PlusMinus { ppm: 0..=1000 }));
+            let backoff = Backoff { shape: Shape::Constant { delay: secs(1) }, cap: None, jitter };
+            let of = |run: u64| (1..=8).map(|n| backoff.delay(n, Seed::new(run, "tool", "call"))).collect::<Vec<_>>();
+            prop_assert_ne!(of(run), of(run.wrapping_add(1)));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a planner says about a single call: the highest layer of the merge.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+
+use super::decode::{Decode, Reader};
+use super::document::PlannerRule;
+use super::source::PLANNER;
+use super::{Findings, Report, Sources, yaml};
+
+/// A layer for one call, `{"retry": {...}, "limits": {...}}`, given at run time. It may tighten limits, never
+/// loosen them.
+///
+/// ```
+/// use unfazed::policy::CallOverride;
+/// let once: CallOverride = serde_json::from_str(r#"{"retry": {"max_attempts": 1}}"#)?;
+/// assert!(serde_json::from_str::<CallOverride>(r#"{"retry": {"max_atempts": 1}}"#).is_err());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct CallOverride {
+    json: Value,
+    pub(crate) rule: Arc<PlannerRule>,
+}
+
+impl CallOverride {
+    /// Reads it with the rules of the policy language.
+    ///
+    /// # Errors
+    /// Every mistake in it. Places are columns of the JSON on one line.
+    pub fn new(json: Value) -> Result<Self, Report> {
+        let text = json.to_string();
+        let mut findings = Findings::default();
+        let rule = yaml::parse(PLANNER, &text, &mut findings)
+            .and_then(|node| PlannerRule::decode(&node, &mut Reader::new(&text, &mut findings)));
+        match rule {
+            Some(rule) if !findings.has_errors() => Ok(Self { json, rule: Arc::new(rule) }),
+            _ => Err(findings.into_report(Sources::new())),
+        }
+    }
+
+    /// The JSON it was read from.
+    pub const fn json(&self) -> &Value {
+        &self.json
+    }
+}
+
+impl PartialEq for CallOverride {
+    fn eq(&self, other: &Self) -> bool {
+        self.json == other.json
+    }
+}
+
+impl core::fmt::Debug for CallOverride {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "CallOverride({})", self.json)
+    }
+}
+
+impl Serialize for CallOverride {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.json.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for CallOverride {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::new(Value::deserialize(from)?).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn it_is_written_as_it_was_read() {
+        let json = json!({"retry": {"max_attempts": 1, "backoff": {"kind": "constant", "delay": "0s"}}});
+        let given: CallOverride = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&given).unwrap(), json);
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_column() {
+        let told = |json: Value| CallOverride::new(json).unwrap_err().to_string();
+        insta::assert_snapshot!(told(json!({"retry": {"max_atempts": 1}, "effect": "read_only"})), @r"
+        (planner):1:11: error[P0101]: unknown field `max_atempts` (did you mean `max_attempts`?)
+        (planner):1:28: error[P0101]: unknown field `effect`
+        ");
+        insta::assert_snapshot!(told(json!({"limits": {"deadline": "-5s"}})), @r"(planner):1:23: error[P0106]: `-5s` is negative");
+        insta::assert_snapshot!(told(json!([1])), @"(planner):1:1: error[P0103]: expected a mapping, found a list");
+    }
+}

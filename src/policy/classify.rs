@@ -1,0 +1,268 @@
+//! From what a provider or a tool reported to an error class, by a table that is data.
+
+use core::fmt;
+use core::str::FromStr;
+
+use regex::{RegexSet, RegexSetBuilder, SetMatches};
+
+use super::{ErrorClass, Origin};
+
+/// Room for many thousands of texts; a table beyond it is refused.
+const MAX_SEARCH_BYTES: usize = 64 << 20;
+
+/// What is known of a failure.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evidence<'a> {
+    /// The HTTP status.
+    pub status: Option<u16>,
+    /// The error code in the body.
+    pub code: Option<&'a str>,
+    /// The error type in the body, or the kind of a tool's error.
+    pub kind: Option<&'a str>,
+    /// The message.
+    pub message: &'a str,
+}
+
+/// A row of the table. It matches if every list that is not empty has an element that matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorRow {
+    /// Statuses.
+    pub status: Vec<StatusPattern>,
+    /// Codes, compared exactly.
+    pub code: Vec<String>,
+    /// Types, compared exactly.
+    pub kind: Vec<String>,
+    /// Parts of the message, whatever their case.
+    pub message: Vec<String>,
+    /// What the failure is.
+    pub class: ErrorClass,
+    /// Where the row is written.
+    pub origin: Origin,
+}
+
+/// One status, or all of a hundred: `429`, `5xx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusPattern {
+    /// This status.
+    Exact(u16),
+    /// Every status with this first digit.
+    Hundred(u8),
+}
+
+/// An ordered table of error rows; the first that matches decides.
+#[derive(Clone)]
+pub struct ErrorTable {
+    rows: Vec<ErrorRow>,
+    /// All message parts of all rows, searched for at once.
+    parts: RegexSet,
+    /// For each row, the number of its first part in `parts`.
+    first_part: Vec<usize>,
+}
+
+/// What is wrong with a row or a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ErrorTableError {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+impl ErrorTable {
+    /// The table of these rows, in their order.
+    ///
+    /// # Errors
+    /// If the message parts are too many to be searched for at once.
+    pub fn new(rows: Vec<ErrorRow>) -> Result<Self, ErrorTableError> {
+        let parts = rows.iter().flat_map(|row| row.message.iter().map(|part| regex::escape(part)));
+        let parts = RegexSetBuilder::new(parts).case_insensitive(true).size_limit(MAX_SEARCH_BYTES).build();
+        let parts = parts.map_err(|_| ErrorTableError {
+            message: "the error rows hold too many message texts".to_owned(),
+            help: Some("remove some, or shorten them".to_owned()),
+        })?;
+        let first_part = rows.iter().scan(0_usize, |next, row| {
+            let first = *next;
+            *next = next.saturating_add(row.message.len());
+            Some(first)
+        });
+        Ok(Self { first_part: first_part.collect(), parts, rows })
+    }
+
+    /// The first row that matches.
+    pub fn classify(&self, evidence: &Evidence<'_>) -> Option<&ErrorRow> {
+        // The message is searched once, and only if a row that matches otherwise asks for it.
+        let mut found: Option<SetMatches> = None;
+        self.rows.iter().zip(&self.first_part).find_map(|(row, first)| {
+            let rest =
+                any(&row.status, |pattern| evidence.status.is_some_and(|status| pattern.matches(status)))
+                    && any(&row.code, |code| evidence.code == Some(code))
+                    && any(&row.kind, |kind| evidence.kind == Some(kind));
+            if !rest {
+                return None;
+            }
+            if row.message.is_empty() {
+                return Some(row);
+            }
+            let found = found.get_or_insert_with(|| self.parts.matches(evidence.message));
+            let parts = *first..first.saturating_add(row.message.len());
+            parts.into_iter().any(|part| found.matched(part)).then_some(row)
+        })
+    }
+
+    /// The rows, in their order.
+    pub fn rows(&self) -> &[ErrorRow] {
+        &self.rows
+    }
+}
+
+/// Whether the list is empty or one of it matches.
+fn any<T>(list: &[T], matches: impl Fn(&T) -> bool) -> bool {
+    list.is_empty() || list.iter().any(matches)
+}
+
+impl StatusPattern {
+    /// Whether `status` is meant.
+    pub fn matches(self, status: u16) -> bool {
+        match self {
+            Self::Exact(exact) => status == exact,
+            Self::Hundred(hundred) => status / 100 == u16::from(hundred),
+        }
+    }
+}
+
+impl FromStr for StatusPattern {
+    type Err = ErrorTableError;
+
+    fn from_str(text: &str) -> Result<Self, ErrorTableError> {
+        let exact = text.parse::<u16>().ok().filter(|status| (100..=599).contains(status) && text.len() == 3);
+        let hundred = text.strip_suffix("xx").and_then(|digit| digit.parse::<u8>().ok());
+        let hundred = hundred.filter(|digit| (1..=5).contains(digit) && text.len() == 3).map(Self::Hundred);
+        exact.map(Self::Exact).or(hundred).ok_or_else(|| ErrorTableError {
+            message: format!("`{}` is not an HTTP status", text.chars().take(40).collect::<String>()),
+            help: Some("write a status such as `429`, or a hundred of them such as `5xx`".to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for StatusPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(status) => write!(f, "{status}"),
+            Self::Hundred(hundred) => write!(f, "{hundred}xx"),
+        }
+    }
+}
+
+impl fmt::Debug for ErrorTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.rows).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row(class: ErrorClass) -> ErrorRow {
+        ErrorRow {
+            status: vec![],
+            code: vec![],
+            kind: vec![],
+            message: vec![],
+            class,
+            origin: Origin::BUILTIN,
+        }
+    }
+
+    fn list(items: &[&str]) -> Vec<String> {
+        items.iter().map(|&item| item.to_owned()).collect()
+    }
+
+    fn table() -> ErrorTable {
+        let statuses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        ErrorTable::new(vec![
+            ErrorRow {
+                status: statuses(&["429"]),
+                code: list(&["insufficient_quota"]),
+                ..row(ErrorClass::QuotaExceeded)
+            },
+            ErrorRow {
+                status: statuses(&["400", "413"]),
+                message: list(&["context length", "too many tokens"]),
+                ..row(ErrorClass::ContextOverflow)
+            },
+            ErrorRow { kind: list(&["overloaded_error"]), ..row(ErrorClass::Overloaded) },
+            ErrorRow { message: list(&["überlastet (503)"]), ..row(ErrorClass::Overloaded) },
+            ErrorRow { status: statuses(&["429"]), ..row(ErrorClass::RateLimit) },
+            ErrorRow { status: statuses(&["5xx"]), ..row(ErrorClass::ModelError) },
+        ])
+        .unwrap()
+    }
+
+    fn class(evidence: &Evidence<'_>) -> Option<ErrorClass> {
+        table().classify(evidence).map(|row| row.class)
+    }
+
+    #[test]
+    fn every_field_of_a_row_must_match() {
+        let limited = Evidence { status: Some(429), ..Evidence::default() };
+        assert_eq!(
+            class(&Evidence { code: Some("insufficient_quota"), ..limited }),
+            Some(ErrorClass::QuotaExceeded)
+        );
+        assert_eq!(class(&Evidence { code: Some("other"), ..limited }), Some(ErrorClass::RateLimit));
+        assert_eq!(class(&Evidence { code: Some("insufficient_quota"), ..Evidence::default() }), None);
+        assert_eq!(
+            class(&Evidence { kind: Some("overloaded_error"), status: Some(529), ..Evidence::default() }),
+            Some(ErrorClass::Overloaded)
+        );
+    }
+
+    #[test]
+    fn parts_of_messages_are_found_whatever_their_case() {
+        let bad =
+            Evidence { status: Some(400), message: "Maximum CONTEXT Length is 8192", ..Evidence::default() };
+        assert_eq!(class(&bad), Some(ErrorClass::ContextOverflow));
+        assert_eq!(class(&Evidence { message: "context  length", ..bad }), None);
+        assert_eq!(
+            class(&Evidence { message: "ÜBERLASTET (503)!", ..Evidence::default() }),
+            Some(ErrorClass::Overloaded)
+        );
+    }
+
+    #[test]
+    fn the_first_row_wins_and_none_may_match() {
+        assert_eq!(
+            class(&Evidence { status: Some(503), ..Evidence::default() }),
+            Some(ErrorClass::ModelError)
+        );
+        assert_eq!(class(&Evidence { status: Some(404), ..Evidence::default() }), None);
+        assert!(ErrorTable::new(vec![]).unwrap().classify(&Evidence::default()).is_none());
+        let all = ErrorTable::new(vec![row(ErrorClass::ModelError)]).unwrap();
+        assert_eq!(all.classify(&Evidence::default()).unwrap().class, ErrorClass::ModelError);
+    }
+
+    #[test]
+    fn a_status_is_a_number_or_a_hundred() {
+        for text in ["429", "5xx"] {
+            assert_eq!(text.parse::<StatusPattern>().unwrap().to_string(), text);
+        }
+        for text in ["", "42", "600", "9xx", "0xx", "5XX", "55xx", "+5xx", "+429", "xx", "4x", "-1"] {
+            assert!(text.parse::<StatusPattern>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_part_is_found_exactly_if_the_message_contains_it(message in "[a-cA-C. ]{0,12}", parts in prop::collection::vec("[a-c.]{1,3}", 1..4)) {
+            let rows = parts.iter().map(|part| ErrorRow { message: vec![part.clone()], ..row(ErrorClass::Timeout) });
+            let table = ErrorTable::new(rows.collect()).unwrap();
+            let found = table.classify(&Evidence { message: &message, ..Evidence::default() });
+            let expected = parts.iter().find(|part| message.to_lowercase().contains(*part));
+            prop_assert_eq!(found.map(|row| &row.message[0]), expected);
+        }
+    }
+}

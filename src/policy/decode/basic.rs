@@ -1,0 +1,158 @@
+//! The types every document is made of.
+
+use core::num::NonZeroU32;
+
+use indexmap::IndexMap;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+
+use super::{Decode, Described, Reader};
+use crate::policy::yaml::{Data, Node};
+
+impl Decode for bool {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.data {
+            Data::Bool(value) => Some(value),
+            _ => reader.wrong_type(node, "`true` or `false`"),
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "boolean"})
+    }
+}
+
+impl Decode for String {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.data {
+            Data::Text(text) => Some(text.to_string()),
+            _ => reader.wrong_type(node, "a string"),
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string"})
+    }
+}
+
+impl Decode for u64 {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.data {
+            Data::Number(number) if number.is_f64() => reader.wrong_type(node, "a whole number"),
+            Data::Number(number) => {
+                number.as_u64().or_else(|| reader.out_of_range(node, "must be at least 0"))
+            }
+            _ => reader.wrong_type(node, "a whole number"),
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 0})
+    }
+}
+
+impl Decode for u32 {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let value = u64::decode(node, reader)?;
+        Self::try_from(value).ok().or_else(|| reader.out_of_range(node, "must be at most 4294967295"))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 0, "maximum": Self::MAX})
+    }
+}
+
+impl Decode for u16 {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let value = u64::decode(node, reader)?;
+        Self::try_from(value).ok().or_else(|| reader.out_of_range(node, "must be at most 65535"))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 0, "maximum": Self::MAX})
+    }
+}
+
+impl Decode for NonZeroU32 {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        if let Data::Number(number) = &node.data
+            && number.as_i64().is_some_and(|number| number < 1)
+        {
+            return reader.out_of_range(node, "must be at least 1");
+        }
+        u32::decode(node, reader).and_then(Self::new)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 1, "maximum": u32::MAX})
+    }
+}
+
+/// Any JSON. The budgets of loading bound it.
+impl Decode for Value {
+    fn decode(node: &Node, _: &mut Reader<'_>) -> Option<Self> {
+        Some(node.to_json())
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        Schema::default()
+    }
+}
+
+impl<T: Decode> Decode for Option<T> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        T::decode(node, reader).map(Some)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Described<T>>()
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    const NAME: Option<&'static str> = T::NAME;
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        T::decode(node, reader).map(Self::new)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        T::schema(generator)
+    }
+}
+
+impl<T: Decode> Decode for Vec<T> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let Data::List(items) = &node.data else {
+            return reader.wrong_type(node, "a list");
+        };
+        // Every entry is read before any failure counts, so that all mistakes are reported.
+        let decoded: Vec<Option<T>> = items.iter().map(|item| T::decode(item, reader)).collect();
+        decoded.into_iter().collect()
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let items = generator.subschema_for::<Described<T>>();
+        json_schema!({"type": "array", "items": items})
+    }
+}
+
+impl<T: Decode> Decode for IndexMap<String, T> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let entries = reader.mapping(node)?;
+        let decoded: Vec<Option<(String, T)>> = entries
+            .iter()
+            .map(|(key, value)| T::decode(value, reader).map(|value| (key.name.to_string(), value)))
+            .collect();
+        decoded.into_iter().collect()
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let values = generator.subschema_for::<Described<T>>();
+        json_schema!({"type": "object", "additionalProperties": values})
+    }
+}

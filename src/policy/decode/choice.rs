@@ -1,0 +1,84 @@
+//! One word out of a few.
+
+/// Declares an enum that is read from a word.
+macro_rules! choice {
+    ($(#[doc = $doc:literal])* $vis:vis enum $name:ident {
+        $($(#[doc = $variant_doc:literal])* $variant:ident = $word:literal),* $(,)?
+    }) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name { $($(#[doc = $variant_doc])* $variant,)* }
+
+        $crate::policy::decode::choice_of!($(#[doc = $doc])* $name {
+            $($(#[doc = $variant_doc])* $variant = $word),*
+        });
+    };
+}
+
+/// Reads an enum declared elsewhere from a word.
+macro_rules! choice_of {
+    ($(#[doc = $doc:literal])* $name:ident {
+        $($(#[doc = $variant_doc:literal])* $variant:ident = $word:literal),* $(,)?
+    }) => {
+        impl $crate::policy::decode::Decode for $name {
+            const NAME: Option<&'static str> = Some(stringify!($name));
+
+            fn decode(
+                node: &$crate::policy::yaml::Node,
+                reader: &mut $crate::policy::decode::Reader<'_>,
+            ) -> Option<Self> {
+                let $crate::policy::yaml::Data::Text(word) = &node.data else {
+                    return reader.wrong_choice(node, &[$($word),*]);
+                };
+                match &**word {
+                    $($word => Some(Self::$variant),)*
+                    _ => reader.bad_choice(node.span, word, &[$($word),*]),
+                }
+            }
+
+            fn schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $crate::policy::decode::Reader::choice_schema(
+                    &[$($doc),*],
+                    &[$(($word, $crate::policy::decode::join_docs(&[$($variant_doc),*]))),*],
+                )
+            }
+        }
+    };
+}
+
+pub(crate) use {choice, choice_of};
+
+use serde_json::{Map, Value, json};
+
+use super::{Reader, join_docs, list};
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{Code, Diagnostic};
+
+impl Reader<'_> {
+    /// Reports something else where a word is expected.
+    pub(crate) fn wrong_choice<T>(&mut self, node: &Node, options: &[&str]) -> Option<T> {
+        if !matches!(node.data, Data::Reported) {
+            let message = format!("expected one of {}, found {}", list(options), node.describe());
+            self.report(Diagnostic::error(Code::WRONG_TYPE, node.span, message));
+        }
+        None
+    }
+
+    /// The schema of a word out of a few: an `enum`, or `oneOf` constants if they are described.
+    pub(crate) fn choice_schema(docs: &[&str], options: &[(&str, String)]) -> schemars::Schema {
+        let mut schema = Map::new();
+        let docs = join_docs(docs);
+        if !docs.is_empty() {
+            schema.insert("description".into(), docs.into());
+        }
+        let forms: Vec<Value> = if options.iter().all(|(_, docs)| docs.is_empty()) {
+            schema.insert("type".into(), "string".into());
+            schema.insert("enum".into(), options.iter().map(|(word, _)| Value::from(*word)).collect());
+            return schema.into();
+        } else {
+            options.iter().map(|(word, docs)| json!({"const": word, "description": docs})).collect()
+        };
+        schema.insert("oneOf".into(), forms.into());
+        schema.into()
+    }
+}

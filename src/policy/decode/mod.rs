@@ -1,0 +1,329 @@
+//! From trees to typed documents: one declaration gives the type, its decoder and its JSON Schema.
+//!
+//! Nothing here knows what a policy is; every YAML document of the product is read this way. A document is
+//! declared with three macros, `record!` for mappings, `union!` for mappings told apart by a tag, and
+//! `choice!` for a word out of a few:
+//!
+//! ```ignore
+//! record! {
+//!     /// An agent: what it is told, which model it speaks to, which tools it has.
+//!     pub struct AgentFile {
+//!         /// Instructions above the conversation.
+//!         pub system: String,                        // required
+//!         /// Where the policy is.
+//!         pub policy: Option<Spanned<String>>,       // may be left out; keeps its place for later errors
+//!         /// The most tokens of one reply.
+//!         pub max_tokens: u32 = 1024,                // a default
+//!         /// The tools, by name.
+//!         pub tools: IndexMap<String, ToolKind> = IndexMap::new(),
+//!     }
+//! }
+//! union! {
+//!     /// How a tool is run.
+//!     pub enum ToolKind by kind {
+//!         /// A process.
+//!         Command = "command" {
+//!             /// The program and its arguments.
+//!             run: Vec<String>,
+//!         },
+//!     }
+//! }
+//!
+//! let agent = decode::read::<AgentFile>("agent.yaml", &bytes)?;    // Err: a Report with every mistake
+//! let problem = Diagnostic::error(Code::new("A0101"), agent.value.policy.span, "no such file");
+//! return Err(agent.report([problem]));                             // later mistakes look the same
+//! ```
+//!
+//! Reading goes on after a mistake wherever the tree is still known, so that all mistakes of a file are reported
+//! at once. A field whose Rust name is a keyword is written raw: `r#type`.
+
+mod basic;
+mod choice;
+mod list;
+mod patch;
+mod record;
+mod union;
+
+use core::fmt;
+use core::ops::Range;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::Value;
+
+pub(crate) use choice::{choice, choice_of};
+pub(crate) use list::list;
+pub use patch::{OneOrMany, Patch, Spanned};
+pub(crate) use record::{Object, field_name, join_docs};
+pub(crate) use record::{decode_fields, record};
+pub(crate) use union::union;
+
+use super::did_you_mean::closest;
+use super::yaml::{self, Data, Key, Node};
+use super::{Code, Diagnostic, Findings, Report, SourceId, Sources, Span};
+
+/// A type that can be read from a node.
+pub trait Decode: Sized {
+    /// The name of its schema; `None`: the schema is written where it is used.
+    const NAME: Option<&'static str> = None;
+
+    /// Reads it. `None`: it cannot be used, and why has been reported.
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self>;
+
+    /// The value of a field that is left out; `None`: it is required.
+    fn absent() -> Option<Self> {
+        None
+    }
+
+    /// Its JSON Schema. It accepts what [`decode`](Self::decode) accepts, as far as a schema can say it.
+    fn schema(generator: &mut SchemaGenerator) -> Schema;
+}
+
+/// A document that was read without mistakes.
+#[derive(Clone, Debug)]
+pub struct Document<T> {
+    /// What it says.
+    pub value: T,
+    sources: Sources,
+}
+
+/// What decoders read with: the text behind the nodes, and where problems go.
+pub struct Reader<'a> {
+    text: &'a str,
+    findings: &'a mut Findings,
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// Every mistake in it.
+pub fn read<T: Decode>(name: &str, bytes: &[u8]) -> Result<Document<T>, Report> {
+    let mut sources = Sources::new();
+    let mut findings = Findings::default();
+    let value = read_into(&mut sources, &mut findings, name, bytes);
+    match value {
+        Some((_, value)) if !findings.has_errors() => Ok(Document { value, sources }),
+        _ => Err(findings.into_report(sources)),
+    }
+}
+
+/// Reads one of several documents that are reported on together.
+pub fn read_into<T: Decode>(
+    sources: &mut Sources,
+    findings: &mut Findings,
+    name: &str,
+    bytes: &[u8],
+) -> Option<(SourceId, T)> {
+    let (id, node) = yaml::load(sources, findings, name, bytes);
+    let text = sources.get(id)?.text();
+    let value = T::decode(&node?, &mut Reader::new(text, findings))?;
+    Some((id, value))
+}
+
+/// The JSON Schema (2020-12) of a document.
+pub fn schema<T: Decode>() -> Value {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    generator.into_root_schema_for::<Described<T>>().to_value()
+}
+
+impl<T> Document<T> {
+    /// The text it was read from.
+    pub const fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// A report of problems found after reading.
+    pub fn report(&self, problems: impl IntoIterator<Item = Diagnostic>) -> Report {
+        let mut findings = Findings::default();
+        problems.into_iter().for_each(|problem| findings.push(problem));
+        findings.into_report(self.sources.clone())
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// A reader of nodes of that text.
+    pub const fn new(text: &'a str, findings: &'a mut Findings) -> Self {
+        Self { text, findings }
+    }
+
+    /// Writes a problem down.
+    pub fn report(&mut self, problem: Diagnostic) {
+        self.findings.push(problem);
+    }
+
+    /// The source text of a node.
+    pub fn text(&self, span: Span) -> &'a str {
+        self.text.get(span.range()).unwrap_or_default()
+    }
+
+    /// Where the bytes `range` of a string node's value are in the text; the whole node if escapes or folding
+    /// make that unknowable.
+    pub fn inside(&self, span: Span, value: &str, range: Option<Range<usize>>) -> Span {
+        range.and_then(|range| self.locate(span, value, range)).unwrap_or(span)
+    }
+
+    fn locate(&self, span: Span, value: &str, range: Range<usize>) -> Option<Span> {
+        let raw = self.text(span);
+        let shift = if raw == value {
+            0
+        } else if raw.get(1..raw.len().checked_sub(1)?) == Some(value) {
+            1
+        } else {
+            literal_shift(raw, value, &range)?
+        };
+        let at = |offset: usize| u32::try_from(offset.checked_add(shift)?).ok()?.checked_add(span.start);
+        Some(Span { start: at(range.start)?, end: at(range.end)?.min(span.end), ..span })
+    }
+
+    /// The entries of a mapping, or a report that it is none.
+    pub fn mapping<'n>(&mut self, node: &'n Node) -> Option<&'n [(Key, Node)]> {
+        match &node.data {
+            Data::Map(entries) => Some(entries),
+            _ => self.wrong_type(node, "a mapping"),
+        }
+    }
+
+    /// Reports a value of the wrong type, with a repair where one is evident.
+    pub fn wrong_type<T>(&mut self, node: &Node, expected: &str) -> Option<T> {
+        if matches!(node.data, Data::Reported) {
+            return None;
+        }
+        let message = format!("expected {expected}, found {}", node.describe());
+        let problem = Diagnostic::error(Code::WRONG_TYPE, node.span, message);
+        self.findings.push(repair(problem, node, expected, self.text(node.span)));
+        None
+    }
+
+    /// Reports a word that is not one of those allowed.
+    pub fn bad_choice<T>(&mut self, span: Span, found: &str, options: &[&str]) -> Option<T> {
+        let problem = Diagnostic::error(Code::BAD_VALUE, span, format!("unknown value `{}`", cut(found)));
+        let problem = match self.closest(found, options) {
+            Some(_) => problem,
+            None => problem.help(format!("expected one of {}", list(options))),
+        };
+        self.suggest(problem, span, found, options)
+    }
+
+    /// Reports a field that does not exist.
+    pub fn unknown_field(&mut self, key: &Key, fields: &[&str]) {
+        let problem =
+            Diagnostic::error(Code::UNKNOWN_FIELD, key.span, format!("unknown field `{}`", cut(&key.name)));
+        let problem = match self.closest(&key.name, fields) {
+            Some(_) => problem,
+            None => problem.help(format!("expected one of {}", list(fields))),
+        };
+        self.suggest::<()>(problem, key.span, &key.name, fields);
+    }
+
+    /// Reports a required field that is not there.
+    pub fn missing_field(&mut self, node: &Node, field: &str) {
+        let at = match &node.data {
+            Data::Map(entries) if self.text(node.span).starts_with('{') || entries.is_empty() => node.span,
+            Data::Map(entries) => entries.first().map_or(node.span, |(key, _)| key.span),
+            _ => node.span,
+        };
+        let message = format!("missing field `{field}`");
+        let problem = Diagnostic::error(Code::MISSING_FIELD, at, message);
+        self.findings.push(problem.label(format!("`{field}` is required here")));
+    }
+
+    /// Reports a number that is too small or too large.
+    pub fn out_of_range<T>(&mut self, node: &Node, must: &str) -> Option<T> {
+        let message = format!("{} is out of range", node.describe());
+        self.findings.push(Diagnostic::error(Code::OUT_OF_RANGE, node.span, message).label(must));
+        None
+    }
+
+    fn closest<'o>(&self, found: &str, options: &[&'o str]) -> Option<&'o str> {
+        // Nobody reads the hundredth suggestion, and each costs a comparison with every option.
+        if self.findings.is_crowded() { None } else { closest(found, options.iter().copied()) }
+    }
+
+    fn suggest<T>(&mut self, problem: Diagnostic, span: Span, found: &str, options: &[&str]) -> Option<T> {
+        let problem = match self.closest(found, options) {
+            Some(meant) => problem.meant(span, meant),
+            None => problem,
+        };
+        self.findings.push(problem);
+        None
+    }
+}
+
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+/// A literal block: each line of the value is a line of the text, indented; the span starts behind the first indent.
+fn literal_shift(raw: &str, value: &str, range: &Range<usize>) -> Option<usize> {
+    if value.get(range.clone())?.contains('\n') {
+        return None;
+    }
+    let line = value.get(..range.start)?.matches('\n').count();
+    let value_line = value.split('\n').nth(line)?;
+    let raw_line = raw.split('\n').nth(line)?;
+    let value_start = value_line.as_ptr().addr().checked_sub(value.as_ptr().addr())?;
+    let raw_start = raw_line.as_ptr().addr().checked_sub(raw.as_ptr().addr())?;
+    let indent = raw_line.trim_end_matches('\r').strip_suffix(value_line)?;
+    if !indent.bytes().all(|byte| byte == b' ') {
+        return None;
+    }
+    raw_start.checked_add(indent.len())?.checked_sub(value_start)
+}
+
+fn repair(problem: Diagnostic, node: &Node, expected: &str, raw: &str) -> Diagnostic {
+    let span = node.span;
+    match &node.data {
+        Data::Text(text) if expected.contains("`true` or `false`") => {
+            match text.to_ascii_lowercase().as_str() {
+                "yes" | "on" | "y" => problem.fix(span, "booleans are `true` and `false`", "true"),
+                "no" | "off" | "n" => problem.fix(span, "booleans are `true` and `false`", "false"),
+                word @ ("true" | "false") => problem.fix(span, "remove the quotes", word.to_owned()),
+                _ => problem,
+            }
+        }
+        Data::Text(text) if expected.contains("number") && raw.len() > text.len() => {
+            if text.parse::<f64>().is_ok_and(f64::is_finite) {
+                problem.fix(span, "remove the quotes", text.to_string())
+            } else {
+                problem
+            }
+        }
+        Data::Number(_) | Data::Bool(_) if expected.contains("string") => {
+            problem.fix(span, "quote it", format!("\"{raw}\""))
+        }
+        Data::Text(_) | Data::Number(_) if expected.contains("a list") && !raw.contains('\n') => {
+            problem.fix(span, "write a list", format!("[{raw}]"))
+        }
+        Data::Null => problem.help("remove the line to leave it out"),
+        _ => problem,
+    }
+}
+
+/// A bounded piece of text that may be anything, for error messages.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// Gives the schema generator what it needs of a type that can be decoded.
+pub(crate) struct Described<T>(core::marker::PhantomData<T>);
+
+impl<T: Decode> JsonSchema for Described<T> {
+    fn inline_schema() -> bool {
+        T::NAME.is_none()
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        T::NAME.unwrap_or("value").into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::schema(generator)
+    }
+}
+
+#[cfg(test)]
+mod tests;

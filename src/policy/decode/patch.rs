@@ -1,0 +1,102 @@
+//! Values with what surrounds them: a place, three states, one or many.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use super::{Decode, Described, Reader};
+use crate::policy::Span;
+use crate::policy::yaml::{Data, Node};
+
+/// A field of a layer: left out, unset, or set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patch<T> {
+    /// Left out: inherits.
+    #[default]
+    Absent,
+    /// `null`: forgets what is inherited.
+    Null(Span),
+    /// A value.
+    Set(T, Span),
+}
+
+/// A value and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spanned<T> {
+    /// The value.
+    pub value: T,
+    /// Where it is written.
+    pub span: Span,
+}
+
+/// A single value, or a list of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneOrMany<T>(pub Vec<T>);
+
+impl<T> Patch<T> {
+    /// The value, if one is set.
+    pub const fn as_set(&self) -> Option<&T> {
+        match self {
+            Self::Set(value, _) => Some(value),
+            Self::Absent | Self::Null(_) => None,
+        }
+    }
+
+    /// Where it is written, if it is.
+    pub const fn span(&self) -> Option<Span> {
+        match self {
+            Self::Absent => None,
+            Self::Null(span) | Self::Set(_, span) => Some(*span),
+        }
+    }
+}
+
+impl<T: Decode> Decode for Patch<T> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.data {
+            Data::Null => Some(Self::Null(node.span)),
+            _ => T::decode(node, reader).map(|value| Self::Set(value, node.span)),
+        }
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self::Absent)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = generator.subschema_for::<Described<T>>();
+        let plain = schema.get("type").and_then(Value::as_str).map(str::to_owned);
+        match plain {
+            Some(name) if schema.get("enum").is_none() && schema.get("const").is_none() => {
+                schema.insert("type".into(), json!([name, "null"]));
+                schema
+            }
+            _ => json_schema!({"anyOf": [schema, {"type": "null"}]}),
+        }
+    }
+}
+
+impl<T: Decode> Decode for Spanned<T> {
+    const NAME: Option<&'static str> = T::NAME;
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        T::decode(node, reader).map(|value| Self { value, span: node.span })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        T::schema(generator)
+    }
+}
+
+impl<T: Decode> Decode for OneOrMany<T> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.data {
+            Data::List(_) => Vec::decode(node, reader).map(Self),
+            _ => T::decode(node, reader).map(|value| Self(vec![value])),
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Described<T>>();
+        json_schema!({"anyOf": [one, {"type": "array", "items": one}]})
+    }
+}

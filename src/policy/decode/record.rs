@@ -1,0 +1,155 @@
+//! Mappings with known fields.
+
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::{Decode, Described};
+
+/// Declares a struct that is read from a mapping. See the [module](super) for an example.
+macro_rules! record {
+    ($(#[doc = $doc:literal])* $(#[derive($($derive:path),+)])? $vis:vis struct $name:ident {
+        $($(#[doc = $field_doc:literal])* $field_vis:vis $field:ident : $ty:ty $(= $default:expr)?),* $(,)?
+    }) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug $($(, $derive)+)?)]
+        $vis struct $name {
+            $($(#[doc = $field_doc])* $field_vis $field: $ty,)*
+        }
+
+        impl $crate::policy::decode::Decode for $name {
+            const NAME: Option<&'static str> = Some(stringify!($name));
+
+            fn decode(
+                node: &$crate::policy::yaml::Node,
+                reader: &mut $crate::policy::decode::Reader<'_>,
+            ) -> Option<Self> {
+                let entries = reader.mapping(node)?;
+                $crate::policy::decode::decode_fields!(
+                    node, entries, reader, "", Self { $($field: $ty $(= $default)?),* }
+                )
+            }
+
+            fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                #[allow(unused_mut, reason = "a record may have no fields")]
+                let mut object = $crate::policy::decode::Object::new(&[$($doc),*]);
+                $(object.field::<$ty>(
+                    generator,
+                    stringify!($field),
+                    &[$($field_doc),*],
+                    false $(|| { let _: fn() -> $ty = || $default; true })?,
+                );)*
+                object.finish()
+            }
+        }
+    };
+}
+
+/// Reads the fields of a mapping into a constructor. `$tag` is a key that is known besides them, or empty.
+macro_rules! decode_fields {
+    ($node:ident, $entries:ident, $reader:ident, $tag:expr, $($make:ident)::+ { $($field:ident : $ty:ty $(= $default:expr)?),* $(,)? }) => {{
+        const FIELDS: &[&str] = &[$($crate::policy::decode::field_name(stringify!($field))),*];
+        $(let mut $field: Option<Option<$ty>> = None;)*
+        for (key, value) in $entries {
+            let name = &*key.name;
+            $(if name == const { $crate::policy::decode::field_name(stringify!($field)) } {
+                $field = Some(<$ty as $crate::policy::decode::Decode>::decode(value, $reader));
+                continue;
+            })*
+            // A record may have no fields.
+            let _ = value;
+            if name != $tag {
+                $reader.unknown_field(key, FIELDS);
+            }
+        }
+        $(let $field = $field.unwrap_or_else(|| {
+            $(return Some($default);)?
+            #[allow(unreachable_code, reason = "a field with a default is never missing")]
+            let absent = <$ty as $crate::policy::decode::Decode>::absent();
+            if absent.is_none() {
+                $reader.missing_field($node, $crate::policy::decode::field_name(stringify!($field)));
+            }
+            absent
+        });)*
+        Some($($make)::+ { $($field: $field?,)* })
+    }};
+}
+
+pub(crate) use {decode_fields, record};
+
+/// The schema of a closed object, as it grows.
+pub(crate) struct Object {
+    description: String,
+    properties: Map<String, Value>,
+    required: Vec<Value>,
+}
+
+impl Object {
+    pub(crate) fn new(docs: &[&str]) -> Self {
+        Self { description: join_docs(docs), properties: Map::new(), required: Vec::new() }
+    }
+
+    /// A required key with one value, which tells unions apart.
+    pub(crate) fn tag(&mut self, key: &str, value: &str) {
+        self.properties.insert(key.into(), json!({"const": value}));
+        self.required.push(key.into());
+    }
+
+    pub(crate) fn field<T: Decode>(
+        &mut self,
+        generator: &mut SchemaGenerator,
+        name: &'static str,
+        docs: &[&str],
+        has_default: bool,
+    ) {
+        let name = field_name(name);
+        let mut schema = generator.subschema_for::<Described<T>>();
+        let docs = join_docs(docs);
+        if !docs.is_empty() {
+            schema.insert("description".into(), docs.into());
+        }
+        self.properties.insert(name.into(), schema.to_value());
+        if !has_default && T::absent().is_none() {
+            self.required.push(name.into());
+        }
+    }
+
+    pub(crate) fn finish(self) -> Schema {
+        let mut object = Map::new();
+        if !self.description.is_empty() {
+            object.insert("description".into(), self.description.into());
+        }
+        object.insert("type".into(), "object".into());
+        object.insert("properties".into(), self.properties.into());
+        if !self.required.is_empty() {
+            object.insert("required".into(), self.required.into());
+        }
+        object.insert("additionalProperties".into(), false.into());
+        object.into()
+    }
+}
+
+/// The key of a field: its Rust name without the mark of a raw identifier.
+pub(crate) const fn field_name(ident: &'static str) -> &'static str {
+    match ident.as_bytes() {
+        [b'r', b'#', ..] => ident.split_at(2).1,
+        _ => ident,
+    }
+}
+
+/// Doc comment lines as one text; a blank line starts a paragraph.
+pub(crate) fn join_docs(lines: &[&str]) -> String {
+    let mut out = String::new();
+    for line in lines.iter().map(|line| line.trim()) {
+        match (line.is_empty(), out.is_empty() || out.ends_with('\n')) {
+            (true, false) => out.push_str("\n\n"),
+            (true, true) => {}
+            (false, fresh) => {
+                if !fresh {
+                    out.push(' ');
+                }
+                out.push_str(line);
+            }
+        }
+    }
+    out.trim_end().to_owned()
+}

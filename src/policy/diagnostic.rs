@@ -1,0 +1,212 @@
+//! One problem in a document: what, where, and what to do about it.
+
+use core::fmt;
+
+use super::Span;
+
+/// One problem in a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The stable code.
+    pub code: Code,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where it is.
+    pub span: Span,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// What is said beside the place.
+    pub label: Option<String>,
+    /// Other places that belong to it, each with what it is.
+    pub also: Vec<(Span, String)>,
+    /// What to do.
+    pub help: Vec<String>,
+    /// A replacement of text that repairs it.
+    pub fix: Option<Fix>,
+}
+
+/// A replacement of text that repairs a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fix {
+    /// What is replaced.
+    pub span: Span,
+    /// What that does, if the label does not say it already.
+    pub title: Option<String>,
+    /// By what it is replaced.
+    pub text: String,
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// The document cannot be used.
+    Error,
+    /// The document can be used, but likely does not do what is meant.
+    Warning,
+}
+
+/// The stable code of a kind of problem. Codes are never given a new meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Code(&'static str);
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $code:literal,)+) => {
+        impl Code {
+            $($(#[doc = $doc])+ pub const $name: Self = Self($code);)+
+
+            /// Every code of this module.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+        }
+    };
+}
+
+codes! {
+    /// The text is not YAML.
+    SYNTAX = "P0001",
+    /// A mapping has a key twice.
+    DUPLICATE_KEY = "P0002",
+    /// A merge key `<<`.
+    MERGE_KEY = "P0003",
+    /// A key that is not a string.
+    KEY_TYPE = "P0004",
+    /// A YAML tag.
+    TAG = "P0005",
+    /// A scalar that YAML readers disagree on.
+    AMBIGUOUS = "P0006",
+    /// More than one document in a file.
+    SEVERAL_DOCUMENTS = "P0007",
+    /// The document exceeds a budget.
+    TOO_LARGE = "P0008",
+    /// The document is nested too deeply.
+    TOO_DEEP = "P0009",
+    /// The file is not UTF-8 text.
+    ENCODING = "P0010",
+    /// A key or list entry without a value.
+    BLANK = "P0011",
+    /// A field that does not exist.
+    UNKNOWN_FIELD = "P0101",
+    /// A required field is not there.
+    MISSING_FIELD = "P0102",
+    /// A value of the wrong type.
+    WRONG_TYPE = "P0103",
+    /// A value that is not one of those allowed.
+    BAD_VALUE = "P0104",
+    /// A value outside its range.
+    OUT_OF_RANGE = "P0105",
+    /// A duration that cannot be read.
+    DURATION = "P0106",
+    /// A CEL expression that cannot be used.
+    EXPRESSION = "P0107",
+    /// A template that cannot be used.
+    TEMPLATE = "P0108",
+    /// A JSON Schema that cannot be used.
+    SCHEMA = "P0109",
+    /// A selector that cannot be used.
+    SELECTOR = "P0110",
+    /// A name that refers to nothing.
+    UNKNOWN_NAME = "P0201",
+    /// Rules that cannot hold together.
+    CONTRADICTION = "P0202",
+    /// Attempts without end.
+    UNBOUNDED = "P0203",
+    /// Two patterns overlap and disagree.
+    CONFLICT = "P0301",
+}
+
+impl Code {
+    /// A code of another kind of document, such as `A0101`.
+    pub const fn new(code: &'static str) -> Self {
+        Self(code)
+    }
+
+    /// As it is printed.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl Diagnostic {
+    /// An error at that place.
+    pub fn error(code: Code, span: Span, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            severity: Severity::Error,
+            span,
+            message: message.into(),
+            label: None,
+            also: Vec::new(),
+            help: Vec::new(),
+            fix: None,
+        }
+    }
+
+    /// A warning at that place.
+    pub fn warning(code: Code, span: Span, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(code, span, message) }
+    }
+
+    /// With words beside the place.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// With another place that belongs to it.
+    #[must_use]
+    pub fn also(mut self, span: Span, label: impl Into<String>) -> Self {
+        self.also.push((span, label.into()));
+        self
+    }
+
+    /// With what to do.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help.push(help.into());
+        self
+    }
+
+    /// With what to do, if anything is known.
+    #[must_use]
+    pub fn help_if(mut self, help: Option<impl Into<String>>) -> Self {
+        self.help.extend(help.map(Into::into));
+        self
+    }
+
+    /// With a replacement of text that repairs it, and what that does.
+    #[must_use]
+    pub fn fix(mut self, span: Span, title: impl Into<String>, text: impl Into<String>) -> Self {
+        self.fix = Some(Fix { span, title: Some(title.into()), text: text.into() });
+        self
+    }
+
+    /// With what was probably meant.
+    #[must_use]
+    pub fn meant(mut self, span: Span, text: &str) -> Self {
+        self.label = Some(format!("did you mean `{text}`?"));
+        self.fix = Some(Fix { span, title: None, text: text.to_owned() });
+        self
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Severity {
+    /// As it is printed.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,276 @@
+//! `backoff:`, told apart by its kind and replaced whole.
+
+use core::str::FromStr;
+use std::sync::Arc;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value};
+
+use crate::policy::decode::{Decode, Reader, Spanned, choice, union};
+use crate::policy::merge::plain_leaf;
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{Backoff, Code, Diagnostic, Jitter, Ratio, Shape, parse_ppm};
+use crate::time::Nanos;
+
+union! {
+    /// The delay before each next attempt; `n` is the attempt that failed, from 1. Replaced whole.
+    enum BackoffRule by kind {
+        /// Always the same delay.
+        Constant = "constant" {
+            /// The delay.
+            delay: Nanos,
+            /// The longest delay, jitter included.
+            cap: Option<Nanos>,
+            /// How delays are spread.
+            jitter: Option<JitterRule>,
+            /// How far `plus_minus` spreads, as a fraction.
+            spread: Option<Spanned<Spread>>,
+        },
+        /// `base + step * (n - 1)`.
+        Linear = "linear" {
+            /// The first delay.
+            base: Nanos,
+            /// What each attempt adds.
+            step: Nanos,
+            /// The longest delay, jitter included.
+            cap: Option<Nanos>,
+            /// How delays are spread.
+            jitter: Option<JitterRule>,
+            /// How far `plus_minus` spreads, as a fraction.
+            spread: Option<Spanned<Spread>>,
+        },
+        /// `base * factor^(n - 1)`.
+        Exponential = "exponential" {
+            /// The first delay.
+            base: Nanos,
+            /// By what each attempt multiplies; a number of at least 1.
+            factor: Ratio,
+            /// The longest delay, jitter included.
+            cap: Option<Nanos>,
+            /// How delays are spread.
+            jitter: Option<JitterRule>,
+            /// How far `plus_minus` spreads, as a fraction.
+            spread: Option<Spanned<Spread>>,
+        },
+        /// `base` times 1, 1, 2, 3, 5, 8 and so on.
+        Fibonacci = "fibonacci" {
+            /// The first delay.
+            base: Nanos,
+            /// The longest delay, jitter included.
+            cap: Option<Nanos>,
+            /// How delays are spread.
+            jitter: Option<JitterRule>,
+            /// How far `plus_minus` spreads, as a fraction.
+            spread: Option<Spanned<Spread>>,
+        },
+        /// The delays one after another; the last one repeats.
+        Schedule = "schedule" {
+            /// The delays.
+            delays: Delays,
+            /// The longest delay, jitter included.
+            cap: Option<Nanos>,
+            /// How delays are spread.
+            jitter: Option<JitterRule>,
+            /// How far `plus_minus` spreads, as a fraction.
+            spread: Option<Spanned<Spread>>,
+        },
+    }
+}
+
+choice! {
+    /// How delays are spread, so that many callers do not come back at once.
+    enum JitterRule {
+        /// Not at all.
+        None = "none",
+        /// Anywhere from zero to the delay.
+        Full = "full",
+        /// Anywhere from half the delay to the delay.
+        Equal = "equal",
+        /// The delay, less or more by up to `spread` of it.
+        PlusMinus = "plus_minus",
+        /// Anywhere from the base to three times the delay before.
+        Decorrelated = "decorrelated",
+    }
+}
+
+/// Delays one after another; at least one.
+#[derive(Clone, Debug)]
+struct Delays(Arc<[Nanos]>);
+
+/// A fraction above 0 and at most 1, in parts per million.
+#[derive(Clone, Copy, Debug)]
+struct Spread(u32);
+
+impl Decode for Backoff {
+    const NAME: Option<&'static str> = BackoffRule::NAME;
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let (shape, cap, jitter, spread) = match BackoffRule::decode(node, reader)? {
+            BackoffRule::Constant { delay, cap, jitter, spread } => {
+                (Shape::Constant { delay }, cap, jitter, spread)
+            }
+            BackoffRule::Linear { base, step, cap, jitter, spread } => {
+                (Shape::Linear { base, step }, cap, jitter, spread)
+            }
+            BackoffRule::Exponential { base, factor, cap, jitter, spread } => {
+                (Shape::Exponential { base, factor }, cap, jitter, spread)
+            }
+            BackoffRule::Fibonacci { base, cap, jitter, spread } => {
+                (Shape::Fibonacci { base }, cap, jitter, spread)
+            }
+            BackoffRule::Schedule { delays, cap, jitter, spread } => {
+                (Shape::Schedule { delays: delays.0 }, cap, jitter, spread)
+            }
+        };
+        let jitter = match (jitter.unwrap_or(JitterRule::None), spread) {
+            (JitterRule::PlusMinus, Some(spread)) => Jitter::PlusMinus { ppm: spread.value.0 },
+            (JitterRule::PlusMinus, None) => {
+                reader.missing_field(node, "spread");
+                return None;
+            }
+            (_, Some(spread)) => {
+                let problem = Diagnostic::error(
+                    Code::CONTRADICTION,
+                    spread.span,
+                    "`spread` is only for `jitter: plus_minus`",
+                );
+                reader.report(problem.help("remove it, or write `jitter: plus_minus`"));
+                return None;
+            }
+            (JitterRule::None, None) => Jitter::None,
+            (JitterRule::Full, None) => Jitter::Full,
+            (JitterRule::Equal, None) => Jitter::Equal,
+            (JitterRule::Decorrelated, None) => Jitter::Decorrelated,
+        };
+        Some(Self { shape, cap, jitter })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = BackoffRule::schema(generator);
+        let plus_minus =
+            serde_json::json!({"properties": {"jitter": {"const": "plus_minus"}}, "required": ["jitter"]});
+        schema.insert("if".into(), plus_minus);
+        schema.insert("then".into(), serde_json::json!({"required": ["spread"]}));
+        schema.insert("else".into(), serde_json::json!({"properties": {"spread": false}}));
+        schema
+    }
+}
+
+impl Decode for Delays {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let delays: Vec<Nanos> = Decode::decode(node, reader)?;
+        if delays.is_empty() {
+            reader.report(Diagnostic::error(
+                Code::OUT_OF_RANGE,
+                node.span,
+                "a schedule needs at least one delay",
+            ));
+            return None;
+        }
+        Some(Self(delays.into()))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = <Vec<Nanos>>::schema(generator);
+        schema.insert("minItems".into(), 1.into());
+        schema
+    }
+}
+
+impl Decode for Ratio {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let Data::Number(_) = node.data else {
+            return reader.wrong_type(node, "a number of at least 1");
+        };
+        match Self::from_str(reader.text(node.span)) {
+            Ok(ratio) => Some(ratio),
+            Err(error) => {
+                let problem = Diagnostic::error(Code::OUT_OF_RANGE, node.span, error.message);
+                reader.report(problem.help_if(error.help));
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "minimum": 1, "maximum": 1000})
+    }
+}
+
+impl Decode for Spread {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let Data::Number(_) = node.data else {
+            return reader.wrong_type(node, "a number above 0 and at most 1");
+        };
+        match parse_ppm(reader.text(node.span)) {
+            Ok(ppm) => Some(Self(ppm)),
+            Err(error) => {
+                let problem = Diagnostic::error(Code::OUT_OF_RANGE, node.span, error.message);
+                reader.report(problem.help_if(error.help));
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
+    }
+}
+
+plain_leaf! { Backoff => show }
+
+fn show(backoff: &Backoff) -> Value {
+    let length = |length: &Nanos| Value::from(length.to_string());
+    let mut out = Map::new();
+    let mut put = |key: &str, value: Value| {
+        out.insert(key.to_owned(), value);
+    };
+    match &backoff.shape {
+        Shape::Constant { delay } => {
+            put("kind", "constant".into());
+            put("delay", length(delay));
+        }
+        Shape::Linear { base, step } => {
+            put("kind", "linear".into());
+            put("base", length(base));
+            put("step", length(step));
+        }
+        Shape::Exponential { base, factor } => {
+            put("kind", "exponential".into());
+            put("base", length(base));
+            put("factor", decimal(*factor));
+        }
+        Shape::Fibonacci { base } => {
+            put("kind", "fibonacci".into());
+            put("base", length(base));
+        }
+        Shape::Schedule { delays } => {
+            put("kind", "schedule".into());
+            put("delays", delays.iter().map(length).collect());
+        }
+    }
+    if let Some(cap) = &backoff.cap {
+        put("cap", length(cap));
+    }
+    match backoff.jitter {
+        Jitter::None => {}
+        Jitter::Full => put("jitter", "full".into()),
+        Jitter::Equal => put("jitter", "equal".into()),
+        Jitter::PlusMinus { ppm } => {
+            put("jitter", "plus_minus".into());
+            put("spread", fraction(ppm.into(), 1_000_000));
+        }
+        Jitter::Decorrelated => put("jitter", "decorrelated".into()),
+    }
+    Value::Object(out)
+}
+
+fn decimal(ratio: Ratio) -> Value {
+    if ratio.den() == 1 { ratio.num().into() } else { fraction(ratio.num(), ratio.den()) }
+}
+
+/// Shown, never computed with: both parts are far below 2^53.
+#[expect(clippy::cast_precision_loss, clippy::float_arithmetic, reason = "shown, never computed with")]
+fn fraction(num: u64, den: u64) -> Value {
+    (num as f64 / den as f64).into()
+}

@@ -1,0 +1,49 @@
+//! `errors:`, how failures are told apart.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::policy::decode::{Decode, OneOrMany, Reader, record};
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{ErrorClass, StatusPattern};
+
+record! {
+    /// A row of the table: it matches a failure if everything it names does, each by any element of its list.
+    pub(crate) struct ErrorRule {
+        /// HTTP status: numbers, or `5xx`.
+        pub(crate) status: Option<OneOrMany<StatusPattern>>,
+        /// The provider's `code`.
+        pub(crate) code: Option<OneOrMany<String>>,
+        /// The provider's `type`.
+        pub(crate) r#type: Option<OneOrMany<String>>,
+        /// Pieces of the message; case does not matter.
+        pub(crate) message: Option<OneOrMany<String>>,
+        /// The class of such failures.
+        pub(crate) class: crate::policy::decode::Spanned<ErrorClass>,
+    }
+}
+
+impl Decode for StatusPattern {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        const EXPECTED: &str = "an HTTP status from 100 to 599, or `4xx`";
+        match &node.data {
+            Data::Number(_) => match u16::decode(node, reader)? {
+                status @ 100..=599 => Some(Self::Exact(status)),
+                _ => reader.out_of_range(node, "must be from 100 to 599"),
+            },
+            Data::Text(text) => match text.as_bytes() {
+                [hundreds @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => {
+                    Some(Self::Hundred(hundreds.saturating_sub(b'0')))
+                }
+                _ => reader.wrong_type(node, EXPECTED),
+            },
+            _ => reader.wrong_type(node, EXPECTED),
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"anyOf": [
+            {"type": "integer", "minimum": 100, "maximum": 599},
+            {"type": "string", "pattern": "^[1-5][xX][xX]$"},
+        ]})
+    }
+}

@@ -1,0 +1,123 @@
+//! `output:`, the final report.
+
+use std::sync::Arc;
+
+use schemars::SchemaGenerator;
+use serde_json::Value;
+
+use super::retry::{LimitsRule, MergedRetry, RetryLayer};
+use super::text::Text;
+use super::tool::{Checks, Refused, Reported, validators};
+use crate::policy::decode::{Decode, Reader};
+use crate::policy::merge::{Leaf, layer};
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{Code, Diagnostic, OnExhausted, OutputPolicy, Schema};
+
+layer! {
+    /// The final report: the tool it is delivered by, what it must look like, and what happens when it does not.
+    pub(crate) struct OutputLayer => MergedOutput {
+        leaves {
+            /// The name of the tool the report is delivered by.
+            tool: String,
+            /// What the model is told the tool is for.
+            description: String,
+            /// JSON Schema of the report. Replaced whole.
+            schema: OutputSchema,
+            /// Checks beyond the schema. Replaced whole.
+            validate: Checks<Reported>,
+            /// What is decided when attempts are exhausted.
+            on_exhausted: OnExhausted,
+        }
+        blocks {
+            /// Corrections of a report that was refused.
+            retry: RetryLayer => MergedRetry,
+            /// What the model is told.
+            messages: OutputMessagesLayer => MergedOutputMessages,
+        }
+        rest {
+            /// Limits that no layer can loosen.
+            limits: Option<LimitsRule> = None,
+        }
+    }
+}
+
+layer! {
+    /// What the model is told about a report that was refused.
+    pub(crate) struct OutputMessagesLayer => MergedOutputMessages {
+        leaves {
+            /// The report was refused.
+            invalid: Text<Refused>,
+        }
+    }
+}
+
+/// A JSON Schema, compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct OutputSchema(pub(crate) Arc<Schema>);
+
+impl Decode for OutputSchema {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let (Data::Map(_) | Data::Bool(_)) = node.data else {
+            return reader.wrong_type(node, "a JSON Schema (a mapping)");
+        };
+        match Schema::compile(&node.to_json()) {
+            Ok(schema) => Some(Self(Arc::new(schema))),
+            Err(error) => {
+                let at = error.pointer.as_deref().and_then(|pointer| find(node, pointer)).unwrap_or(node);
+                let problem = Diagnostic::error(Code::SCHEMA, at.span, error.message);
+                reader.report(problem.help_if(error.help));
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": ["object", "boolean"]})
+    }
+}
+
+impl PartialEq for OutputSchema {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.json() == other.0.json()
+    }
+}
+
+impl Leaf for OutputSchema {
+    type Value = Arc<Schema>;
+
+    fn over(&self, _: Option<&Arc<Schema>>) -> Arc<Schema> {
+        Arc::clone(&self.0)
+    }
+
+    fn show(&self) -> Value {
+        self.0.json().clone()
+    }
+
+    fn show_value(value: &Arc<Schema>) -> Value {
+        value.json().clone()
+    }
+}
+
+impl MergedOutput {
+    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
+    pub(crate) fn policy(&self) -> Option<OutputPolicy> {
+        Some(OutputPolicy {
+            tool: self.tool.setting()?,
+            description: self.description.setting()?,
+            schema: self.schema.setting()?,
+            validators: validators(&self.validate)?,
+            retry: self.retry.policy()?,
+            on_exhausted: self.on_exhausted.setting()?,
+            invalid_message: self.messages.invalid.setting()?,
+        })
+    }
+}
+
+/// The node a JSON pointer leads to.
+fn find<'n>(node: &'n Node, pointer: &str) -> Option<&'n Node> {
+    pointer.split('/').skip(1).try_fold(node, |node, step| match &node.data {
+        Data::Map(_) => node.get(&step.replace("~1", "/").replace("~0", "~")),
+        Data::List(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}

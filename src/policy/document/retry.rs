@@ -1,0 +1,334 @@
+//! `retry:` and `limits:`, the same in every layer.
+
+use core::num::NonZeroU32;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+use super::lasting::Lasting;
+use crate::policy::decode::{Decode, Described, Reader, Spanned, choice_of, record};
+use crate::policy::merge::{Leaf, layer, plain_leaf};
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{
+    AboveMax, Attempts, Backoff, Bound, ClassSet, ErrorClass, RetryPolicy, ServerDelay, ServerDelayMode,
+};
+use crate::time::Nanos;
+
+layer! {
+    /// How failures of one kind of work are retried. What is left out is inherited; `null` goes back to the default.
+    pub(crate) struct RetryLayer => MergedRetry {
+        leaves {
+            /// `false`: nothing is retried.
+            enabled: bool,
+            /// The first attempt plus retries. `unlimited` needs a `deadline`.
+            max_attempts: Attempts,
+            /// The error classes that are retried.
+            retry_on: Classes,
+            /// The error classes that are never retried, whatever `retry_on` says.
+            never_retry: Classes,
+            /// The delay before each next attempt.
+            backoff: Backoff,
+            /// What a delay asked for by the other side (`Retry-After`) does to the next wait.
+            server_delay: ServerDelay,
+            /// From the first attempt on, no attempt starts after this.
+            deadline: Lasting<Bound>,
+            /// The longest one attempt may take.
+            attempt_timeout: Lasting<Bound>,
+            /// The most time spent waiting between the attempts of one call.
+            total_delay: Bound,
+            /// Whether failures are written into the session for the model to see.
+            emit_feedback: bool,
+        }
+    }
+}
+
+record! {
+    /// Limits on retries. The tightest value of all layers wins; no layer can loosen another's.
+    pub(crate) struct LimitsRule {
+        /// The most attempts of one call.
+        pub(crate) max_attempts: Option<Spanned<NonZeroU32>>,
+        /// The longest deadline.
+        pub(crate) deadline: Option<Spanned<Lasting<Nanos>>>,
+        /// The most time spent waiting between the attempts of one call.
+        pub(crate) total_delay: Option<Spanned<Nanos>>,
+        /// The longest one attempt may take.
+        pub(crate) attempt_timeout: Option<Spanned<Lasting<Nanos>>>,
+        /// Error classes that are never retried; those of all layers together.
+        pub(crate) never_retry: Option<Spanned<Vec<ErrorClass>>>,
+    }
+}
+
+record! {
+    /// Limits on everything. The tightest value of all layers wins; no layer can loosen another's.
+    pub(crate) struct TopLimits {
+        /// The most attempts of one call.
+        pub(crate) max_attempts: Option<Spanned<NonZeroU32>>,
+        /// The longest deadline.
+        pub(crate) deadline: Option<Spanned<Lasting<Nanos>>>,
+        /// The most time spent waiting between the attempts of one call.
+        pub(crate) total_delay: Option<Spanned<Nanos>>,
+        /// The longest one attempt may take.
+        pub(crate) attempt_timeout: Option<Spanned<Lasting<Nanos>>>,
+        /// Error classes that are never retried; those of all layers together.
+        pub(crate) never_retry: Option<Spanned<Vec<ErrorClass>>>,
+        /// The most turns of a run.
+        pub(crate) max_turns: Option<Spanned<NonZeroU32>>,
+    }
+}
+
+/// A list of error classes, or an edit of the inherited one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Classes {
+    /// Replaces the inherited list.
+    Replace(ClassSet),
+    /// Changes it: first removes, then adds.
+    Edit { add: ClassSet, remove: ClassSet },
+}
+
+/// How many failures, or `never`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Failures(pub(crate) Option<NonZeroU32>);
+
+record! {
+    /// A change of the inherited list; what is removed goes first.
+    struct ClassEdit {
+        /// Classes to add.
+        add: Vec<ErrorClass> = Vec::new(),
+        /// Classes to remove.
+        remove: Vec<ErrorClass> = Vec::new(),
+    }
+}
+
+record! {
+    /// What a delay asked for by the other side does to the next wait. Replaced whole.
+    struct ServerDelayRule {
+        /// How the hint and the computed delay are combined.
+        mode: ServerDelayMode,
+        /// Hints below this are raised to it.
+        min: Nanos = Nanos::ZERO,
+        /// The longest hint that is honoured.
+        max: Bound = Bound::Unlimited,
+        /// What happens above `max`.
+        above_max: AboveMax = AboveMax::GiveUp,
+    }
+}
+
+choice_of! {
+    /// How a hint and the computed delay are combined.
+    ServerDelayMode {
+        /// The longer of the two.
+        Floor = "floor",
+        /// The hint alone.
+        Replace = "replace",
+        /// The hint is not looked at.
+        Ignore = "ignore",
+    }
+}
+
+choice_of! {
+    /// What happens when a hint is longer than `max`.
+    AboveMax {
+        /// Stop now; the hint is passed on.
+        GiveUp = "give_up",
+        /// Wait the maximum.
+        Clamp = "clamp",
+    }
+}
+
+plain_leaf! {
+    bool => |value| Value::Bool(*value),
+    Attempts => |value| match value {
+        Attempts::Limited(count) => count.get().into(),
+        Attempts::Unlimited => "unlimited".into(),
+    },
+    Bound => |value| match value {
+        Bound::Within(length) => length.to_string().into(),
+        Bound::Unlimited => "unlimited".into(),
+    },
+    ServerDelay => |value| json!({
+        "mode": match value.mode {
+            ServerDelayMode::Floor => "floor",
+            ServerDelayMode::Replace => "replace",
+            ServerDelayMode::Ignore => "ignore",
+        },
+        "min": value.min.to_string(),
+        "max": Bound::show_value(&value.max),
+        "above_max": match value.above_max {
+            AboveMax::GiveUp => "give_up",
+            AboveMax::Clamp => "clamp",
+        },
+    }),
+}
+
+impl Leaf for Classes {
+    type Value = ClassSet;
+
+    fn over(&self, below: Option<&ClassSet>) -> ClassSet {
+        match *self {
+            Self::Replace(classes) => classes,
+            Self::Edit { add, remove } => {
+                let below = below.copied().unwrap_or_default();
+                remove.iter().fold(below, ClassSet::without).union(add)
+            }
+        }
+    }
+
+    fn is_edit(&self) -> bool {
+        matches!(self, Self::Edit { .. })
+    }
+
+    fn show(&self) -> Value {
+        match self {
+            Self::Replace(classes) => Self::show_value(classes),
+            Self::Edit { add, remove } => {
+                let edits = [("add", add), ("remove", remove)].into_iter();
+                let edits = edits.filter(|(_, classes)| **classes != ClassSet::EMPTY);
+                Value::Object(edits.map(|(edit, classes)| (edit.into(), Self::show_value(classes))).collect())
+            }
+        }
+    }
+
+    fn show_value(value: &ClassSet) -> Value {
+        value.iter().map(|class| Value::from(class.name())).collect()
+    }
+}
+
+impl MergedRetry {
+    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
+    pub(crate) fn policy(&self) -> Option<RetryPolicy> {
+        Some(RetryPolicy {
+            enabled: self.enabled.setting()?,
+            max_attempts: self.max_attempts.setting()?,
+            retry_on: self.retry_on.setting()?,
+            never_retry: self.never_retry.setting()?,
+            backoff: self.backoff.setting()?,
+            server_delay: self.server_delay.setting()?,
+            deadline: self.deadline.setting()?,
+            attempt_timeout: self.attempt_timeout.setting()?,
+            total_delay: self.total_delay.setting()?,
+            emit_feedback: self.emit_feedback.setting()?,
+        })
+    }
+}
+
+impl TopLimits {
+    /// Those that hold for retries.
+    pub(crate) fn retry(&self) -> LimitsRule {
+        LimitsRule {
+            max_attempts: self.max_attempts,
+            deadline: self.deadline,
+            total_delay: self.total_delay,
+            attempt_timeout: self.attempt_timeout,
+            never_retry: self.never_retry.clone(),
+        }
+    }
+}
+
+impl Decode for Attempts {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.data {
+            Data::Text(text) if &**text == "unlimited" => Some(Self::Unlimited),
+            Data::Number(_) => NonZeroU32::decode(node, reader).map(Self::Limited),
+            _ => reader.wrong_type(node, "a whole number or `unlimited`"),
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let number = generator.subschema_for::<Described<NonZeroU32>>();
+        json_schema!({"anyOf": [number, {"const": "unlimited"}]})
+    }
+}
+
+impl Decode for Bound {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.data {
+            Data::Text(text) if &**text == "unlimited" => Some(Self::Unlimited),
+            _ => Nanos::decode(node, reader).map(Self::Within),
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let duration = generator.subschema_for::<Described<Nanos>>();
+        json_schema!({"anyOf": [duration, {"const": "unlimited"}]})
+    }
+}
+
+impl Decode for Failures {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.data {
+            Data::Text(text) if &**text == "never" => Some(Self(None)),
+            Data::Number(_) => NonZeroU32::decode(node, reader).map(|count| Self(Some(count))),
+            _ => reader.wrong_type(node, "a whole number or `never`"),
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let number = generator.subschema_for::<Described<NonZeroU32>>();
+        json_schema!({"anyOf": [number, {"const": "never"}]})
+    }
+}
+
+impl Leaf for Failures {
+    type Value = Option<NonZeroU32>;
+
+    fn over(&self, _: Option<&Self::Value>) -> Self::Value {
+        self.0
+    }
+
+    fn show(&self) -> Value {
+        Self::show_value(&self.0)
+    }
+
+    fn show_value(value: &Self::Value) -> Value {
+        value.map_or_else(|| "never".into(), |count| count.get().into())
+    }
+}
+
+impl Decode for Classes {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.data {
+            Data::Map(_) => ClassEdit::decode(node, reader).map(|edit| Self::Edit {
+                add: edit.add.into_iter().collect(),
+                remove: edit.remove.into_iter().collect(),
+            }),
+            Data::List(_) => Vec::decode(node, reader).map(|list| Self::Replace(list.into_iter().collect())),
+            _ => reader.wrong_type(node, "a list of error classes, or `{add: [...], remove: [...]}`"),
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let list = generator.subschema_for::<Described<Vec<ErrorClass>>>();
+        let edit = generator.subschema_for::<Described<ClassEdit>>();
+        json_schema!({"anyOf": [list, edit]})
+    }
+}
+
+impl Decode for ServerDelay {
+    const NAME: Option<&'static str> = ServerDelayRule::NAME;
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let ServerDelayRule { mode, min, max, above_max } = ServerDelayRule::decode(node, reader)?;
+        Some(Self { mode, min, max, above_max })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        ServerDelayRule::schema(generator)
+    }
+}
+
+impl Decode for ErrorClass {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let names = || Self::ALL.iter().map(|class| class.name()).collect::<Vec<_>>();
+        match &node.data {
+            Data::Text(text) => match Self::from_name(text) {
+                Some(class) => Some(class),
+                None => reader.bad_choice(node.span, text, &names()),
+            },
+            _ => reader.wrong_choice(node, &names()),
+        }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
+}

@@ -1,0 +1,235 @@
+//! Text with a meaning of its own: expressions, templates, durations, selectors.
+
+use core::fmt;
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+
+use crate::policy::decode::{Decode, Described, Reader, Spanned, list};
+use crate::policy::merge::Leaf;
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{Code, Diagnostic, Expr, Selector, Template, parse_duration};
+use crate::time::Nanos;
+
+/// The variables an expression or template may use.
+pub(crate) trait Variables {
+    /// Their names.
+    const NAMES: &'static [&'static str];
+}
+
+macro_rules! variables {
+    ($($(#[doc = $doc:literal])+ $name:ident = [$($variable:literal),+];)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub(crate) enum $name {}
+
+        impl $crate::policy::document::text::Variables for $name {
+            const NAMES: &'static [&'static str] = &[$($variable),+];
+        }
+    )+};
+}
+
+pub(super) use variables;
+
+/// An expression in CEL over those variables.
+pub(crate) struct Cel<V> {
+    pub(crate) expr: Expr,
+    source: Arc<str>,
+    variables: PhantomData<fn() -> V>,
+}
+
+/// A template over those variables.
+pub(crate) struct Text<V> {
+    template: Template,
+    source: Arc<str>,
+    variables: PhantomData<fn() -> V>,
+}
+
+impl<V: Variables> Decode for Cel<V> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let source = string(node, reader, "an expression in a string")?;
+        match Expr::parse(&source, V::NAMES) {
+            Ok(expr) => Some(Self { expr, source, variables: PhantomData }),
+            Err(error) => {
+                let span = reader.inside(node.span, &source, error.at);
+                let problem = Diagnostic::error(Code::EXPRESSION, span, error.message);
+                reader.report(problem.help_if(error.help));
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let description = format!("An expression in CEL over {}.", list(V::NAMES));
+        json_schema!({"type": "string", "description": description})
+    }
+}
+
+impl<V: Variables> Decode for Text<V> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let source = string(node, reader, "a template in a string")?;
+        match Template::parse(&source, V::NAMES) {
+            Ok(template) => Some(Self { template, source, variables: PhantomData }),
+            Err(error) => {
+                let span = reader.inside(node.span, &source, error.at);
+                let problem = Diagnostic::error(Code::TEMPLATE, span, error.message);
+                reader.report(problem.help_if(error.help));
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let description = format!("A template over {}.", list(V::NAMES));
+        json_schema!({"type": "string", "description": description})
+    }
+}
+
+impl<V: Variables> Leaf for Text<V> {
+    type Value = Template;
+
+    fn over(&self, _: Option<&Template>) -> Template {
+        self.template.clone()
+    }
+
+    fn show(&self) -> Value {
+        Value::from(&*self.source)
+    }
+
+    fn show_value(value: &Template) -> Value {
+        Value::from(value.as_str())
+    }
+}
+
+impl<V> Text<V> {
+    pub(crate) fn template(&self) -> Template {
+        self.template.clone()
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+impl<V> Cel<V> {
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+impl Decode for Nanos {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let Data::Text(text) = &node.data else {
+            if let Data::Number(number) = &node.data {
+                let problem = Diagnostic::error(Code::DURATION, node.span, format!("`{number}` has no unit"));
+                let problem = match number.as_u64() {
+                    Some(number) => problem.fix(node.span, "write a unit", format!("{number}s")),
+                    None => problem.help("write a duration such as `500ms` or `1m30s`"),
+                };
+                reader.report(problem);
+                return None;
+            }
+            return reader.wrong_type(node, "a duration such as `500ms` or `1m30s`");
+        };
+        match parse_duration(text) {
+            Ok(duration) => Some(duration),
+            Err(error) => {
+                let problem = Diagnostic::error(Code::DURATION, node.span, error.message);
+                reader.report(problem.help_if(error.help));
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": r"^\s*([0-9]+(\.[0-9]+)?\s*[A-Za-zµ]+\s*)+$",
+            "description": "A duration such as `500ms`, `30s` or `1m30s`.",
+        })
+    }
+}
+
+/// Values by selector, in the order of the text.
+#[derive(Clone, Debug)]
+pub(crate) struct Selected<T>(pub(crate) Vec<(Spanned<Selector>, T)>);
+
+impl<T> Default for Selected<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Decode> Decode for Selected<T> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let mut selected = Vec::new();
+        for (key, value) in reader.mapping(node)? {
+            let selector = match Selector::parse(&key.name) {
+                Ok(selector) => Some(selector),
+                Err(error) => {
+                    let problem = Diagnostic::error(Code::SELECTOR, key.span, error.message);
+                    reader.report(problem.help_if(error.help));
+                    None
+                }
+            };
+            let value = T::decode(value, reader);
+            selected
+                .extend(selector.zip(value).map(|(value, rule)| (Spanned { value, span: key.span }, rule)));
+        }
+        Some(Self(selected))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let values = generator.subschema_for::<Described<T>>();
+        json_schema!({
+            "type": "object",
+            "propertyNames": {"minLength": 1, "maxLength": 256, "not": {"pattern": r"\*\*"}},
+            "additionalProperties": values,
+        })
+    }
+}
+
+fn string(node: &Node, reader: &mut Reader<'_>, expected: &str) -> Option<Arc<str>> {
+    match &node.data {
+        Data::Text(text) => Some(Arc::clone(text)),
+        _ => reader.wrong_type(node, expected),
+    }
+}
+
+impl<V> Clone for Cel<V> {
+    fn clone(&self) -> Self {
+        Self { expr: self.expr.clone(), source: Arc::clone(&self.source), variables: PhantomData }
+    }
+}
+
+impl<V> Clone for Text<V> {
+    fn clone(&self) -> Self {
+        Self { template: self.template.clone(), source: Arc::clone(&self.source), variables: PhantomData }
+    }
+}
+
+impl<V> PartialEq for Cel<V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl<V> PartialEq for Text<V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl<V> fmt::Debug for Cel<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.source, f)
+    }
+}
+
+impl<V> fmt::Debug for Text<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.source, f)
+    }
+}

@@ -1,0 +1,350 @@
+//! `tools:`, `models:` and `turn:`.
+
+use core::num::NonZeroU32;
+use std::sync::Arc;
+
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Value, json};
+
+use super::retry::{Failures, LimitsRule, MergedRetry, RetryLayer};
+use super::text::{Cel, Text, Variables, variables};
+use crate::policy::decode::{Decode, Object, Reader, Spanned, choice_of, decode_fields, record};
+use crate::policy::merge::{Block, Leaf, Trail, layer, plain_leaf};
+use crate::policy::yaml::Node;
+use crate::policy::{
+    Bound, BreakerPolicy, Effect, ModelPolicy, OnExhausted, Scope, Setting, TextOnly, ToolMessages,
+    ToolPolicy, TurnPolicy, Validator,
+};
+
+variables! {
+    /// What is known when arguments are refused.
+    Refused = ["tool", "attempt", "max_attempts", "problems"];
+    /// What is known when a tool has failed.
+    Failed = ["tool", "error", "error_type", "attempts", "may_have_acted"];
+    /// What is known when there is no such tool.
+    Unknown = ["tool", "suggestions"];
+    /// What is known when a reducer has refused a result.
+    ReducerFailed = ["tool", "reducer", "error"];
+    /// What is known when a run ended before a call did.
+    Interrupted = ["tool"];
+    /// What is known when a breaker is open.
+    Broken = ["tool", "failures"];
+    /// What is known before a call.
+    Call = ["args", "tool"];
+    /// What is known when a report is checked.
+    Reported = ["output"];
+    /// What is known when the model gave text or nothing.
+    Guidance = ["tool", "attempt", "max_attempts"];
+    /// What is known in the last turn.
+    LastTurn = ["tool", "turn", "max_turns"];
+    /// A call in a last turn without a report.
+    LastCall = ["tool", "turn", "max_turns"];
+}
+
+layer! {
+    /// Rules for the tools a selector names.
+    pub(crate) struct ToolLayer => MergedTool {
+        leaves {
+            /// What a run of the tool does to the world. A tool that may have acted is run again only if that does no harm.
+            effect: Effect,
+            /// Checks of the arguments beyond the schema. Replaced whole.
+            validate: Checks<Call>,
+            /// What is decided when attempts are exhausted.
+            on_exhausted: OnExhausted,
+        }
+        blocks {
+            /// Retries of a call that failed, and corrections of a call that was refused.
+            retry: RetryLayer => MergedRetry,
+            /// When to stop calling it.
+            breaker: BreakerLayer => MergedBreaker,
+            /// What the model is told.
+            messages: MessagesLayer => MergedMessages,
+        }
+        rest {
+            /// Limits that no layer can loosen.
+            limits: Option<LimitsRule> = None,
+            /// Layers for single calls: those whose `when` holds, in this order.
+            calls: Vec<CallRule> = Vec::new(),
+        }
+    }
+}
+
+layer! {
+    /// When a tool is no longer called.
+    pub(crate) struct BreakerLayer => MergedBreaker {
+        leaves {
+            /// Consecutive failures that open it, or `never`.
+            failures: Failures,
+            /// How long it stays open before one probe is let through.
+            open_for: Bound,
+            /// What the model is told instead of a run.
+            message: Text<Broken>,
+        }
+    }
+}
+
+layer! {
+    /// What the model is told about a tool call that did not succeed.
+    pub(crate) struct MessagesLayer => MergedMessages {
+        leaves {
+            /// The arguments were refused.
+            invalid_args: Text<Refused>,
+            /// The tool failed for good.
+            failed: Text<Failed>,
+            /// Attempts are exhausted.
+            exhausted: Text<Failed>,
+            /// There is no such tool.
+            not_found: Text<Unknown>,
+            /// A reducer refused the result.
+            reducer_error: Text<ReducerFailed>,
+            /// The run ended before the call did; it may have run.
+            interrupted: Text<Interrupted>,
+        }
+    }
+}
+
+record! {
+    /// A layer for single calls of a tool.
+    pub(crate) struct CallRule {
+        /// Holds for the calls it is meant for.
+        pub(crate) when: Spanned<Cel<Call>>,
+        /// Retries of these calls.
+        pub(crate) retry: Block<RetryLayer>,
+        /// Limits that no layer can loosen.
+        pub(crate) limits: Option<LimitsRule>,
+    }
+}
+
+record! {
+    /// What a planner says about a single call.
+    pub(crate) struct PlannerRule {
+        /// Retries of this call.
+        pub(crate) retry: Block<RetryLayer>,
+        /// Limits that no layer can loosen.
+        pub(crate) limits: Option<LimitsRule>,
+    }
+}
+
+layer! {
+    /// Rules for the models a selector names.
+    pub(crate) struct ModelLayer => MergedModel {
+        leaves {
+            /// What is decided when attempts are exhausted.
+            on_exhausted: OnExhausted,
+        }
+        blocks {
+            /// Retries of a model call that failed.
+            retry: RetryLayer => MergedRetry,
+        }
+        rest {
+            /// Limits that no layer can loosen.
+            limits: Option<LimitsRule> = None,
+        }
+    }
+}
+
+layer! {
+    /// The loop of turns.
+    pub(crate) struct TurnLayer => MergedTurn {
+        leaves {
+            /// The most turns of a run; the last one allows only the final report.
+            max_turns: NonZeroU32,
+            /// What plain text without tool calls is.
+            text_only: TextOnly,
+            /// The most characters of feedback or guidance the model is shown at once.
+            feedback_chars: NonZeroU32,
+        }
+        blocks {
+            /// What the model is told.
+            messages: TurnMessagesLayer => MergedTurnMessages,
+        }
+    }
+}
+
+layer! {
+    /// What the model is told about a turn that brought nothing.
+    pub(crate) struct TurnMessagesLayer => MergedTurnMessages {
+        leaves {
+            /// Guidance after plain text.
+            text_only: Text<Guidance>,
+            /// Guidance after an empty reply.
+            empty: Text<Guidance>,
+            /// The instruction of the last turn.
+            final_turn: Text<LastTurn>,
+            /// A tool was called in the last turn of a run without a report.
+            no_tools: Text<LastCall>,
+            /// A reducer refused a reply, or the news that the model failed.
+            reducer_error: Text<ReducerFailed>,
+        }
+    }
+}
+
+/// Checks in the order they are made.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Checks<V>(Arc<[Spanned<ValidatorRule<V>>]>);
+
+/// A check, and what the model is told when it does not hold.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ValidatorRule<V> {
+    name: String,
+    check: Cel<V>,
+    message: Text<V>,
+}
+
+impl<V: Variables> Decode for ValidatorRule<V> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let entries = reader.mapping(node)?;
+        decode_fields!(node, entries, reader, "", Self { name: String, check: Cel<V>, message: Text<V> })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut object = Object::new(&["A check, and what the model is told when it does not hold."]);
+        object.field::<String>(generator, "name", &["Its name in reports."], false);
+        object.field::<Cel<V>>(generator, "check", &["Must hold."], false);
+        object.field::<Text<V>>(generator, "message", &["What is wrong and what to do."], false);
+        object.finish()
+    }
+}
+
+impl<V: Variables> Decode for Checks<V> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        Vec::decode(node, reader).map(|checks| Self(checks.into()))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        <Vec<Spanned<ValidatorRule<V>>>>::schema(generator)
+    }
+}
+
+impl<V: Variables + Clone + PartialEq> Leaf for Checks<V> {
+    type Value = Self;
+
+    fn over(&self, _: Option<&Self>) -> Self {
+        self.clone()
+    }
+
+    fn show(&self) -> Value {
+        let show = |check: &ValidatorRule<V>| json!({"name": check.name, "check": check.check.source(), "message": check.message.source()});
+        self.0.iter().map(|check| show(&check.value)).collect()
+    }
+
+    fn show_value(value: &Self) -> Value {
+        value.show()
+    }
+}
+
+impl<V> Checks<V> {
+    /// As the interpreter sees them.
+    pub(crate) fn validators(&self, scope: Scope) -> Arc<[Validator]> {
+        let validator = |check: &Spanned<ValidatorRule<V>>| Validator {
+            name: check.value.name.clone(),
+            check: check.value.check.expr.clone(),
+            message: check.value.message.template(),
+            origin: check.span.origin(scope),
+        };
+        self.0.iter().map(validator).collect()
+    }
+}
+
+/// The checks of a trail as the interpreter sees them.
+pub(super) fn validators<V: Variables + Clone + PartialEq>(
+    trail: &Trail<Checks<V>>,
+) -> Option<Setting<Arc<[Validator]>>> {
+    let Setting { value, origin } = trail.setting()?;
+    Some(Setting::new(value.validators(origin.scope), origin))
+}
+
+impl MergedTool {
+    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
+    pub(crate) fn policy(&self) -> Option<ToolPolicy> {
+        let Self { effect, validate, on_exhausted, retry, breaker, messages } = self;
+        Some(ToolPolicy {
+            retry: retry.policy()?,
+            effect: effect.setting()?,
+            breaker: BreakerPolicy {
+                failures: breaker.failures.setting()?,
+                open_for: breaker.open_for.setting()?,
+                message: breaker.message.setting()?,
+            },
+            validators: validators(validate)?,
+            on_exhausted: on_exhausted.setting()?,
+            messages: ToolMessages {
+                invalid_args: messages.invalid_args.setting()?,
+                failed: messages.failed.setting()?,
+                exhausted: messages.exhausted.setting()?,
+                not_found: messages.not_found.setting()?,
+                reducer_error: messages.reducer_error.setting()?,
+                interrupted: messages.interrupted.setting()?,
+            },
+        })
+    }
+}
+
+impl MergedModel {
+    /// The plain values, as for tools.
+    pub(crate) fn policy(&self) -> Option<ModelPolicy> {
+        Some(ModelPolicy { retry: self.retry.policy()?, on_exhausted: self.on_exhausted.setting()? })
+    }
+}
+
+impl MergedTurn {
+    /// The plain values, as for tools.
+    pub(crate) fn policy(&self) -> Option<TurnPolicy> {
+        Some(TurnPolicy {
+            max_turns: self.max_turns.setting()?,
+            text_only: self.text_only.setting()?,
+            text_only_message: self.messages.text_only.setting()?,
+            empty_message: self.messages.empty.setting()?,
+            final_turn_message: self.messages.final_turn.setting()?,
+            no_tools_message: self.messages.no_tools.setting()?,
+            reducer_error_message: self.messages.reducer_error.setting()?,
+            feedback_chars: self.feedback_chars.setting()?,
+        })
+    }
+}
+
+choice_of! {
+    /// What a run of the tool does to the world.
+    Effect {
+        /// Nothing; it may run any number of times.
+        ReadOnly = "read_only",
+        /// The same whether it runs once or more often.
+        Idempotent = "idempotent",
+        /// Something new each time.
+        NonIdempotent = "non_idempotent",
+        /// Nobody said.
+        Unknown = "unknown",
+    }
+}
+
+choice_of! {
+    /// What is decided when attempts are exhausted.
+    OnExhausted {
+        /// The model is told and goes on.
+        TellModel = "tell_model",
+        /// One last turn, in which only the final report is allowed.
+        FinalTurn = "final_turn",
+        /// The run ends as failed, with the history of attempts.
+        Fail = "fail",
+        /// The host's planner decides.
+        AskPlanner = "ask_planner",
+    }
+}
+
+choice_of! {
+    /// What plain text without tool calls is.
+    TextOnly {
+        /// The final answer, if it passes the output's rules.
+        Accept = "accept",
+        /// A mistake: the model is told to use a tool or to report.
+        Reject = "reject",
+    }
+}
+
+plain_leaf! {
+    Effect => |value| json!(value),
+    OnExhausted => |value| json!(value),
+    TextOnly => |value| json!(value),
+    NonZeroU32 => |value| json!(value.get()),
+    String => |value| json!(value),
+}

@@ -1,0 +1,198 @@
+//! Durations as people write them: `500ms`, `1.5s`, `1m30s`.
+
+use super::did_you_mean::closest;
+use crate::time::Nanos;
+
+/// Beyond any wait or deadline a policy can mean.
+const LONGEST: Nanos = Nanos::from_secs(366 * 24 * 60 * 60);
+/// No duration in range needs more to be written.
+const LONGEST_TEXT: usize = 64;
+/// The units offered to a person; the reader knows their long names too.
+const UNITS: [&str; 18] = [
+    "ms", "s", "m", "h", "d", "w", "us", "ns", "sec", "min", "hours", "hour", "minutes", "minute", "seconds",
+    "second", "days", "weeks",
+];
+
+/// Why a text is not a duration, and what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct DurationError {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+/// The duration `text` means. A number needs a unit, and 366 days are the most.
+///
+/// # Errors
+/// If `text` is not a duration in that range; the error says what to write.
+///
+/// ```
+/// use unfazed::{policy::parse_duration, time::Nanos};
+/// assert_eq!(parse_duration("1m30s").unwrap(), Nanos::from_secs(90));
+/// assert_eq!(parse_duration("5").unwrap_err().help.unwrap(), "write a unit: `5s`");
+/// ```
+pub fn parse_duration(text: &str) -> Result<Nanos, DurationError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(error("a duration is missing".to_owned(), "write one such as `500ms`, `30s` or `1m30s`"));
+    }
+    if text.starts_with('-') {
+        return Err(error(
+            format!("`{}` is negative", cut(text)),
+            "a duration is zero or more, such as `0s`",
+        ));
+    }
+    if text.len() > LONGEST_TEXT {
+        return Err(malformed(text));
+    }
+    let mut rest = text;
+    let mut sum = Nanos::ZERO;
+    while !rest.is_empty() {
+        let (number, after) = rest.split_at(end_of(rest, |c| c.is_ascii_digit() || c == '.'));
+        let after = after.trim_start();
+        let (unit, after) = after.split_at(end_of(after, char::is_alphabetic));
+        if number.is_empty() || (unit.is_empty() && !after.is_empty()) {
+            return Err(malformed(text));
+        }
+        sum = sum.saturating_add(span(text, number, unit)?);
+        rest = after.trim_start();
+    }
+    if sum > LONGEST {
+        return Err(too_long(text));
+    }
+    Ok(sum)
+}
+
+/// One number with its unit.
+fn span(text: &str, number: &str, unit: &str) -> Result<Nanos, DurationError> {
+    use humantime::DurationError as Why;
+    if unit.is_empty() {
+        return Err(error(format!("`{text}` has no unit"), &format!("write a unit: `{text}s`")));
+    }
+    match humantime::parse_duration(&format!("{number}{unit}")) {
+        Ok(span) => Ok(Nanos::from_std(span)),
+        Err(Why::UnknownUnit { .. }) => {
+            let help = closest(unit, UNITS).map_or_else(
+                || "the units are `ms`, `s`, `m`, `h` and `d`".to_owned(),
+                |unit| format!("did you mean `{number}{unit}`?"),
+            );
+            Err(error(format!("`{unit}` is not a unit of time"), &help))
+        }
+        Err(Why::NumberOverflow) if number.contains('.') => Err(error(
+            format!("`{text}` cannot be kept exactly"),
+            "write fewer decimals, or a smaller unit; a nanosecond is the least",
+        )),
+        Err(Why::NumberOverflow) => Err(too_long(text)),
+        Err(_) => Err(malformed(text)),
+    }
+}
+
+/// Where the leading run of characters that `belongs` accepts ends.
+fn end_of(text: &str, belongs: impl Fn(char) -> bool) -> usize {
+    text.find(|c| !belongs(c)).unwrap_or(text.len())
+}
+
+fn too_long(text: &str) -> DurationError {
+    error(format!("`{}` is too long", cut(text)), "the longest duration is `366d`")
+}
+
+fn malformed(text: &str) -> DurationError {
+    error(format!("`{}` is not a duration", cut(text)), "write one such as `500ms`, `30s` or `1m30s`")
+}
+
+fn error(message: String, help: &str) -> DurationError {
+    DurationError { message, help: Some(help.to_owned()) }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refused(text: &str) -> String {
+        let error = parse_duration(text).unwrap_err();
+        format!("{}; {}", error.message, error.help.unwrap())
+    }
+
+    #[test]
+    fn every_usual_form_is_read() {
+        for (text, nanos) in [
+            ("0s", 0),
+            ("1ns", 1),
+            ("20us", 20_000),
+            ("500ms", 500_000_000),
+            ("1.5s", 1_500_000_000),
+            ("1m30s", 90_000_000_000),
+            ("1h 30m", 5_400_000_000_000),
+            ("2 minutes", 120_000_000_000),
+            ("366d", 31_622_400_000_000_000),
+            (" 1w ", 604_800_000_000_000),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Nanos(nanos)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bare_number_wants_a_unit() {
+        assert_eq!(refused("5"), "`5` has no unit; write a unit: `5s`");
+        assert_eq!(refused("1.5"), "`1.5` has no unit; write a unit: `1.5s`");
+    }
+
+    #[test]
+    fn negative_and_empty_are_refused() {
+        assert_eq!(refused("-1s"), "`-1s` is negative; a duration is zero or more, such as `0s`");
+        assert_eq!(refused("  "), "a duration is missing; write one such as `500ms`, `30s` or `1m30s`");
+    }
+
+    #[test]
+    fn more_than_366_days_is_refused() {
+        for text in
+            ["367d", "99999999999999999999s", "584554049253y 9999999999999s", "18446744073709551615s1000ms"]
+        {
+            assert!(
+                refused(text).ends_with("is too long; the longest duration is `366d`"),
+                "{}",
+                refused(text)
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_unit_is_named_with_the_one_meant() {
+        assert_eq!(refused("5sek"), "`sek` is not a unit of time; did you mean `5sec`?");
+        assert_eq!(refused("5MS"), "`MS` is not a unit of time; did you mean `5ms`?");
+        assert_eq!(
+            refused("5 bananas"),
+            "`bananas` is not a unit of time; the units are `ms`, `s`, `m`, `h` and `d`"
+        );
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        for text in
+            ["soon", "1 0s", "1s2", "1..5s", "1.s", "0.5ns", "+1s", "1s,2s", "∞", &"1s".repeat(50_000)]
+        {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_back(nanos in 0..=LONGEST.0, unit in prop::sample::select(vec![1, 1_000, 1_000_000, 1_000_000_000, 60_000_000_000])) {
+            for nanos in [nanos, nanos % 1_000_000_000, nanos % 1_000_000, nanos / unit * unit] {
+                prop_assert_eq!(parse_duration(&Nanos(nanos).to_string()), Ok(Nanos(nanos)));
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "[-0-9. smhdµ∞]{0,40}|.{0,80}") {
+            let _ = parse_duration(&text);
+        }
+    }
+}

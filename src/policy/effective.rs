@@ -1,0 +1,313 @@
+//! The effective policy: plain numbers, each with its origin. What the interpreter sees.
+//!
+//! Nothing here is optional because a file left it out: the built-in default sets every value, so absence
+//! ends at the merge.
+
+use core::num::NonZeroU32;
+
+use super::{Backoff, ClassSet, Expr, Origin, Setting, Template};
+use crate::time::Nanos;
+
+/// How failures of one kind of work are retried.
+#[derive(Clone, Debug)]
+pub struct RetryPolicy {
+    /// `false`: nothing is retried.
+    pub enabled: Setting<bool>,
+    /// The first attempt plus retries.
+    pub max_attempts: Setting<Attempts>,
+    /// The classes that are retried.
+    pub retry_on: Setting<ClassSet>,
+    /// The classes that are never retried, whatever `retry_on` says.
+    pub never_retry: Setting<ClassSet>,
+    /// The delay before each next attempt.
+    pub backoff: Setting<Backoff>,
+    /// What a delay asked for by the other side does.
+    pub server_delay: Setting<ServerDelay>,
+    /// From the first attempt on, no attempt starts after this.
+    pub deadline: Setting<Bound>,
+    /// The longest one attempt may take.
+    pub attempt_timeout: Setting<Bound>,
+    /// The most time spent waiting between the attempts of one call.
+    pub total_delay: Setting<Bound>,
+    /// Whether failures are written into the session for the model to see.
+    pub emit_feedback: Setting<bool>,
+}
+
+/// How many attempts: a number, counting the first, or no end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempts {
+    /// At most this many, the first included.
+    Limited(NonZeroU32),
+    /// As many as the deadline allows.
+    Unlimited,
+}
+
+/// A length of time that may be without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// At most this long.
+    Within(Nanos),
+    /// No limit.
+    Unlimited,
+}
+
+/// What a delay asked for by the other side (`Retry-After`) does to the next wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerDelay {
+    /// How the hint and the computed backoff are combined.
+    pub mode: ServerDelayMode,
+    /// Hints below this are raised to it.
+    pub min: Nanos,
+    /// The longest hint that is honoured.
+    pub max: Bound,
+    /// What happens above `max`.
+    pub above_max: AboveMax,
+}
+
+/// How a hint and the computed backoff are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerDelayMode {
+    /// The longer of the two.
+    Floor,
+    /// The hint alone.
+    Replace,
+    /// The hint is not looked at.
+    Ignore,
+}
+
+/// What happens when a hint is longer than the policy allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AboveMax {
+    /// Stop now; the hint is passed on.
+    GiveUp,
+    /// Wait the maximum.
+    Clamp,
+}
+
+/// Everything the interpreter needs for one tool.
+#[derive(Clone, Debug)]
+pub struct ToolPolicy {
+    /// Retries of a call that ran and failed, and corrections of a call that was refused.
+    pub retry: RetryPolicy,
+    /// What a run of the tool does to the world.
+    pub effect: Setting<Effect>,
+    /// When to stop calling it.
+    pub breaker: BreakerPolicy,
+    /// Checks of the arguments beyond the schema.
+    pub validators: Setting<std::sync::Arc<[Validator]>>,
+    /// What is decided when attempts are exhausted.
+    pub on_exhausted: Setting<OnExhausted>,
+    /// What the model is told.
+    pub messages: ToolMessages,
+}
+
+/// What the model is told about a tool call that did not succeed.
+#[derive(Clone, Debug)]
+pub struct ToolMessages {
+    /// The arguments were refused. Variables: `tool`, `attempt`, `max_attempts`, `problems`.
+    pub invalid_args: Setting<Template>,
+    /// The tool failed for good. Variables: `tool`, `error`, `error_type`, `attempts`, `may_have_acted`.
+    pub failed: Setting<Template>,
+    /// Attempts are exhausted. Variables as for `failed`.
+    pub exhausted: Setting<Template>,
+    /// No such tool. Variables: `tool`, `suggestions`.
+    pub not_found: Setting<Template>,
+    /// A reducer refused the result. Variables: `tool`, `reducer`, `error`.
+    pub reducer_error: Setting<Template>,
+    /// The run ended before the call did; it may have run. Variables: `tool`.
+    pub interrupted: Setting<Template>,
+}
+
+/// What a run of a tool does to the world.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Nothing; it may run any number of times.
+    ReadOnly,
+    /// The same whether it runs once or more often.
+    Idempotent,
+    /// Something new each time.
+    NonIdempotent,
+    /// Nobody said.
+    Unknown,
+}
+
+/// When a tool is no longer called.
+#[derive(Clone, Debug)]
+pub struct BreakerPolicy {
+    /// Consecutive failures that open it; `None`: never.
+    pub failures: Setting<Option<NonZeroU32>>,
+    /// How long it stays open before one probe is let through.
+    pub open_for: Setting<Bound>,
+    /// What the model is told instead of a run. Variables: `tool`, `failures`.
+    pub message: Setting<Template>,
+}
+
+/// A check written in CEL, and what the model is told when it does not hold.
+#[derive(Clone, Debug)]
+pub struct Validator {
+    /// Its name in reports.
+    pub name: String,
+    /// Must be true.
+    pub check: Expr,
+    /// What is wrong and what to do.
+    pub message: Template,
+    /// Where it is written.
+    pub origin: Origin,
+}
+
+/// What is decided when attempts are exhausted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExhausted {
+    /// The model is told and goes on.
+    TellModel,
+    /// One last turn, in which only the final report is allowed.
+    FinalTurn,
+    /// The run ends as failed, with the history of attempts.
+    Fail,
+    /// The host's planner decides.
+    AskPlanner,
+}
+
+/// Everything the interpreter needs for one model.
+#[derive(Clone, Debug)]
+pub struct ModelPolicy {
+    /// Retries of a model call that failed.
+    pub retry: RetryPolicy,
+    /// What is decided when attempts are exhausted.
+    pub on_exhausted: Setting<OnExhausted>,
+}
+
+/// The loop of turns.
+#[derive(Clone, Debug)]
+pub struct TurnPolicy {
+    /// The most turns of a run; the last one allows only the final report.
+    pub max_turns: Setting<NonZeroU32>,
+    /// What plain text without tool calls is.
+    pub text_only: Setting<TextOnly>,
+    /// Guidance after plain text. Variables: `tool`, `attempt`, `max_attempts`.
+    pub text_only_message: Setting<Template>,
+    /// Guidance after an empty reply. Variables as above.
+    pub empty_message: Setting<Template>,
+    /// The instruction of the last turn. Variables: `tool`, `turn`, `max_turns`.
+    pub final_turn_message: Setting<Template>,
+    /// A tool was called in the last turn of a run without a report. Variables: `tool` (the one called), `turn`,
+    /// `max_turns`.
+    pub no_tools_message: Setting<Template>,
+    /// A reducer refused a reply. Variables: `tool` (`reply`), `reducer`, `error`.
+    pub reducer_error_message: Setting<Template>,
+    /// The most characters of feedback or guidance the model is shown at once.
+    pub feedback_chars: Setting<NonZeroU32>,
+}
+
+/// What plain text without tool calls is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TextOnly {
+    /// The final answer, if it passes the output's rules.
+    Accept,
+    /// A mistake: the model is told to use a tool or to report.
+    Reject,
+}
+
+/// The final report.
+#[derive(Clone, Debug)]
+pub struct OutputPolicy {
+    /// The name of the tool the report is delivered by.
+    pub tool: Setting<String>,
+    /// What the model is told the tool is for.
+    pub description: Setting<String>,
+    /// JSON Schema of the report.
+    pub schema: Setting<std::sync::Arc<super::Schema>>,
+    /// Checks beyond the schema.
+    pub validators: Setting<std::sync::Arc<[Validator]>>,
+    /// Corrections of a report that was refused.
+    pub retry: RetryPolicy,
+    /// What is decided when attempts are exhausted.
+    pub on_exhausted: Setting<OnExhausted>,
+    /// What the model is told about a report that was refused. Variables: `tool`, `attempt`, `max_attempts`, `problems`.
+    pub invalid_message: Setting<Template>,
+}
+
+/// What the session remembers.
+#[derive(Clone, Debug)]
+pub struct SessionPolicy {
+    /// The slices and their starting values, by name.
+    pub slices: indexmap::IndexMap<String, SliceRule>,
+    /// The reducers, in the order they run.
+    pub reducers: Vec<ReducerRule>,
+}
+
+/// A named part of the session's state.
+#[derive(Clone, Debug)]
+pub struct SliceRule {
+    /// Its value before any event.
+    pub initial: serde_json::Value,
+    /// Where it is declared.
+    pub origin: Origin,
+}
+
+/// A declarative reducer: on which event, when, which slice, and what it does to it.
+#[derive(Clone, Debug)]
+pub struct ReducerRule {
+    /// Its name in reports.
+    pub name: String,
+    /// The kinds of event it runs on.
+    pub on: Vec<Trigger>,
+    /// Runs only if this holds; `None`: always.
+    pub when: Option<Expr>,
+    /// The slice it changes.
+    pub slice: String,
+    /// The change.
+    pub change: Change,
+    /// Must hold for the new value, else the reducer has failed. Variables: `event`, `slice` (the new value), `state`.
+    pub check: Option<Expr>,
+    /// Where it is written.
+    pub origin: Origin,
+}
+
+/// The events reducers run on.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// A retryable failure was written down for the model.
+    RetryFeedback,
+    /// A reducer failed.
+    ReducerError,
+    /// A tool call ended well.
+    ToolSucceeded,
+    /// A tool call ended badly, attempts exhausted or not retryable.
+    ToolFailed,
+    /// A tool call was refused before it ran: arguments, unknown tool, open breaker.
+    ToolRefused,
+    /// The model answered.
+    ModelResponded,
+    /// A model call failed.
+    ModelFailed,
+    /// The final report was accepted.
+    OutputAccepted,
+    /// The final report was refused.
+    OutputRefused,
+}
+
+/// What a reducer does to its slice.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// The value becomes the slice.
+    Set(Expr),
+    /// The value is added at the end of the list.
+    Append(Expr),
+    /// The entries of the value replace those of the map.
+    Merge(Expr),
+    /// The number grows by the value.
+    Increment(Expr),
+    /// The elements for which this holds (variable `item`) are dropped.
+    Remove(Expr),
+    /// Only the last so many elements stay.
+    KeepLast(u32),
+}

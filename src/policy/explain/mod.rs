@@ -1,0 +1,343 @@
+//! Why a value is what it is: every layer's word on it, won or lost, and what a retry policy costs at worst.
+
+mod delays;
+mod render;
+mod worst;
+
+use core::num::NonZeroU32;
+
+use serde_json::{Map, Value};
+
+pub use delays::{DelayRow, Delays};
+pub use worst::Worst;
+
+use worst::Work;
+
+use super::layers::{Above, unbounded};
+use super::merge::{AnyTrail, Limits};
+use super::{CallOverride, Place, Policy, Scope, ToolPolicy};
+
+/// So many layers for single calls are combined in every way.
+const MOST_COMBINED: u32 = 6;
+
+/// The effective policy of a subject with the reasons for each value.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// What it is about: ``tool `search` ``.
+    pub subject: String,
+    /// Every value.
+    pub values: Vec<Explained>,
+    /// What its retries cost at worst; `None` for a subject that is not retried.
+    pub delays: Option<Delays>,
+    /// The limits that hold, those that change nothing among them.
+    pub limits: Vec<LimitInForce>,
+    /// Layers that hold for some calls only.
+    pub conditional: Vec<CallLayer>,
+    /// Whether a planner may ask for other rules; if so, the most attempts the limits let it have.
+    pub planner: Option<Option<NonZeroU32>>,
+    /// Where these rules stand in a policy: `tools`, `search`.
+    path: Vec<String>,
+}
+
+/// A limit, and whether it makes the value tighter than the layers say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitInForce {
+    /// Its name: `max_attempts`.
+    pub name: &'static str,
+    /// The limit.
+    pub value: Value,
+    /// Where it is written.
+    pub at: Place,
+    /// Whether the value would be another without it.
+    pub binds: bool,
+}
+
+/// A layer for the calls that a condition holds for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallLayer {
+    /// The condition.
+    pub when: String,
+    /// Where it is written.
+    pub at: Place,
+    /// What it says: the path, the value (null unsets one), and where it is written.
+    pub says: Vec<(String, Value, Place)>,
+}
+
+/// A value and everything that was said about it.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// Its path: `retry.max_attempts`.
+    pub path: String,
+    /// The value in force.
+    pub value: Value,
+    /// The layer it comes from.
+    pub scope: Scope,
+    /// Where it is written.
+    pub at: Place,
+    /// What it would be without a limit, if one made it tighter.
+    pub capped_from: Option<Value>,
+    /// What each layer says, highest first.
+    pub contributions: Vec<Contribution>,
+}
+
+/// What one layer says about a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contribution {
+    /// Whether it still counts.
+    pub won: bool,
+    /// What it sets, or the edit it makes; `None`: it unsets the value.
+    pub set: Option<Value>,
+    /// The layer: `tools["http.*"]`.
+    pub layer: String,
+    /// Its kind.
+    pub scope: Scope,
+    /// Where it is written.
+    pub at: Place,
+}
+
+impl Policy {
+    /// Why the rules for a tool are what they are, for a call that no `when` holds for.
+    pub fn explain_tool(&self, name: &str) -> Explanation {
+        let (merged, limits) = self.layers().tool_and_limits(name, &[]);
+        let mut values = Vec::new();
+        merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        let layers: Vec<_> = self.layers().calls(name).collect();
+        let conditional = layers.iter().map(|(rule, above)| CallLayer {
+            when: rule.when.value.source().to_owned(),
+            at: self.sources().place_of(rule.when.span),
+            says: above
+                .entries()
+                .into_iter()
+                .map(|(path, span, value)| (path, value, self.sources().place_of(span)))
+                .collect(),
+        });
+        let conditional = conditional.collect();
+        let above: Vec<_> = layers.into_iter().map(|(_, above)| above).collect();
+        let delays = merged.policy().map(|policy| {
+            let mut delays = Delays::of(&policy.retry, work(&policy));
+            delays.worst = self.worst(name, &above, delays.worst);
+            delays
+        });
+        Explanation {
+            subject: format!("tool `{name}`"),
+            limits: self.in_force(&limits, &values),
+            values,
+            delays,
+            conditional,
+            planner: Some(limits.max_attempts()),
+            path: vec!["tools".into(), name.into()],
+        }
+    }
+
+    /// Why the rules for one call are what they are. A `when` without a value for these arguments does not hold.
+    pub fn explain_call(&self, name: &str, arguments: &Value, planner: Option<&CallOverride>) -> Explanation {
+        let (merged, limits) = self.layers().tool_and_limits(name, &self.above(name, arguments, planner).0);
+        let mut values = Vec::new();
+        merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        Explanation {
+            subject: format!("tool `{name}` called with {arguments}"),
+            limits: self.in_force(&limits, &values),
+            values,
+            delays: merged.policy().map(|policy| Delays::of(&policy.retry, work(&policy))),
+            conditional: Vec::new(),
+            planner: None,
+            path: vec!["tools".into(), name.into()],
+        }
+    }
+
+    /// Why the rules for a model are what they are.
+    pub fn explain_model(&self, name: &str) -> Explanation {
+        let (merged, limits) = self.layers().model_and_limits(name);
+        let mut values = Vec::new();
+        merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        let work = Work { asks: true, ..Work::default() };
+        Explanation {
+            subject: format!("model `{name}`"),
+            limits: self.in_force(&limits, &values),
+            values,
+            delays: merged.retry.policy().map(|retry| Delays::of(&retry, work)),
+            conditional: Vec::new(),
+            planner: None,
+            path: vec!["models".into(), name.into()],
+        }
+    }
+
+    /// Why the rules for the final report are what they are; `None`: no report is asked for.
+    pub fn explain_output(&self) -> Option<Explanation> {
+        self.output()?;
+        let (merged, limits) = self.layers().output_and_limits();
+        let mut values = Vec::new();
+        merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        Some(Explanation {
+            subject: "the final report".into(),
+            limits: self.in_force(&limits, &values),
+            values,
+            delays: merged.retry.policy().map(|retry| Delays::of(&retry, Work::default())),
+            conditional: Vec::new(),
+            planner: None,
+            path: vec!["output".into()],
+        })
+    }
+
+    /// Why the rules for the loop of turns are what they are.
+    pub fn explain_turn(&self) -> Explanation {
+        let mut values: Vec<Explained> = Vec::new();
+        self.layers().turn().each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        let limit = self.layers().max_turns().map(|limit| LimitInForce {
+            name: "max_turns",
+            value: limit.value.get().into(),
+            at: self.sources().place_of(limit.span),
+            binds: values.iter().any(|value| value.path == "max_turns" && value.capped_from.is_some()),
+        });
+        Explanation {
+            subject: "the loop of turns".into(),
+            values,
+            delays: None,
+            limits: limit.into_iter().collect(),
+            conditional: Vec::new(),
+            planner: None,
+            path: vec!["turn".into()],
+        }
+    }
+
+    /// The worst case with any of these layers above the tool's own. So many layers that their combinations are too
+    /// many are taken one by one and all together.
+    fn worst(&self, name: &str, layers: &[Above<'_>], alone: Worst) -> Worst {
+        let count = u32::try_from(layers.len()).unwrap_or(u32::MAX);
+        let chosen: Vec<Vec<&Above<'_>>> = if count <= MOST_COMBINED {
+            let holds = |set: u32, i: usize| {
+                set.checked_shr(u32::try_from(i).unwrap_or(u32::MAX)).unwrap_or(0) & 1 == 1
+            };
+            let sets = 1..1_u32.checked_shl(count).unwrap_or(1);
+            let pick =
+                |set| layers.iter().enumerate().filter(move |(i, _)| holds(set, *i)).map(|(_, layer)| layer);
+            sets.map(|set| pick(set).collect()).collect()
+        } else {
+            layers.iter().map(|layer| vec![layer]).chain([layers.iter().collect()]).collect()
+        };
+        chosen.into_iter().fold(alone, |worst, chosen| {
+            let above: Vec<_> = chosen.into_iter().cloned().collect();
+            match self.layers().tool(name, &above).policy() {
+                // Layers that leave the attempts without end do not apply.
+                Some(policy) if unbounded(&policy.retry).is_none() => {
+                    worst.or(Worst::of(&policy.retry, work(&policy)))
+                }
+                _ => worst,
+            }
+        })
+    }
+
+    fn in_force(&self, limits: &Limits, values: &[Explained]) -> Vec<LimitInForce> {
+        let in_force = limits.each().into_iter().map(|(name, value, origin)| {
+            let from = values.iter().find(|held| held.path.strip_prefix("retry.") == Some(name));
+            let binds = from.and_then(|held| held.capped_from.as_ref()).is_some_and(|from| {
+                let Some(classes) = value.as_array() else { return true };
+                classes.iter().any(|class| from.as_array().is_none_or(|from| !from.contains(class)))
+            });
+            LimitInForce { name, value, at: self.place(origin), binds }
+        });
+        in_force.collect()
+    }
+
+    fn explained(&self, path: String, trail: &dyn AnyTrail) -> Option<Explained> {
+        let (value, origin) = trail.value()?;
+        let contributions = trail.contributions().into_iter().rev().map(|said| Contribution {
+            won: said.won,
+            set: said.set,
+            layer: said.layer.to_string(),
+            scope: said.origin.scope,
+            at: self.place(said.origin),
+        });
+        Some(Explained {
+            path,
+            value,
+            scope: origin.scope,
+            at: self.place(origin),
+            capped_from: trail.capped_from(),
+            contributions: contributions.collect(),
+        })
+    }
+}
+
+fn work(policy: &ToolPolicy) -> Work {
+    Work { tool: true, breaker: policy.breaker.failures.value, asks: true }
+}
+
+impl Explanation {
+    /// The value at a path.
+    pub fn get(&self, path: &str) -> Option<&Explained> {
+        self.values.iter().find(|value| value.path == path)
+    }
+
+    /// The effective values alone, by their paths.
+    pub fn effective(&self) -> Value {
+        let mut root = Map::new();
+        for explained in &self.values {
+            put(&mut root, &explained.path, explained.value.clone());
+        }
+        Value::Object(root)
+    }
+
+    /// A policy that says the same by itself: the values, the limits, and the layers for some calls.
+    pub fn document(&self) -> Value {
+        let mut root = Map::from_iter([("version".to_owned(), Value::from(1))]);
+        let mut here = match self.effective() {
+            Value::Object(values) => values,
+            _ => Map::new(),
+        };
+        let limits = limits(self.limits.iter().map(|limit| (limit.name, &limit.value)));
+        // Turns have no limits of their own; the one for them stands at the top.
+        let of_turns = self.path.iter().any(|step| step == "turn");
+        if !limits.is_empty() {
+            if of_turns { &mut root } else { &mut here }.insert("limits".into(), limits.into());
+        }
+        if !self.conditional.is_empty() {
+            here.insert("calls".into(), self.conditional.iter().map(CallLayer::document).collect());
+        }
+        let wrap = |inner: Value, step: &String| Value::Object(Map::from_iter([(step.clone(), inner)]));
+        if let Value::Object(wrapped) = self.path.iter().rev().fold(Value::Object(here), wrap) {
+            root.extend(wrapped);
+        }
+        Value::Object(root)
+    }
+}
+
+impl CallLayer {
+    fn document(&self) -> Value {
+        let mut layer = Map::from_iter([("when".to_owned(), Value::from(self.when.as_str()))]);
+        for (path, value, _) in &self.says {
+            put(&mut layer, path, value.clone());
+        }
+        Value::Object(layer)
+    }
+}
+
+/// Limits as they are written; the classes of several are written as one list.
+fn limits<'a>(limits: impl Iterator<Item = (&'a str, &'a Value)>) -> Map<String, Value> {
+    let mut written = Map::new();
+    for (name, value) in limits {
+        match (written.get_mut(name), value) {
+            (Some(Value::Array(held)), Value::Array(more)) => held.extend(more.iter().cloned()),
+            _ => {
+                written.insert(name.to_owned(), value.clone());
+            }
+        }
+    }
+    written
+}
+
+fn put(map: &mut Map<String, Value>, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => {
+            map.insert(path.to_owned(), value);
+        }
+        Some((first, rest)) => {
+            if let Value::Object(inner) = map.entry(first).or_insert_with(|| Value::Object(Map::new())) {
+                put(inner, rest, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

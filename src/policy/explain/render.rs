@@ -1,0 +1,239 @@
+//! Explanations for people, as text, and for machines, as JSON.
+
+use core::fmt::{self, Write as _};
+
+use serde_json::{Value, json};
+
+use super::{CallLayer, Contribution, Delays, Explained, Explanation};
+use crate::policy::display::flow;
+use crate::policy::{Bound, Place};
+use crate::time::Nanos;
+
+/// Longer values are cut in the text, those of the layers sooner; the JSON holds them whole.
+const LONGEST: usize = 72;
+const LONGEST_SAID: usize = 48;
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "effective policy for {}", self.subject)?;
+        for value in &self.values {
+            writeln!(f)?;
+            value.fmt(f)?;
+        }
+        let idle: Vec<_> = self.limits.iter().filter(|limit| !limit.binds).collect();
+        if !idle.is_empty() {
+            writeln!(f, "\n  limits that change nothing here")?;
+            for limit in idle {
+                writeln!(f, "      limits.{} = {}   {}", limit.name, short(&limit.value, LONGEST), limit.at)?;
+            }
+        }
+        for layer in &self.conditional {
+            writeln!(f)?;
+            layer.fmt(f)?;
+        }
+        if let Some(delays) = &self.delays {
+            write!(f, "\n{delays}")?;
+        }
+        match self.planner {
+            Some(Some(most)) => {
+                writeln!(f, "  a planner may change this for a call, up to limits.max_attempts: {most}")
+            }
+            Some(None) => {
+                writeln!(f, "  a planner may raise this for a call: no limits.max_attempts bounds it")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  {} = {}", self.path, short(&self.value, LONGEST))?;
+        if let Some(from) = &self.capped_from {
+            let name = self.path.rsplit('.').next().unwrap_or_default();
+            write!(f, "   (capped from {} by limits.{name}, {})", short(from, LONGEST), self.at)?;
+        }
+        writeln!(f)?;
+        let width = self.contributions.iter().map(|c| said(c).chars().count()).max().unwrap_or(0);
+        let names = self.contributions.iter().map(|c| layer(c).chars().count()).max().unwrap_or(0);
+        for contribution in &self.contributions {
+            let won = if contribution.won { "won " } else { "lost" };
+            let (said, layer) = (said(contribution), layer(contribution));
+            writeln!(f, "      {won} {said:width$}  {layer:names$}  {}", contribution.at)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Delays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.rows.is_empty() {
+            writeln!(f, "  wait after attempt    shortest      median     longest")?;
+            for row in &self.rows {
+                let [min, median, max] = [row.min, row.median, row.max].map(rounded);
+                writeln!(f, "  {:>18}  {min:>10}  {median:>10}  {max:>10}", row.attempt)?;
+            }
+            if self.more {
+                writeln!(f, "  {:>18}", "...")?;
+            }
+        }
+        let worst = &self.worst;
+        let calls = match worst.calls {
+            Some(1) => "1 call".to_owned(),
+            Some(calls) => format!("{calls} calls"),
+            None => "unbounded calls".to_owned(),
+        };
+        write!(f, "  worst case: {calls}, {} asleep", length(worst.asleep))?;
+        if worst.asleep_if_asked != worst.asleep {
+            write!(f, " ({} if the other side asks to wait)", length(worst.asleep_if_asked))?;
+        }
+        writeln!(f, ", {} in attempts, {} in all", length(worst.in_attempts), length(worst.total))
+    }
+}
+
+impl fmt::Display for CallLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  when {} ({})", self.when, self.at)?;
+        let said = |value: &Value| match value {
+            Value::Null => "unset".to_owned(),
+            value => edited(value),
+        };
+        let paths = self.says.iter().map(|(path, ..)| path.len()).max().unwrap_or(0);
+        let width = self.says.iter().map(|(_, value, _)| said(value).chars().count()).max().unwrap_or(0);
+        for (path, value, at) in &self.says {
+            writeln!(f, "      {path:paths$}  {:width$}  {at}", said(value))?;
+        }
+        Ok(())
+    }
+}
+
+impl Explanation {
+    /// For people: each value, what every layer says about it, and what the retries cost at worst.
+    pub fn human(&self) -> String {
+        self.to_string()
+    }
+
+    /// For machines. `format` counts up when a field is removed or changes its meaning.
+    pub fn to_json(&self) -> Value {
+        let says = |(path, value, at): &(String, Value, Place)| {
+            let op = if value.is_null() { "unset" } else { "set" };
+            json!({"path": path, "op": op, "value": value, "at": at})
+        };
+        let conditional = self.conditional.iter().map(|layer| {
+            json!({"when": layer.when, "at": layer.at, "says": layer.says.iter().map(says).collect::<Vec<_>>()})
+        });
+        let limits = self.limits.iter().map(
+            |limit| json!({"name": limit.name, "value": limit.value, "at": limit.at, "binds": limit.binds}),
+        );
+        json!({
+            "format": 1,
+            "subject": self.subject,
+            "values": self.values.iter().map(Explained::to_json).collect::<Vec<_>>(),
+            "limits": limits.collect::<Vec<_>>(),
+            "conditional": conditional.collect::<Vec<_>>(),
+            "delays": self.delays.as_ref().map(Delays::to_json),
+        })
+    }
+}
+
+impl Explained {
+    fn to_json(&self) -> Value {
+        let contribution = |c: &Contribution| {
+            let op = if c.set.is_some() { "set" } else { "unset" };
+            json!({"won": c.won, "op": op, "value": c.set, "layer": c.layer, "scope": c.scope, "at": c.at})
+        };
+        json!({
+            "path": self.path,
+            "value": self.value,
+            "scope": self.scope,
+            "at": self.at,
+            "capped_from": self.capped_from,
+            "contributions": self.contributions.iter().map(contribution).collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Delays {
+    fn to_json(&self) -> Value {
+        let row = |row: &super::DelayRow| {
+            json!({
+                "attempt": row.attempt,
+                "min": row.min.to_string(),
+                "median": row.median.to_string(),
+                "max": row.max.to_string(),
+            })
+        };
+        json!({
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "more": self.more,
+            "calls": self.worst.calls,
+            "asleep": exact(self.worst.asleep),
+            "asleep_if_asked": exact(self.worst.asleep_if_asked),
+            "in_attempts": exact(self.worst.in_attempts),
+            "total": exact(self.worst.total),
+        })
+    }
+}
+
+/// `set 9`, `add [timeout] remove [rate_limit]`, `unset`.
+fn said(contribution: &Contribution) -> String {
+    contribution.set.as_ref().map_or_else(|| "unset".into(), edited)
+}
+
+fn edited(value: &Value) -> String {
+    match value {
+        Value::Object(edit) if !edit.is_empty() && edit.keys().all(|key| key == "add" || key == "remove") => {
+            let mut out = String::new();
+            for (key, classes) in edit {
+                let space = if out.is_empty() { "" } else { " " };
+                // Writing into a string does not fail.
+                let _ = write!(out, "{space}{key} {}", short(classes, LONGEST_SAID));
+            }
+            out
+        }
+        value => format!("set {}", short(value, LONGEST_SAID)),
+    }
+}
+
+fn layer(contribution: &Contribution) -> String {
+    match contribution.scope {
+        crate::policy::Scope::Builtin => format!("built-in {}", contribution.layer),
+        _ => contribution.layer.clone(),
+    }
+}
+
+/// On one line, cut, and with as few quotes as can be.
+fn short(value: &Value, longest: usize) -> String {
+    let text = flow(value);
+    match text.char_indices().nth(longest) {
+        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// For machines: to the nanosecond; null is unbounded.
+fn exact(length: Bound) -> Option<String> {
+    match length {
+        Bound::Within(Nanos::MAX) => Some("more than 584 years".into()),
+        Bound::Within(length) => Some(length.to_string()),
+        Bound::Unlimited => None,
+    }
+}
+
+fn length(length: Bound) -> String {
+    match length {
+        Bound::Within(Nanos::MAX) => "more than 584 years".into(),
+        Bound::Within(length) => rounded(length),
+        Bound::Unlimited => "unbounded".into(),
+    }
+}
+
+/// To a thousandth of a second, if it is at least that long: nobody plans with nanoseconds.
+fn rounded(length: Nanos) -> String {
+    const MILLI: u64 = 1_000_000;
+    if length.0 < MILLI {
+        return length.to_string();
+    }
+    let millis = length.0.saturating_add(MILLI.div_euclid(2)).div_euclid(MILLI);
+    Nanos::from_millis(millis).to_string()
+}

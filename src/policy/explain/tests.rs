@@ -1,0 +1,200 @@
+//! What people see of a policy.
+
+use insta::{assert_json_snapshot, assert_snapshot};
+use serde_json::json;
+
+use crate::policy::{CallOverride, Policy};
+
+const BASE: (&str, &str) = (
+    "base.yaml",
+    "\
+version: 1
+limits: {max_attempts: 6, max_turns: 10}
+retry:
+  max_attempts: 4
+  retry_on: [timeout, invalid_args]
+tools:
+  http.*:
+    retry: {max_attempts: 9}
+",
+);
+const TEAM: (&str, &str) = (
+    "team.yaml",
+    "\
+version: 1
+retry: {deadline: 1m}
+tools:
+  http.get:
+    retry:
+      retry_on: {add: [rate_limit], remove: [invalid_args]}
+      backoff: {kind: linear, base: 1s, step: 2s}
+      deadline: null
+    calls:
+      - when: args.slow
+        retry: {deadline: 10m}
+        limits: {max_attempts: 2}
+output:
+  schema: {type: object, required: [total]}
+",
+);
+
+fn policy() -> Policy {
+    let files = [BASE, TEAM].map(|(name, text)| (name.to_owned(), text));
+    Policy::load(files.to_vec()).unwrap()
+}
+
+/// The parts about retries; the messages are long and say little here.
+fn retry_part(text: &str) -> String {
+    let blocks =
+        text.split("\n\n").filter(|block| !block.contains("messages.") && !block.contains("breaker."));
+    blocks.collect::<Vec<_>>().join("\n\n")
+}
+
+#[test]
+fn a_tool_shows_what_won_and_what_lost() {
+    assert_snapshot!(retry_part(&policy().explain_tool("http.get").human()));
+}
+
+#[test]
+fn a_call_shows_its_own_layers() {
+    let planner = CallOverride::new(json!({"retry": {"emit_feedback": false}})).unwrap();
+    let explained = policy().explain_call("http.get", &json!({"slow": true}), Some(&planner));
+    let shown = ["retry.max_attempts", "retry.deadline", "retry.emit_feedback"];
+    let shown: String = shown.iter().map(|path| explained.get(path).unwrap().to_string()).collect();
+    assert_snapshot!(shown);
+}
+
+#[test]
+fn models_turns_and_the_output_are_explained_too() {
+    let policy = policy();
+    assert_snapshot!("model", policy.explain_model("main").human());
+    assert_snapshot!("turn", policy.explain_turn().human());
+    assert_snapshot!("output", retry_part(&policy.explain_output().unwrap().human()));
+}
+
+#[test]
+fn machines_get_json() {
+    let json = policy().explain_tool("http.get").to_json();
+    let attempts = json["values"].as_array().unwrap().iter().find(|v| v["path"] == "retry.max_attempts");
+    assert_json_snapshot!(
+        json!({"attempts": attempts, "conditional": json["conditional"], "delays": json["delays"]})
+    );
+}
+
+fn tool(rules: &str) -> Policy {
+    Policy::from_yaml("team.yaml", &format!("version: 1\ntools:\n  t: {{{rules}}}\n")).unwrap()
+}
+
+/// A tool that waits a second after each timeout, and whatever else its rules say.
+fn each_second(rules: &str) -> Policy {
+    let global = "retry_on: [timeout], backoff: {kind: constant, delay: 1s}, server_delay: {mode: ignore}";
+    let tool = format!("{{breaker: {{failures: never}}, retry: {{{rules}}}}}");
+    Policy::from_yaml("team.yaml", &format!("version: 1\nretry: {{{global}}}\ntools: {{t: {tool}}}\n"))
+        .unwrap()
+}
+
+fn worst(policy: &Policy) -> String {
+    let text = policy.explain_tool("t").human();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("worst case: "));
+    line.unwrap().to_owned()
+}
+
+#[test]
+fn the_worst_case_is_what_the_engine_grants() {
+    let worst = |rules| worst(&each_second(rules));
+    assert_snapshot!(worst("max_attempts: 5"), @"5 calls, 4s asleep, 5m in attempts, 5m4s in all");
+    assert_snapshot!(worst("max_attempts: 5, deadline: 3s"), @"3 calls, 2s asleep, 3s in attempts, 3s in all");
+    assert_snapshot!(worst("max_attempts: 5, total_delay: 2500ms"), @"3 calls, 2s asleep, 3m in attempts, 3m2s in all");
+    assert_snapshot!(worst("max_attempts: 5, total_delay: 2s"), @"3 calls, 2s asleep, 3m in attempts, 3m2s in all");
+    assert_snapshot!(worst("max_attempts: unlimited, deadline: 10s"), @"10 calls, 9s asleep, 10s in attempts, 10s in all");
+    assert_snapshot!(worst("max_attempts: 5, retry_on: []"), @"1 call, 0s asleep, 1m in attempts, 1m in all");
+    assert_snapshot!(worst("max_attempts: 5, never_retry: [timeout]"), @"1 call, 0s asleep, 1m in attempts, 1m in all");
+    assert_snapshot!(worst("max_attempts: 5, enabled: false"), @"1 call, 0s asleep, 1m in attempts, 1m in all");
+    assert_snapshot!(worst("max_attempts: 2, attempt_timeout: unlimited"), @"2 calls, 1s asleep, unbounded in attempts, unbounded in all");
+    assert_snapshot!(worst("max_attempts: unlimited, deadline: 10s, backoff: {kind: constant, delay: 1s, jitter: full}"), @"unbounded calls, 10s asleep, 10s in attempts, 10s in all");
+}
+
+#[test]
+fn the_breaker_ends_the_runs_of_a_call() {
+    let policy = |failures: &str| {
+        tool(&format!(
+            "breaker: {{failures: {failures}}}, retry: {{max_attempts: 5, backoff: {{kind: constant, delay: 1s}}, server_delay: {{mode: ignore}}}}"
+        ))
+    };
+    assert_snapshot!(worst(&policy("2")), @"2 calls, 1s asleep, 2m in attempts, 2m1s in all");
+    assert_snapshot!(worst(&policy("never")), @"5 calls, 4s asleep, 5m in attempts, 5m4s in all");
+}
+
+#[test]
+fn a_layer_for_some_calls_may_be_the_worst() {
+    let rules = "breaker: {failures: never}, retry: {max_attempts: 2, backoff: {kind: constant, delay: 1s}, server_delay: {mode: ignore}}, calls: [{when: args.slow, retry: {max_attempts: 50}}, {when: args.late, retry: {backoff: {kind: constant, delay: 2s}}}]";
+    assert_snapshot!(worst(&tool(rules)), @"50 calls, 1m38s asleep, 50m in attempts, 51m38s in all");
+}
+
+#[test]
+fn what_the_other_side_asks_for_counts() {
+    let policy = |server_delay: &str| {
+        tool(&format!(
+            "breaker: {{failures: never}}, retry: {{max_attempts: 3, backoff: {{kind: constant, delay: 1s}}, server_delay: {server_delay}, deadline: 1h}}"
+        ))
+    };
+    assert_snapshot!(worst(&policy("{mode: floor, max: 1m}")), @"3 calls, 2s asleep (2m if the other side asks to wait), 3m in attempts, 5m in all");
+    assert_snapshot!(worst(&policy("{mode: floor}")), @"3 calls, 2s asleep (1h if the other side asks to wait), 3m in attempts, 1h in all");
+    let shorter = tool(
+        "breaker: {failures: never}, retry: {max_attempts: 9, deadline: 3s, backoff: {kind: constant, delay: 2s}, server_delay: {mode: replace, min: 1s, max: 5s}}",
+    );
+    assert_snapshot!(worst(&shorter), @"3 calls, 2s asleep (3s if the other side asks to wait), 3s in attempts, 3s in all");
+}
+
+#[test]
+fn what_cannot_be_counted_is_said() {
+    let long = each_second("max_attempts: 4000000000, backoff: {kind: constant, delay: 300d}");
+    assert_snapshot!(worst(&long), @"4000000000 calls, more than 584 years asleep, more than 584 years in attempts, more than 584 years in all");
+    let asked =
+        tool("retry: {max_attempts: 2, backoff: {kind: constant, delay: 1s}, server_delay: {mode: floor}}");
+    assert_snapshot!(worst(&asked), @"2 calls, 1s asleep (unbounded if the other side asks to wait), 2m in attempts, unbounded in all");
+}
+
+#[test]
+fn what_a_planner_may_do_is_said() {
+    let last = |policy: &Policy| policy.explain_tool("t").human().lines().last().unwrap().trim().to_owned();
+    assert_snapshot!(last(&tool("effect: read_only")), @"a planner may raise this for a call: no limits.max_attempts bounds it");
+    assert_snapshot!(last(&tool("limits: {max_attempts: 6}")), @"a planner may change this for a call, up to limits.max_attempts: 6");
+}
+
+#[test]
+fn layers_for_some_calls_and_idle_limits_are_shown() {
+    let text = tool(
+        "limits: {max_attempts: 9}, calls: [{when: args.slow, retry: {deadline: 10m, backoff: null, retry_on: {add: [overloaded]}}, limits: {max_attempts: 2}}]",
+    )
+    .explain_tool("t")
+    .human();
+    let blocks: Vec<_> =
+        text.split("\n\n").filter(|b| b.contains("  when args") || b.contains("limits that")).collect();
+    assert_snapshot!(blocks.join("\n\n"));
+}
+
+/// What the engine would see, without the places.
+fn seen(policy: &Policy) -> String {
+    let values = |explained: super::Explanation| explained.effective().to_string();
+    let call = policy.explain_call("http.get", &json!({"slow": true}), None);
+    let parts = [policy.explain_tool("http.get"), call, policy.explain_model("main"), policy.explain_turn()];
+    let parts = parts.into_iter().chain(policy.explain_output()).map(values);
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_document_says_the_same_by_itself() {
+    let (policy, builtin) = (policy(), Policy::builtin());
+    let explained = [
+        policy.explain_tool("http.get"),
+        policy.explain_model("main"),
+        policy.explain_turn(),
+        policy.explain_output().unwrap(),
+    ];
+    let documents: Vec<_> =
+        explained.iter().enumerate().map(|(i, e)| (format!("{i}.yaml"), e.document().to_string())).collect();
+    let again = Policy::load(documents).unwrap();
+    assert_ne!(seen(&policy), seen(&builtin));
+    assert_eq!(seen(&again).replace("},", "},\n"), seen(&policy).replace("},", "},\n"));
+}

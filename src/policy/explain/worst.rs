@@ -1,0 +1,234 @@
+//! The worst case of a retry policy: the attempts as the engine would grant them, counted.
+//!
+//! The most attempts come from failures that take no time and the shortest waits; the most time asleep from the
+//! longest waits that the deadline and `total_delay` still allow.
+
+use core::num::NonZeroU32;
+
+use crate::policy::{AboveMax, Attempts, Bound, ErrorClass, RetryPolicy, ServerDelayMode, Shape};
+use crate::time::Nanos;
+
+/// So many waits are followed one by one. Beyond them, waits that still grow are counted as if they did not: the
+/// figures are then a maximum that is not reached.
+const FOLLOWED: u32 = 4_000;
+
+/// The most that one call can cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Worst {
+    /// The most attempts; `None`: unbounded.
+    pub calls: Option<u32>,
+    /// The longest time asleep by the backoff alone. [`Nanos::MAX`] stands for that long or longer.
+    pub asleep: Bound,
+    /// The longest time asleep if the other side asks for waits.
+    pub asleep_if_asked: Bound,
+    /// The longest time in attempts.
+    pub in_attempts: Bound,
+    /// The longest time from the first attempt to the end of the last, whatever the other side asks for.
+    pub total: Bound,
+}
+
+/// What is attempted, besides the policy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Work {
+    /// Runs of a tool: arguments that do not hold are corrected by the model, which is no further run.
+    pub(super) tool: bool,
+    /// The failures that open the breaker, which ends the attempts.
+    pub(super) breaker: Option<NonZeroU32>,
+    /// Whether there is another side that may ask to wait.
+    pub(super) asks: bool,
+}
+
+/// The waits that are possible after an attempt.
+#[derive(Clone, Copy)]
+struct Waits<'a> {
+    retry: &'a RetryPolicy,
+    /// Whether the other side asks for waits.
+    asked: bool,
+}
+
+/// How far the waits go.
+#[derive(Clone, Copy)]
+struct Reach {
+    /// The most waits; `None`: unbounded.
+    waits: Option<u32>,
+    asleep: Bound,
+    /// The most time in attempts that still leaves room for the waits.
+    in_attempts: Bound,
+}
+
+impl Worst {
+    /// Of that policy.
+    pub(super) fn of(retry: &RetryPolicy, work: Work) -> Self {
+        let alone = reach(Waits { retry, asked: false }, work);
+        let asked = if work.asks { reach(Waits { retry, asked: true }, work) } else { alone };
+        let calls = |reach: &Reach| reach.waits.map(|waits| waits.saturating_add(1));
+        let calls = calls(&alone).zip(calls(&asked)).map(|(alone, asked)| alone.max(asked));
+        let in_attempts = larger(alone.in_attempts, asked.in_attempts);
+        let asleep_if_asked = larger(alone.asleep, asked.asleep);
+        let everything = match (calls, timeout(retry)) {
+            (Some(calls), Bound::Within(timeout)) => {
+                add(asleep_if_asked, Bound::Within(timeout.saturating_mul(calls.into())))
+            }
+            _ => Bound::Unlimited,
+        };
+        let total = smaller(everything, retry.deadline.value);
+        Self { calls, asleep: alone.asleep, asleep_if_asked, in_attempts, total }
+    }
+
+    /// The worse of the two, figure by figure.
+    #[must_use]
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            calls: self.calls.zip(other.calls).map(|(a, b)| a.max(b)),
+            asleep: larger(self.asleep, other.asleep),
+            asleep_if_asked: larger(self.asleep_if_asked, other.asleep_if_asked),
+            in_attempts: larger(self.in_attempts, other.in_attempts),
+            total: larger(self.total, other.total),
+        }
+    }
+}
+
+/// Whether a failure of some class is followed by another attempt.
+fn retries(retry: &RetryPolicy, work: Work) -> bool {
+    let corrected = |class| work.tool && class == ErrorClass::InvalidArgs;
+    let mut classes = retry.retry_on.value.iter();
+    retry.enabled.value && classes.any(|class| !retry.never_retry.value.contains(class) && !corrected(class))
+}
+
+fn reach(waits: Waits<'_>, work: Work) -> Reach {
+    let retry = waits.retry;
+    let most = match (retry.max_attempts.value, work.breaker) {
+        (Attempts::Limited(attempts), Some(runs)) => Some(attempts.min(runs)),
+        (Attempts::Limited(attempts), None) => Some(attempts),
+        (Attempts::Unlimited, runs) => runs,
+    };
+    let most = most.map(|most| most.get().saturating_sub(1));
+    let most = if retries(retry, work) { most } else { Some(0) };
+    // An attempt starts before the deadline; what is slept in all may reach `total_delay`.
+    let before = match retry.deadline.value {
+        Bound::Within(deadline) => Bound::Within(deadline.saturating_sub(Nanos(1))),
+        Bound::Unlimited => Bound::Unlimited,
+    };
+    let room = smaller(before, retry.total_delay.value);
+    let fits = |least: Nanos| !matches!(room, Bound::Within(room) if least > room);
+    let (mut n, mut least, mut longest) = (0_u32, Nanos::ZERO, Bound::Within(Nanos::ZERO));
+    let mut in_attempts = in_attempts(retry, n, least);
+    let steady = waits.of(u32::MAX);
+    let listed = match &retry.backoff.value.shape {
+        Shape::Schedule { delays } => u32::try_from(delays.len()).unwrap_or(u32::MAX),
+        _ => 0,
+    };
+    loop {
+        if most.is_some_and(|most| n >= most) {
+            break;
+        }
+        let attempt = n.saturating_add(1);
+        let Some((shortest, wait)) = waits.of(attempt) else { break };
+        let is_steady = attempt >= listed && steady == Some((shortest, wait));
+        if is_steady || n >= FOLLOWED.max(listed) {
+            return rest(Rest { retry, n, least, longest, shortest, most, room }, waits, in_attempts);
+        }
+        let next = least.saturating_add(shortest);
+        if !fits(next) {
+            break;
+        }
+        (n, least, longest) = (attempt, next, add(longest, wait));
+        in_attempts = larger(in_attempts, self::in_attempts(retry, n, least));
+    }
+    Reach { waits: Some(n), asleep: smaller(longest, room), in_attempts }
+}
+
+/// Where the waits have got to when the shortest ones no longer change.
+#[derive(Clone, Copy)]
+struct Rest<'a> {
+    retry: &'a RetryPolicy,
+    n: u32,
+    least: Nanos,
+    longest: Bound,
+    shortest: Nanos,
+    most: Option<u32>,
+    room: Bound,
+}
+
+fn rest(at: Rest<'_>, waits: Waits<'_>, so_far: Bound) -> Reach {
+    let fitting = match at.room {
+        Bound::Within(room) => room.saturating_sub(at.least).0.checked_div(at.shortest.0),
+        Bound::Unlimited => None,
+    };
+    let fitting = fitting.map(|more| u32::try_from(more).unwrap_or(u32::MAX));
+    let left = at.most.map(|most| most.saturating_sub(at.n));
+    let more = [fitting, left].into_iter().flatten().min();
+    let all = more.map(|more| at.n.saturating_add(more));
+    // The last wait is the longest, or as long as those before it.
+    let wait = waits.of(all.unwrap_or(u32::MAX).max(1)).map_or(Bound::Within(Nanos::ZERO), |(_, wait)| wait);
+    let longest = match (wait, more) {
+        (Bound::Within(Nanos::ZERO), _) | (_, Some(0)) => at.longest,
+        (Bound::Within(wait), Some(more)) => add(at.longest, Bound::Within(wait.saturating_mul(more.into()))),
+        _ => Bound::Unlimited,
+    };
+    let attempts = match (all, timeout(at.retry)) {
+        (Some(all), Bound::Within(timeout)) => {
+            Bound::Within(timeout.saturating_mul(u64::from(all).saturating_add(1)))
+        }
+        _ => Bound::Unlimited,
+    };
+    let attempts = larger(so_far, smaller(attempts, at.retry.deadline.value));
+    Reach { waits: all, asleep: smaller(longest, at.room), in_attempts: attempts }
+}
+
+/// The most time in attempts if there are `waits` waits of that length in all.
+fn in_attempts(retry: &RetryPolicy, waits: u32, asleep: Nanos) -> Bound {
+    let all = match timeout(retry) {
+        Bound::Within(timeout) => Bound::Within(timeout.saturating_mul(u64::from(waits).saturating_add(1))),
+        Bound::Unlimited => Bound::Unlimited,
+    };
+    match retry.deadline.value {
+        Bound::Within(deadline) => smaller(all, Bound::Within(deadline.saturating_sub(asleep))),
+        Bound::Unlimited => all,
+    }
+}
+
+/// The longest one attempt may take; a deadline ends it too.
+fn timeout(retry: &RetryPolicy) -> Bound {
+    smaller(retry.attempt_timeout.value, retry.deadline.value)
+}
+
+impl Waits<'_> {
+    /// The shortest and the longest wait after `attempt`; `None`: there is none.
+    fn of(&self, attempt: u32) -> Option<(Nanos, Bound)> {
+        let (min, max) = self.retry.backoff.value.bounds(attempt);
+        let rule = self.retry.server_delay.value;
+        if !self.asked || rule.mode == ServerDelayMode::Ignore {
+            return Some((min, Bound::Within(max)));
+        }
+        let (from, to) = match rule.max {
+            Bound::Within(most) if rule.min > most && rule.above_max == AboveMax::GiveUp => return None,
+            Bound::Within(most) => (rule.min.min(most), Bound::Within(most)),
+            Bound::Unlimited => (rule.min, Bound::Unlimited),
+        };
+        // It may also not ask, after some attempts.
+        let shortest = if rule.mode == ServerDelayMode::Replace { min.min(from) } else { min };
+        Some((shortest, larger(Bound::Within(max), to)))
+    }
+}
+
+fn larger(a: Bound, b: Bound) -> Bound {
+    match (a, b) {
+        (Bound::Within(a), Bound::Within(b)) => Bound::Within(a.max(b)),
+        _ => Bound::Unlimited,
+    }
+}
+
+fn smaller(a: Bound, b: Bound) -> Bound {
+    match (a, b) {
+        (Bound::Within(a), Bound::Within(b)) => Bound::Within(a.min(b)),
+        (Bound::Unlimited, bound) | (bound, Bound::Unlimited) => bound,
+    }
+}
+
+fn add(a: Bound, b: Bound) -> Bound {
+    match (a, b) {
+        (Bound::Within(a), Bound::Within(b)) => Bound::Within(a.saturating_add(b)),
+        _ => Bound::Unlimited,
+    }
+}

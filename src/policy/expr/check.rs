@@ -1,0 +1,257 @@
+//! A walk over the parsed expression: every name must be known, loops must not nest, and what would be slow or
+//! left to chance at run time is replaced.
+
+use core::ops::Range;
+use std::mem;
+
+use cel::common::ast::{CallExpr, EntryExpr, Expr as Node, IdedExpr, LiteralValue, SourceInfo};
+use regex::{Regex, RegexBuilder};
+
+use super::ExprError;
+use crate::policy::did_you_mean::closest;
+
+/// Stands for `text.matches(pattern)` with the pattern compiled; takes the text and the pattern's number.
+pub(super) const MATCHES: &str = "@matches";
+/// Gives what a loop walks: the elements of a list, the keys of a map in their order.
+pub(super) const EACH: &str = "@each";
+
+const MAX_NODES: usize = 200;
+const MAX_REGEX_BYTES: usize = 1 << 20;
+
+/// How a function is called.
+#[derive(PartialEq)]
+enum Style {
+    Method,
+    Function,
+    Either,
+}
+
+/// Name, style, how many values it takes with the one it is called on, and how it is written.
+const FUNCTIONS: [(&str, Style, usize, &str); 11] = [
+    ("size", Style::Either, 1, "size(x)"),
+    ("contains", Style::Method, 2, "text.contains('part')"),
+    ("startsWith", Style::Method, 2, "text.startsWith('part')"),
+    ("endsWith", Style::Method, 2, "text.endsWith('part')"),
+    ("matches", Style::Either, 2, "text.matches('pattern')"),
+    ("string", Style::Function, 1, "string(x)"),
+    ("int", Style::Function, 1, "int(x)"),
+    ("uint", Style::Function, 1, "uint(x)"),
+    ("double", Style::Function, 1, "double(x)"),
+    ("bool", Style::Function, 1, "bool(x)"),
+    ("type", Style::Function, 1, "type(x)"),
+];
+/// Expanded by the parser; left in the tree only if they are written wrongly.
+const MACROS: [(&str, &str); 6] = [
+    ("has", "has(args.field)"),
+    ("all", "list.all(x, x > 0)"),
+    ("exists", "list.exists(x, x > 0)"),
+    ("exists_one", "list.exists_one(x, x > 0)"),
+    ("map", "list.map(x, x + 1)"),
+    ("filter", "list.filter(x, x > 0)"),
+];
+/// Names of types, to compare `type(x)` with.
+const TYPES: [&str; 9] = ["int", "uint", "double", "bool", "string", "list", "map", "null_type", "type"];
+const CONSTANTS: [&str; 3] = ["true", "false", "null"];
+
+/// What is known of an expression that passed.
+pub(super) struct Checked {
+    pub(super) variables: Vec<String>,
+    pub(super) regexes: Vec<Regex>,
+}
+
+/// Checks `ast` and rewrites it in place.
+pub(super) fn check(
+    ast: &mut IdedExpr,
+    positions: &SourceInfo,
+    text: &str,
+    known: &[&str],
+) -> Result<Checked, ExprError> {
+    let found = Checked { variables: Vec::new(), regexes: Vec::new() };
+    let mut check = Check { positions, text, known, element: None, nodes: 0, found };
+    check.node(ast)?;
+    Ok(check.found)
+}
+
+struct Check<'a> {
+    positions: &'a SourceInfo,
+    text: &'a str,
+    known: &'a [&'a str],
+    /// The name a loop gives to its element, inside that loop.
+    element: Option<String>,
+    nodes: usize,
+    found: Checked,
+}
+
+impl Check<'_> {
+    /// Recursive; the depth is bounded by what [`scan`](super::scan) lets through.
+    fn node(&mut self, node: &mut IdedExpr) -> Result<(), ExprError> {
+        self.nodes = self.nodes.saturating_add(1);
+        if self.nodes > MAX_NODES {
+            return Err(self.error(node.id, "the expression is too large", "split it into several checks"));
+        }
+        let id = node.id;
+        match &mut node.expr {
+            Node::Literal(_) => Ok(()),
+            Node::Ident(name) => self.variable(id, name),
+            Node::Select(select) => self.node(&mut select.operand),
+            Node::List(list) => list.elements.iter_mut().try_for_each(|element| self.node(element)),
+            Node::Map(map) => map.entries.iter_mut().try_for_each(|entry| match &mut entry.expr {
+                EntryExpr::MapEntry(entry) => {
+                    self.node(&mut entry.key)?;
+                    self.node(&mut entry.value)
+                }
+                EntryExpr::StructField(_) => Err(self.error(id, "types cannot be built here", "write a map")),
+            }),
+            Node::Call(call) => self.call(id, call),
+            Node::Comprehension(each) => {
+                self.node(&mut each.iter_range)?;
+                let walked = mem::take(&mut each.iter_range);
+                each.iter_range = IdedExpr {
+                    id: walked.id,
+                    expr: Node::Call(CallExpr {
+                        func_name: EACH.to_owned(),
+                        target: None,
+                        args: vec![walked],
+                    }),
+                };
+                if self.element.is_some() {
+                    return Err(self.error(
+                        id,
+                        "a loop inside a loop is not allowed",
+                        "`all`, `exists`, `map` and `filter` may follow one another but not nest",
+                    ));
+                }
+                self.element = Some(each.iter_var.clone());
+                for part in [&mut each.loop_cond, &mut each.loop_step, &mut each.result] {
+                    self.node(part)?;
+                }
+                self.element = None;
+                Ok(())
+            }
+            Node::Struct(_) => {
+                Err(self.error(id, "types cannot be built here", "write a map: `{'key': value}`"))
+            }
+            Node::Unspecified => Err(self.error(id, "a part of the expression is missing", "complete it")),
+        }
+    }
+
+    fn variable(&mut self, id: u64, name: &str) -> Result<(), ExprError> {
+        if name.starts_with('@') || self.element.as_deref() == Some(name) {
+            return Ok(());
+        }
+        let name = name.trim_start_matches('.');
+        if self.known.contains(&name) {
+            if !self.found.variables.iter().any(|variable| variable == name) {
+                self.found.variables.push(name.to_owned());
+            }
+            return Ok(());
+        }
+        if TYPES.contains(&name) {
+            return Ok(());
+        }
+        let names = self.known.iter().copied().chain(self.element.as_deref());
+        let help = match closest(name, names.clone().chain(CONSTANTS)) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => match names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ") {
+                list if list.is_empty() => "no variables are known here".to_owned(),
+                list => format!("known here: {list}"),
+            },
+        };
+        let mut error = self.error(id, &format!("`{name}` is not known here"), &help);
+        error.at = error.at.filter(|at| self.text.get(at.clone()) == Some(name));
+        Err(error)
+    }
+
+    fn call(&mut self, id: u64, call: &mut CallExpr) -> Result<(), ExprError> {
+        if let Some(target) = &mut call.target {
+            self.node(target)?;
+        }
+        let name = call.func_name.clone();
+        if name.starts_with(['_', '@', '!', '-']) {
+            return call.args.iter_mut().try_for_each(|argument| self.node(argument));
+        }
+        if let Some((_, usage)) = MACROS.iter().find(|(macro_name, _)| *macro_name == name) {
+            return Err(self.error(
+                id,
+                &format!("`{name}` is not called like this"),
+                &format!("write `{usage}`"),
+            ));
+        }
+        let Some((_, style, takes, usage)) = FUNCTIONS.iter().find(|(function, ..)| *function == name) else {
+            let names = FUNCTIONS.iter().map(|(name, ..)| *name).chain(MACROS.iter().map(|(name, _)| *name));
+            let help = closest(&name, names.clone()).map_or_else(
+                || {
+                    format!(
+                        "the functions are {}",
+                        names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+                    )
+                },
+                |meant| format!("did you mean `{meant}`?"),
+            );
+            return Err(self.error(id, &format!("there is no function `{name}`"), &help));
+        };
+        let given = call.args.len().saturating_add(usize::from(call.target.is_some()));
+        let styled = match call.target {
+            Some(_) => *style != Style::Function,
+            None => *style != Style::Method,
+        };
+        if given != *takes || !styled {
+            return Err(self.error(
+                id,
+                &format!("`{name}` is not called like this"),
+                &format!("write `{usage}`"),
+            ));
+        }
+        call.args.iter_mut().try_for_each(|argument| self.node(argument))?;
+        if name == "matches" { self.compile(id, call) } else { Ok(()) }
+    }
+
+    /// Compiles the pattern of a `matches` and puts its number in its place.
+    fn compile(&mut self, id: u64, call: &mut CallExpr) -> Result<(), ExprError> {
+        let written = call.args.pop();
+        let pattern = match &written {
+            Some(IdedExpr { expr: Node::Literal(LiteralValue::String(pattern)), .. }) => pattern.inner(),
+            _ => {
+                return Err(self.error(
+                    id,
+                    "the pattern of `matches` must be written out",
+                    "write it as a string: `text.matches('^a+$')`",
+                ));
+            }
+        };
+        let regex = RegexBuilder::new(pattern).size_limit(MAX_REGEX_BYTES).build().map_err(|why| {
+            let why = match why {
+                regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
+                why => why.to_string().lines().last().unwrap_or("").trim_start_matches("error: ").to_owned(),
+            };
+            self.error(
+                id,
+                &format!("the pattern of `matches` is not a regular expression: {why}"),
+                "correct the pattern",
+            )
+        })?;
+        let number = i64::try_from(self.found.regexes.len()).unwrap_or(i64::MAX);
+        self.found.regexes.push(regex);
+        let number = IdedExpr { id, expr: Node::Literal(LiteralValue::Int(number.into())) };
+        MATCHES.clone_into(&mut call.func_name);
+        call.args.extend(call.target.take().map(|target| *target));
+        call.args.push(number);
+        Ok(())
+    }
+
+    fn error(&self, id: u64, message: &str, help: &str) -> ExprError {
+        ExprError { message: message.to_owned(), at: self.position(id), help: Some(help.to_owned()) }
+    }
+
+    /// Where the node is written: its operator or first token, and the name of a function with it.
+    fn position(&self, id: u64) -> Option<Range<usize>> {
+        let (start, last) = self.positions.offset_for(id)?;
+        let (start, end) = (usize::try_from(start).ok()?, usize::try_from(last).ok()?.saturating_add(1));
+        if self.text.get(start..end)? != "(" {
+            return Some(start..end);
+        }
+        let before = self.text.get(..start)?.trim_end();
+        let name = before.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
+        Some(before.len().saturating_sub(name.len())..before.len())
+    }
+}

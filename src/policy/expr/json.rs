@@ -1,0 +1,105 @@
+//! JSON into expressions and back. Whole numbers stay whole.
+
+use std::collections::HashMap;
+
+use cel::common::types::{
+    CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt,
+};
+use cel::common::value::{CowVal, Val};
+use cel::objects::Key;
+use cel::{ExecutionError, Value as Cel};
+use serde_json::{Map, Number, Value};
+
+const MAX_DEPTH: usize = 128;
+const MAX_VALUES: usize = 100_000;
+
+/// How much JSON one evaluation may still take in.
+pub(super) struct Budget {
+    values: usize,
+    depth: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { values: MAX_VALUES, depth: MAX_DEPTH }
+    }
+}
+
+/// `value` for an expression; texts are borrowed.
+pub(super) fn to_cel<'v>(value: &'v Value, budget: &mut Budget) -> Result<Box<dyn Val + 'v>, String> {
+    budget.values = budget.values.checked_sub(1).ok_or("the data is too large for an expression")?;
+    budget.depth = budget.depth.checked_sub(1).ok_or("the data is nested too deeply for an expression")?;
+    let value: Box<dyn Val + 'v> = match value {
+        Value::Null => Box::new(CelNull),
+        Value::Bool(value) => Box::new(CelBool::from(*value)),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(number), ..) => Box::new(CelInt::from(number)),
+            (_, Some(number), _) => Box::new(CelUInt::from(number)),
+            (_, _, number) => Box::new(CelDouble::from(number.unwrap_or(f64::NAN))),
+        },
+        Value::String(text) => Box::new(CelString::from(text.as_str())),
+        Value::Array(elements) => {
+            let elements = elements.iter().map(|element| to_cel(element, budget));
+            Box::new(CelList::from(elements.collect::<Result<Vec<_>, _>>()?))
+        }
+        Value::Object(entries) => {
+            let entries = entries.iter().map(|(key, value)| {
+                to_cel(value, budget).map(|value| (CelMapKey::String(CelString::from(key.as_str())), value))
+            });
+            Box::new(CelMap::from(entries.collect::<Result<HashMap<_, _>, _>>()?))
+        }
+    };
+    budget.depth = budget.depth.saturating_add(1);
+    Ok(value)
+}
+
+/// The result of an expression as JSON; the keys of maps in their order.
+pub(super) fn from_cel(value: &Cel) -> Result<Value, String> {
+    Ok(match value {
+        Cel::Null => Value::Null,
+        Cel::Bool(value) => Value::Bool(*value),
+        Cel::Int(number) => Value::from(*number),
+        Cel::UInt(number) => Value::from(*number),
+        Cel::Float(number) => {
+            Value::Number(Number::from_f64(*number).ok_or("the result is not a finite number")?)
+        }
+        Cel::String(text) => Value::String(text.to_string()),
+        Cel::List(elements) => Value::Array(elements.iter().map(from_cel).collect::<Result<_, _>>()?),
+        Cel::Map(map) => {
+            let mut entries: Vec<(&Key, &Cel)> = map.map.iter().collect();
+            entries.sort_by_key(|(key, _)| *key);
+            let entries =
+                entries.into_iter().map(|(key, value)| from_cel(value).map(|value| (key.to_string(), value)));
+            Value::Object(entries.collect::<Result<Map<_, _>, _>>()?)
+        }
+        _ => return Err("the result cannot be kept as JSON".to_owned()),
+    })
+}
+
+/// What a loop over a list walks.
+pub(super) fn each_element<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    args.into_iter().next().ok_or(ExecutionError::MissingArgumentOrTarget)
+}
+
+/// What a loop over a map walks: its keys, in their order instead of the map's accidental one.
+#[expect(clippy::needless_pass_by_value, reason = "the type every function of an expression has")]
+pub(super) fn each_key<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let map = args.first().and_then(|map| map.downcast_ref::<CelMap<'_>>());
+    let map = map.ok_or(ExecutionError::MissingArgumentOrTarget)?;
+    let mut keys: Vec<Key> = map.inner().keys().map(|key| Key::from(key.clone())).collect();
+    keys.sort();
+    let keys = keys.into_iter().map(|key| Box::<dyn Val>::try_from(Cel::from(key)));
+    Ok(CowVal::owned(CelList::from(keys.collect::<Result<Vec<_>, _>>()?)))
+}
+
+/// What `value` is, for people.
+pub(super) const fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}

@@ -1,0 +1,395 @@
+//! The policy: files in, effective values out.
+
+use core::fmt;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, RwLock};
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::decode::{self, Patch};
+use super::document::{ErrorRule, PolicyFile};
+use super::layers::{Above, Layers, unbounded};
+use super::{
+    CallOverride, Code, Diagnostic, ErrorClass, ErrorRow, ErrorTable, Evidence, Findings, ModelPolicy,
+    Origin, OutputPolicy, Place, ReducerRule, Report, Scope, SessionPolicy, SliceRule, SourceId, Sources,
+    Span, ToolPolicy, TurnPolicy, check,
+};
+
+/// The built-in default. It sets every value.
+const DEFAULT: &str = include_str!("../../policies/default.yaml");
+/// Its name in places.
+const DEFAULT_NAME: &str = "builtin:v1";
+/// Names of tools come from models; no more of them than this are remembered.
+const REMEMBERED: usize = 1_024;
+
+/// The rules of an agent, merged from files. Cheap to clone.
+#[derive(Clone)]
+pub struct Policy(Arc<Inner>);
+
+struct Inner {
+    sources: Sources,
+    warnings: Option<Report>,
+    digest: String,
+    layers: Layers,
+    any_tool: Arc<ToolPolicy>,
+    any_model: Arc<ModelPolicy>,
+    turn: TurnPolicy,
+    output: Option<OutputPolicy>,
+    session: SessionPolicy,
+    errors: ErrorTable,
+    tools: RwLock<HashMap<String, Arc<ToolPolicy>>>,
+    models: RwLock<HashMap<String, Arc<ModelPolicy>>>,
+}
+
+/// The class of a failure, and the row that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classified {
+    /// The class.
+    pub class: ErrorClass,
+    /// The row of the table; `None` if no row matches, which the built-in table does not let happen.
+    pub origin: Option<Origin>,
+}
+
+/// The rules for one call.
+#[derive(Clone, Debug)]
+pub struct CallPolicy {
+    /// The rules.
+    pub policy: Arc<ToolPolicy>,
+    /// Rules for single calls that could not be applied, and why, each with its place.
+    pub left_out: Vec<String>,
+}
+
+/// The JSON Schema (2020-12) of policy files.
+pub fn json_schema() -> Value {
+    decode::schema::<PolicyFile>()
+}
+
+impl Policy {
+    /// The default that ships with the product, alone.
+    pub fn builtin() -> Self {
+        static BUILTIN: LazyLock<Policy> = LazyLock::new(|| {
+            let loaded = Policy::load(Vec::<(String, String)>::new());
+            #[expect(clippy::panic, reason = "the file is part of the program and a test reads it")]
+            loaded.unwrap_or_else(|report| panic!("the built-in policy is broken:\n{report}"))
+        });
+        BUILTIN.clone()
+    }
+
+    /// A policy of one file. `name` is what places call it.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn from_yaml(name: &str, text: &str) -> Result<Self, Report> {
+        Self::load(vec![(name.to_owned(), text.as_bytes())])
+    }
+
+    /// A policy of several files, named and in load order. Reading files is the host's business.
+    ///
+    /// # Errors
+    /// Every mistake in all of them.
+    pub fn load<T: AsRef<[u8]>>(files: Vec<(String, T)>) -> Result<Self, Report> {
+        let mut sources = Sources::new();
+        let mut findings = Findings::default();
+        let read = |sources: &mut Sources, findings: &mut Findings, name: &str, bytes: &[u8]| {
+            decode::read_into::<PolicyFile>(sources, findings, name, bytes).map(|(_, file)| file)
+        };
+        let mut read_all = vec![(true, read(&mut sources, &mut findings, DEFAULT_NAME, DEFAULT.as_bytes()))];
+        let mut digest = Xxh3::new();
+        hash(&mut digest, DEFAULT.as_bytes());
+        for (name, bytes) in files {
+            hash(&mut digest, bytes.as_ref());
+            read_all.push((false, read(&mut sources, &mut findings, &name, bytes.as_ref())));
+        }
+        let digest = format!("{:032x}", digest.digest128());
+        if findings.has_errors() {
+            return Err(findings.into_report(sources));
+        }
+        let files = read_all.into_iter().filter_map(|(builtin, file)| Some((builtin, file?))).collect();
+        match Inner::build(sources, digest, files, &mut findings) {
+            Ok(mut inner) => {
+                let report = findings.into_report(inner.sources.clone());
+                inner.warnings = (!report.is_empty()).then_some(report);
+                Ok(Self(Arc::new(inner)))
+            }
+            Err(sources) => Err(findings.into_report(*sources)),
+        }
+    }
+
+    /// xxh3-128 of the built-in default and all files, in hex. The same rules, the same decisions.
+    pub fn digest(&self) -> &str {
+        &self.0.digest
+    }
+
+    /// The texts it was read from; the first is the built-in default.
+    pub fn sources(&self) -> &Sources {
+        &self.0.sources
+    }
+
+    /// What is likely not meant, though it can be used; `None`: nothing.
+    pub fn warnings(&self) -> Option<&Report> {
+        self.0.warnings.as_ref()
+    }
+
+    /// Whether single calls of the tool may have layers of their own. If not, [`tool`](Self::tool) holds for all.
+    pub fn has_call_rules(&self, name: &str) -> bool {
+        self.0.layers.any_calls && self.0.layers.calls(name).next().is_some()
+    }
+
+    /// Where a value was written.
+    pub fn place(&self, origin: Origin) -> Place {
+        self.0.sources.place(origin)
+    }
+
+    /// The rules for a tool.
+    pub fn tool(&self, name: &str) -> Arc<ToolPolicy> {
+        remembered(&self.0.tools, name, || {
+            let merged = self.0.layers.tool(name, &[]);
+            merged.policy().map_or_else(|| Arc::clone(&self.0.any_tool), Arc::new)
+        })
+    }
+
+    /// The rules for one call of a tool: those of the tool, of its `calls` whose `when` holds, and the planner's.
+    ///
+    /// A condition that has no value for these arguments does not hold, and a planner's layer that would let the
+    /// attempts go on without end does not apply; either is told in [`CallPolicy::left_out`].
+    pub fn call(&self, name: &str, arguments: &Value, planner: Option<&CallOverride>) -> CallPolicy {
+        let (above, mut left_out) = self.above(name, arguments, planner);
+        if above.is_empty() {
+            return CallPolicy { policy: self.tool(name), left_out };
+        }
+        let merged = self.0.layers.tool(name, &above).policy();
+        let policy = match merged.map(|policy| (unbounded(&policy.retry), policy)) {
+            Some((None, policy)) => Arc::new(policy),
+            Some((Some(origin), _)) => {
+                let place = self.place(origin);
+                left_out.push(format!(
+                    "{place}: the attempts of this call have no end; set a `deadline`, or a number"
+                ));
+                self.tool(name)
+            }
+            None => self.tool(name),
+        };
+        CallPolicy { policy, left_out }
+    }
+
+    /// The layers above the tool's own that concern a call, and what is wrong with those that do not apply.
+    pub(super) fn above<'a>(
+        &'a self,
+        name: &str,
+        arguments: &Value,
+        planner: Option<&'a CallOverride>,
+    ) -> (Vec<Above<'a>>, Vec<String>) {
+        let (mut above, mut left_out) = (Vec::new(), Vec::new());
+        if self.0.layers.any_calls {
+            let mut variables = None;
+            for (rule, layer) in self.0.layers.calls(name) {
+                let variables = variables.get_or_insert_with(|| {
+                    Map::from_iter([("args".to_owned(), arguments.clone()), ("tool".to_owned(), name.into())])
+                });
+                match rule.when.value.expr.holds(variables) {
+                    Ok(true) => above.push(layer),
+                    Ok(false) => {}
+                    Err(error) => {
+                        let place = self.0.sources.place_of(rule.when.span);
+                        left_out.push(format!("{place}: `when` has no value for these arguments: {error}"));
+                    }
+                }
+            }
+        }
+        above.extend(planner.map(|planner| Above::planner(&planner.rule)));
+        (above, left_out)
+    }
+
+    /// The rules for a model.
+    pub fn model(&self, name: &str) -> Arc<ModelPolicy> {
+        remembered(&self.0.models, name, || {
+            self.0.layers.model(name).policy().map_or_else(|| Arc::clone(&self.0.any_model), Arc::new)
+        })
+    }
+
+    /// The rules for the loop of turns.
+    pub fn turn(&self) -> &TurnPolicy {
+        &self.0.turn
+    }
+
+    /// The rules for the final report; `None`: no report is asked for.
+    pub fn output(&self) -> Option<&OutputPolicy> {
+        self.0.output.as_ref()
+    }
+
+    /// What the session remembers.
+    pub fn session(&self) -> &SessionPolicy {
+        &self.0.session
+    }
+
+    /// The class of a failure, by the first row of the table that matches.
+    pub fn classify(
+        &self,
+        status: Option<u16>,
+        code: Option<&str>,
+        kind: Option<&str>,
+        message: &str,
+    ) -> Classified {
+        match self.0.errors.classify(&Evidence { status, code, kind, message }) {
+            Some(row) => Classified { class: row.class, origin: Some(row.origin) },
+            None => Classified { class: ErrorClass::ModelError, origin: None },
+        }
+    }
+
+    pub(super) fn layers(&self) -> &Layers {
+        &self.0.layers
+    }
+}
+
+impl Inner {
+    fn build(
+        sources: Sources,
+        digest: String,
+        files: Vec<(bool, PolicyFile)>,
+        findings: &mut Findings,
+    ) -> Result<Self, Box<Sources>> {
+        let by_file: Vec<(bool, &PolicyFile)> =
+            files.iter().map(|(builtin, file)| (*builtin, file)).collect();
+        check::reducers(&by_file, findings);
+        let session = session(&by_file);
+        let errors =
+            if check::rows_within_budget(&by_file, findings) { errors(&by_file, findings) } else { None };
+        let mut layers = Layers::default();
+        for (builtin, file) in files {
+            layers.add(file, builtin);
+        }
+        if check::within_budget(layers.tool_rules(), findings)
+            & check::within_budget(layers.model_rules(), findings)
+        {
+            check::conflicts(layers.tool_rules(), findings);
+            check::conflicts(layers.model_rules(), findings);
+            // Only files that say so can leave attempts without end; the default does not.
+            let speaks = |source: &super::Source| source.text().contains("unlimited");
+            if sources.iter().skip(1).any(speaks) {
+                check::endless(&layers, findings);
+            }
+        }
+        // Any name will do: the built-in default sets every value for all of them.
+        let plain = (layers.tool("", &[]).policy(), layers.model("").policy(), layers.turn().policy());
+        let (Some(tool), Some(model), Some(turn), Some(output)) =
+            (plain.0, plain.1, plain.2, layers.output().policy())
+        else {
+            findings.push(unset());
+            return Err(Box::new(sources));
+        };
+        let Some(errors) = errors.filter(|_| !findings.has_errors()) else { return Err(Box::new(sources)) };
+        let output = layers.output_wanted().then_some(output);
+        Ok(Self {
+            sources,
+            warnings: None,
+            digest,
+            layers,
+            any_tool: Arc::new(tool),
+            any_model: Arc::new(model),
+            turn,
+            output,
+            session,
+            errors,
+            tools: RwLock::default(),
+            models: RwLock::default(),
+        })
+    }
+}
+
+/// The built-in default leaves a value open. A test keeps it from happening.
+fn unset() -> Diagnostic {
+    let span = Span::new(SourceId(0), 0, 0);
+    Diagnostic::error(Code::MISSING_FIELD, span, "the built-in default does not set every value")
+}
+
+/// Slices and reducers of all files: merged by name, in the order of first declaration.
+fn session(files: &[(bool, &PolicyFile)]) -> SessionPolicy {
+    let mut slices: IndexMap<String, SliceRule> = IndexMap::new();
+    let mut reducers: IndexMap<String, Option<ReducerRule>> = IndexMap::new();
+    for (builtin, file) in files {
+        let scope = if *builtin { Scope::Builtin } else { Scope::Global };
+        let Some(session) = &file.session else { continue };
+        for (name, slice) in &session.slices.0 {
+            match slice {
+                Patch::Set(slice, _) => {
+                    let rule =
+                        SliceRule { initial: slice.initial.0.clone(), origin: name.span.origin(scope) };
+                    slices.insert(name.value.clone(), rule);
+                }
+                _ => {
+                    slices.shift_remove(&name.value);
+                }
+            }
+        }
+        for (name, reducer) in &session.reducers.0 {
+            let rule = reducer.as_set().map(|reducer| reducer.rule(&name.value, name.span, scope));
+            reducers.insert(name.value.clone(), rule);
+        }
+    }
+    SessionPolicy { slices, reducers: reducers.into_values().flatten().collect() }
+}
+
+/// The rows of all files: those of later files first, the built-in ones last.
+fn errors(files: &[(bool, &PolicyFile)], findings: &mut Findings) -> Option<ErrorTable> {
+    let row = |rule: &ErrorRule, scope: Scope| ErrorRow {
+        status: rule.status.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
+        code: rule.code.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
+        kind: rule.r#type.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
+        message: rule.message.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
+        class: rule.class.value,
+        origin: rule.class.span.origin(scope),
+    };
+    let rows = files.iter().rev().flat_map(|(builtin, file)| {
+        let scope = if *builtin { Scope::Builtin } else { Scope::Global };
+        file.errors.iter().map(move |rule| row(rule, scope))
+    });
+    match ErrorTable::new(rows.collect()) {
+        Ok(table) => Some(table),
+        Err(error) => {
+            let last = files.iter().rev().find_map(|(_, file)| file.errors.last());
+            let span = last.map_or(Span::new(SourceId(0), 0, 0), |rule| rule.class.span);
+            findings.push(Diagnostic::error(Code::TOO_LARGE, span, error.message).help_if(error.help));
+            None
+        }
+    }
+}
+
+fn hash(digest: &mut Xxh3, bytes: &[u8]) {
+    digest.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
+    digest.update(bytes);
+}
+
+/// What was merged once for a name is kept.
+fn remembered<T>(
+    kept: &RwLock<HashMap<String, Arc<T>>>,
+    name: &str,
+    merge: impl FnOnce() -> Arc<T>,
+) -> Arc<T> {
+    if let Ok(kept) = kept.read()
+        && let Some(policy) = kept.get(name)
+    {
+        return Arc::clone(policy);
+    }
+    let policy = merge();
+    if let Ok(mut kept) = kept.write()
+        && kept.len() < REMEMBERED
+    {
+        kept.insert(name.to_owned(), Arc::clone(&policy));
+    }
+    policy
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.sources.iter().map(super::Source::name).collect();
+        f.debug_struct("Policy")
+            .field("digest", &self.digest())
+            .field("files", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,609 @@
+//! What policies mean: the manual by example.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use super::*;
+use crate::policy::{Attempts, Bound, Effect, OnExhausted, TextOnly, yaml};
+
+fn policy(text: &str) -> Policy {
+    Policy::from_yaml("team.yaml", text).unwrap_or_else(|report| panic!("{}", report.human(false)))
+}
+
+fn files(files: &[(&str, &str)]) -> Result<Policy, Report> {
+    Policy::load(files.iter().map(|(name, text)| ((*name).to_owned(), *text)).collect())
+}
+
+fn mistakes(text: &str) -> String {
+    Policy::from_yaml("team.yaml", text).unwrap_err().to_string()
+}
+
+fn attempts(policy: &Policy, tool: &str) -> u32 {
+    match policy.tool(tool).retry.max_attempts.value {
+        Attempts::Limited(count) => count.get(),
+        Attempts::Unlimited => 0,
+    }
+}
+
+mod defaults {
+    use super::*;
+
+    #[test]
+    fn the_default_sets_every_value() {
+        let policy = Policy::builtin();
+        let all = policy.layers();
+        let mut open = Vec::new();
+        let mut look = |path: String, trail: &dyn crate::policy::merge::AnyTrail| {
+            if trail.value().is_none() {
+                open.push(path);
+            }
+        };
+        all.tool("x", &[]).each("tool", &mut look);
+        all.model("x").each("model", &mut look);
+        all.output().each("output", &mut look);
+        all.turn().each("turn", &mut look);
+        assert!(open.is_empty(), "{open:?}");
+    }
+
+    #[test]
+    fn every_value_of_it_knows_its_line() {
+        let policy = Policy::builtin();
+        let tool = policy.tool("x");
+        assert_eq!(policy.place(tool.breaker.failures.origin).file, "builtin:v1");
+        assert!(policy.place(tool.breaker.failures.origin).line > 20);
+        assert_eq!(tool.effect.value, Effect::Unknown);
+        assert_eq!(policy.turn().text_only.value, TextOnly::Accept);
+        assert!(policy.output().is_none(), "no report is asked for until a file asks");
+    }
+
+    #[test]
+    fn feedback_and_reducer_errors_are_remembered() {
+        let policy = Policy::builtin();
+        let names: Vec<&str> = policy.session().reducers.iter().map(|r| r.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["remember_feedback", "bound_feedback", "remember_reducer_errors", "bound_reducer_errors"]
+        );
+        assert_eq!(policy.session().slices.keys().collect::<Vec<_>>(), ["feedback", "reducer_errors"]);
+    }
+
+    #[test]
+    fn the_same_files_have_the_same_digest() {
+        let text = "version: 1\n";
+        assert_eq!(policy(text).digest(), policy(text).digest());
+        assert_ne!(policy(text).digest(), policy("version: 1\n# other\n").digest());
+        assert_eq!(policy(text).digest().len(), 32);
+    }
+}
+
+mod layers {
+    use super::*;
+
+    const TEAM: &str = "\
+version: 1
+retry: {max_attempts: 5}
+tools:
+  \"*\": {retry: {max_attempts: 6}}
+  http.*: {retry: {max_attempts: 7}, on_exhausted: fail}
+  http.get:
+    retry: {max_attempts: 8}
+    calls:
+      - {when: args.slow == true, retry: {max_attempts: 9}}
+models:
+  gpt-*: {retry: {deadline: 1m}}
+";
+
+    #[test]
+    fn the_most_specific_wins() {
+        let policy = policy(TEAM);
+        assert_eq!(attempts(&policy, "http.get"), 8);
+        assert_eq!(attempts(&policy, "http.put"), 7);
+        assert_eq!(attempts(&policy, "file.read"), 6);
+        assert_eq!(
+            policy.tool("http.get").on_exhausted.value,
+            OnExhausted::Fail,
+            "a leaf comes from wherever it is set"
+        );
+        assert_eq!(
+            policy.model("gpt-5").retry.deadline.value,
+            Bound::Within(crate::time::Nanos::from_secs(60))
+        );
+        assert_eq!(policy.model("claude").retry.deadline.value, Bound::Unlimited);
+    }
+
+    #[test]
+    fn a_call_has_a_layer_of_its_own_if_its_condition_holds() {
+        let policy = policy(TEAM);
+        let of = |args: Value| policy.call("http.get", &args, None).policy.retry.max_attempts;
+        assert_eq!(of(json!({"slow": true})).value, Attempts::Limited(9.try_into().unwrap()));
+        assert_eq!(of(json!({"slow": true})).origin.scope, Scope::Call);
+        assert_eq!(of(json!({"slow": false})).value, Attempts::Limited(8.try_into().unwrap()));
+        assert_eq!(of(json!({})).value, Attempts::Limited(8.try_into().unwrap()));
+        let left_out = policy.call("http.get", &json!({}), None).left_out;
+        assert_eq!(left_out.len(), 1, "a condition without a value is told, not guessed");
+        assert!(left_out[0].contains("no such key `slow`"), "{left_out:?}");
+    }
+
+    #[test]
+    fn the_planner_stands_above_all() {
+        let planner = CallOverride::new(json!({"retry": {"max_attempts": 2}})).unwrap();
+        let policy = policy(TEAM);
+        let call = policy.call("http.get", &json!({"slow": true}), Some(&planner)).policy;
+        assert_eq!(call.retry.max_attempts.value, Attempts::Limited(2.try_into().unwrap()));
+        assert_eq!(policy.place(call.retry.max_attempts.origin).to_string(), "(planner):1:26");
+    }
+
+    #[test]
+    fn a_planner_cannot_ask_for_attempts_without_end() {
+        let endless = CallOverride::new(json!({"retry": {"max_attempts": "unlimited"}})).unwrap();
+        let call = policy(TEAM).call("x", &json!({}), Some(&endless));
+        assert_ne!(call.policy.retry.max_attempts.value, Attempts::Unlimited);
+        let told = ["(planner):1:26: the attempts of this call have no end; set a `deadline`, or a number"];
+        assert_eq!(call.left_out, told);
+    }
+
+    #[test]
+    fn a_later_file_wins_within_a_scope_but_not_over_a_narrower_one() {
+        let base =
+            ("base.yaml", "version: 1\nretry: {max_attempts: 4}\ntools: {pay.*: {retry: {max_attempts: 1}}}");
+        let team = ("team.yaml", "version: 1\nretry: {max_attempts: 9}\n");
+        let policy = files(&[base, team]).unwrap();
+        assert_eq!(attempts(&policy, "pay.card"), 1);
+        assert_eq!(attempts(&policy, "search"), 9);
+    }
+
+    #[test]
+    fn null_goes_back_to_the_default() {
+        let policy = policy(
+            "version: 1\nretry: {max_attempts: 9, deadline: 1m}\ntools: {a: {retry: {max_attempts: null}}, b: {retry: null}}",
+        );
+        assert_eq!(attempts(&policy, "a"), 3);
+        assert_eq!(policy.tool("a").retry.deadline.value, Bound::Within(crate::time::Nanos::from_secs(60)));
+        assert_eq!(
+            policy.tool("b").retry.deadline.value,
+            Bound::Unlimited,
+            "null in place of a block unsets all of it"
+        );
+        assert_eq!(attempts(&policy, "c"), 9);
+    }
+
+    #[test]
+    fn a_list_is_replaced_or_edited() {
+        let policy = policy(
+            "version: 1\nretry: {retry_on: [timeout, rate_limit]}\ntools:\n  a: {retry: {retry_on: {add: [overloaded], remove: [timeout]}}}\n  b: {retry: {retry_on: [model_error]}}",
+        );
+        let on = |tool: &str| policy.tool(tool).retry.retry_on.value.to_string();
+        assert_eq!(on("a"), "[rate_limit, overloaded]");
+        assert_eq!(on("b"), "[model_error]");
+    }
+
+    #[test]
+    fn a_report_is_asked_for_by_an_output_block_and_not_by_null() {
+        let asks = "version: 1\noutput: {tool: done, retry: {max_attempts: 2}}";
+        let output = policy(asks);
+        let output = output.output().unwrap();
+        assert_eq!(output.tool.value, "done");
+        assert_eq!(output.retry.max_attempts.value, Attempts::Limited(2.try_into().unwrap()));
+        assert!(files(&[("a", asks), ("b", "version: 1\noutput: null")]).unwrap().output().is_none());
+    }
+
+    #[test]
+    fn reducers_are_merged_by_name_in_the_order_of_first_declaration() {
+        let base = "version: 1\nsession:\n  slices: {n: {initial: 0}}\n  reducers:\n    a: {on: tool_failed, slice: n, do: {kind: increment, value: '1'}}\n    b: {on: tool_failed, slice: n, do: {kind: increment, value: '1'}}\n";
+        let team = "version: 1\nsession:\n  reducers:\n    bound_feedback: null\n    c: {on: [tool_failed, model_failed], slice: n, do: {kind: set, value: '0'}}\n    a: {on: tool_succeeded, slice: n, do: {kind: set, value: '0'}}\n";
+        let policy = files(&[("base", base), ("team", team)]).unwrap();
+        let names: Vec<&str> = policy.session().reducers.iter().map(|r| r.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["remember_feedback", "remember_reducer_errors", "bound_reducer_errors", "a", "b", "c"]
+        );
+        let a = policy.session().reducers.iter().find(|r| r.name == "a").unwrap();
+        assert_eq!(policy.place(a.origin).to_string(), "team:6:5");
+    }
+}
+
+mod limits {
+    use super::*;
+
+    #[test]
+    fn the_tightest_limit_of_all_layers_wins() {
+        let policy = policy(
+            "version: 1\nlimits: {max_attempts: 6, max_turns: 5, never_retry: [timeout]}\nretry: {max_attempts: 9, deadline: unlimited}\ntools:\n  a: {retry: {max_attempts: 8}}\n  b: {limits: {max_attempts: 2, deadline: 10s}}\n",
+        );
+        assert_eq!((attempts(&policy, "a"), attempts(&policy, "b")), (6, 2));
+        let b = policy.tool("b");
+        assert_eq!(b.retry.deadline.value, Bound::Within(crate::time::Nanos::from_secs(10)));
+        assert_eq!(b.retry.max_attempts.origin.scope, Scope::Limit);
+        assert_eq!(policy.place(b.retry.max_attempts.origin).to_string(), "team.yaml:6:30");
+        assert!(b.retry.never_retry.value.contains(ErrorClass::Timeout));
+        assert!(b.retry.never_retry.value.contains(ErrorClass::AuthError));
+        assert_eq!(policy.turn().max_turns.value.get(), 5);
+    }
+
+    #[test]
+    fn a_planner_tightens_and_never_loosens() {
+        let policy = policy("version: 1\nlimits: {max_attempts: 4}\n");
+        let of = |json: Value| {
+            let planner = CallOverride::new(json).unwrap();
+            policy.call("a", &json!({}), Some(&planner)).policy.retry.max_attempts.value
+        };
+        let limited = |n: u32| Attempts::Limited(n.try_into().unwrap());
+        assert_eq!(of(json!({"limits": {"max_attempts": 2}})), limited(2));
+        assert_eq!(of(json!({"limits": {"max_attempts": 40}, "retry": {"max_attempts": 9}})), limited(4));
+        assert_eq!(of(json!({"retry": {"max_attempts": "unlimited"}})), limited(4));
+    }
+}
+
+mod conflicts {
+    use super::*;
+
+    const TWO: &str = "version: 1\ntools:\n  db.*: {retry: {max_attempts: 4}}\n  \"*.delete\": {retry: {max_attempts: 1}}\n";
+
+    #[test]
+    fn patterns_that_overlap_and_disagree_are_an_error() {
+        assert_snapshot!(Policy::from_yaml("team.yaml", TWO).unwrap_err().human(false));
+    }
+
+    #[test]
+    fn a_narrower_rule_decides() {
+        let policy = policy(&format!("{TWO}  db.delete: {{retry: {{max_attempts: 2}}}}\n"));
+        assert_eq!(attempts(&policy, "db.delete"), 2);
+    }
+
+    #[test]
+    fn patterns_that_agree_or_set_different_values_are_fine() {
+        policy(
+            "version: 1\ntools:\n  db.*: {retry: {max_attempts: 4}}\n  \"*.delete\": {retry: {max_attempts: 4}, effect: non_idempotent}\n",
+        );
+    }
+
+    #[test]
+    fn they_are_found_across_files_too() {
+        let a = "version: 1\nmodels: {gpt-*: {on_exhausted: fail}}";
+        let b = "version: 1\nmodels: {\"*-mini\": {on_exhausted: ask_planner}}";
+        assert_snapshot!(files(&[("a.yaml", a), ("b.yaml", b)]).unwrap_err());
+    }
+}
+
+mod bad_input {
+    use super::*;
+
+    const FIFTEEN: &str = include_str!("mistakes.yaml");
+
+    #[test]
+    fn every_mistake_of_a_file_is_told_at_once() {
+        assert_snapshot!(Policy::from_yaml("team.yaml", FIFTEEN).unwrap_err().human(false));
+    }
+
+    #[test]
+    fn a_policy_without_version_is_told_what_to_write() {
+        assert_snapshot!(
+            Policy::from_yaml("team.yaml", "retry: {max_attempts: 2}\n").unwrap_err().human(false)
+        );
+    }
+
+    #[test]
+    fn each_has_its_place() {
+        assert_snapshot!(mistakes("version: 2\n"));
+        assert_snapshot!(mistakes("version: 1\nretry: {max_attempts: 0}\n"));
+        assert_snapshot!(mistakes("version: 1\nretry: {max_attempts: unlimited}\n"));
+        assert_snapshot!(mistakes(
+            "version: 1\nretry: {deadline: 1s}\ntools: {a: {retry: {max_attempts: unlimited, deadline: null}}}\n"
+        ));
+        assert_snapshot!(mistakes(
+            "version: 1\nretry: {deadline: 10000h, total_delay: 5, attempt_timeout: -1s}\n"
+        ));
+        assert_snapshot!(mistakes("version: 1\nlimits: {max_attempts: null}\n"));
+        assert_snapshot!(
+            "no_time_for_an_attempt",
+            mistakes(
+                "version: 1\nlimits: {deadline: 0s, attempt_timeout: 0ms}\nretry: {attempt_timeout: 0s, deadline: 0h, total_delay: 0s}\n"
+            )
+        );
+        assert_snapshot!(mistakes("version: 1\nretry: {backoff: {factor: 3}}\n"));
+        assert_snapshot!(mistakes(
+            "version: 1\nretry: {backoff: {kind: constant, delay: 1s, jitter: plus_minus}}\n"
+        ));
+        assert_snapshot!(mistakes("version: 1\ntools: {'a**': {}}\n"));
+        assert_snapshot!(mistakes(
+            "version: 1\nsession: {reducers: {r: {on: tool_failed, slice: fedback, do: {kind: keep_last, count: 3}}}}\n"
+        ));
+        assert_snapshot!(mistakes(
+            "version: 1\nsession: {slices: {n: {initial: 0}}, reducers: {r: {on: tool_failed, slice: n, do: {kind: append, value: '1'}}}}\n"
+        ));
+        assert_snapshot!(mistakes(
+            "version: 1\nerrors: [{status: 99, class: timeout}, {status: 6xx, class: timeut}]\n"
+        ));
+        assert_snapshot!(mistakes("version: 1\nretry:\n"));
+        assert_snapshot!(mistakes("- version: 1\n"));
+    }
+
+    #[test]
+    fn mistakes_of_all_files_are_told_together() {
+        let report = files(&[("a.yaml", "version: 1\nretry: {max: 1}"), ("b.yaml", "version: 1\nturns: {}")]);
+        assert_snapshot!(report.unwrap_err());
+    }
+
+    #[test]
+    fn what_would_take_too_long_is_refused() {
+        let text = (0..900).map(|i| format!("  a{i}.*: {{}}\n")).collect::<Vec<_>>().concat();
+        assert_snapshot!(mistakes(&format!("version: 1\ntools:\n{text}")));
+        let text = (0..2_100).map(|i| format!("  t{i}: {{}}\n")).collect::<Vec<_>>().concat();
+        assert_snapshot!(mistakes(&format!("version: 1\ntools:\n{text}")));
+        let text = (0..2_100)
+            .map(|i| format!("  - {{message: m{i}, class: timeout}}\n"))
+            .collect::<Vec<_>>()
+            .concat();
+        assert_snapshot!(mistakes(&format!("version: 1\nerrors:\n{text}")));
+    }
+}
+
+mod errors {
+    use super::*;
+
+    fn class(status: u16, code: &str, kind: &str, message: &str) -> ErrorClass {
+        let some = |text: &'static str| (!text.is_empty()).then_some(text);
+        let (code, kind) = (code.to_owned().leak(), kind.to_owned().leak());
+        let status = (status != 0).then_some(status);
+        Policy::builtin().classify(status, some(code), some(kind), message).class
+    }
+
+    #[test]
+    fn provider_errors_have_the_class_they_mean() {
+        use ErrorClass::*;
+        for (status, code, kind, message, expected) in [
+            (401, "invalid_api_key", "invalid_request_error", "Incorrect API key provided", AuthError),
+            (401, "", "authentication_error", "", AuthError),
+            (400, "", "", "API key not valid. Please pass a valid API key.", AuthError),
+            (403, "", "permission_error", "", PermissionDenied),
+            (403, "", "", "", PermissionDenied),
+            (402, "", "", "", QuotaExceeded),
+            (
+                429,
+                "insufficient_quota",
+                "insufficient_quota",
+                "You exceeded your current quota",
+                QuotaExceeded,
+            ),
+            (429, "credit_balance_exhausted", "", "", QuotaExceeded),
+            (
+                400,
+                "",
+                "invalid_request_error",
+                "Your credit balance is too low to access the API",
+                QuotaExceeded,
+            ),
+            (400, "", "", "You have reached your specified API usage limits.", QuotaExceeded),
+            (429, "", "billing_error", "", QuotaExceeded),
+            (429, "rate_limit_exceeded", "tokens", "Please try again in 2s", RateLimit),
+            (429, "", "rate_limit_error", "", RateLimit),
+            (429, "", "", "Resource exhausted. Please try again later.", RateLimit),
+            (0, "slow_down", "", "", RateLimit),
+            (503, "", "", "", Overloaded),
+            (529, "", "overloaded_error", "Overloaded", Overloaded),
+            (0, "server_is_overloaded", "", "", Overloaded),
+            (429, "", "invalid_request_error", "Service tier capacity exceeded for this model.", Overloaded),
+            (400, "context_length_exceeded", "", "", ContextOverflow),
+            (400, "", "exceed_context_size_error", "", ContextOverflow),
+            (413, "", "", "", ContextOverflow),
+            (400, "", "", "This model's maximum context length is 8192 tokens.", ContextOverflow),
+            (400, "", "", "prompt is too long: 209303 tokens > 200000 maximum", ContextOverflow),
+            (
+                400,
+                "",
+                "",
+                "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
+                OrphanToolCall,
+            ),
+            (
+                400,
+                "",
+                "",
+                "messages.3: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_x.",
+                OrphanToolCall,
+            ),
+            (400, "", "", "No tool output found for function call call_x.", OrphanToolCall),
+            (400, "content_policy_violation", "", "", ContentFilter),
+            (400, "", "", "Output blocked by content filtering policy", ContentFilter),
+            (500, "", "", "error parsing tool call: raw='{', err=unexpected end", MalformedToolCall),
+            (404, "model_not_found", "invalid_request_error", "", NotFound),
+            (404, "", "not_found_error", "", NotFound),
+            (404, "", "", "", NotFound),
+            (408, "", "", "", Timeout),
+            (504, "", "", "", Timeout),
+            (0, "", "timeout_error", "", Timeout),
+            (502, "", "", "", NetworkError),
+            (400, "", "invalid_request_error", "messages: at least one message is required", InvalidRequest),
+            (422, "", "", "Input should be less than or equal to 2", InvalidRequest),
+            (0, "", "invalid_request_error", "", InvalidRequest),
+            (409, "", "conflict_error", "", ModelError),
+            (500, "", "server_error", "", ModelError),
+            (418, "", "", "", ModelError),
+            (0, "", "", "something new", ModelError),
+        ] {
+            assert_eq!(class(status, code, kind, message), expected, "{status} {code} {kind} {message}");
+        }
+    }
+
+    /// No row is hidden by those before it, and no element of a row is.
+    #[test]
+    fn every_row_is_reached_by_all_it_names() {
+        fn or_none<T>(all: Vec<T>) -> Vec<Option<T>> {
+            if all.is_empty() { vec![None] } else { all.into_iter().map(Some).collect() }
+        }
+        let policy = Policy::builtin();
+        let rows = policy.0.errors.rows();
+        assert!(rows.len() > 20);
+        for row in rows {
+            let statuses = row.status.iter().map(|status| status.to_string().parse::<u16>().unwrap());
+            for status in or_none(statuses.collect()) {
+                for code in or_none(row.code.iter().map(String::as_str).collect()) {
+                    for kind in or_none(row.kind.iter().map(String::as_str).collect()) {
+                        for message in or_none(row.message.iter().map(String::as_str).collect()) {
+                            let found = policy.classify(status, code, kind, message.unwrap_or_default());
+                            let (at, of) = (found.origin.unwrap(), row.origin);
+                            assert_eq!(at, of, "{status:?} {code:?} {kind:?} {message:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_wrong_in_itself_is_sent_once() {
+        let policy = Policy::builtin();
+        assert!(policy.model("m").retry.never_retry.value.contains(ErrorClass::InvalidRequest));
+        assert!(policy.tool("t").retry.never_retry.value.contains(ErrorClass::InvalidRequest));
+    }
+
+    #[test]
+    fn a_row_of_a_file_comes_before_the_built_in_ones_and_a_later_file_before_an_earlier() {
+        let row = |class: &str| format!("version: 1\nerrors: [{{status: 4xx, class: {class}}}]\n");
+        let policy = files(&[("a", &row("timeout")), ("b", &row("overloaded"))]).unwrap();
+        let found = policy.classify(Some(429), None, None, "");
+        assert_eq!(found.class, ErrorClass::Overloaded);
+        assert_eq!(policy.place(found.origin.unwrap()).to_string(), "b:2:31");
+        assert_eq!(policy.classify(Some(500), None, None, "").class, ErrorClass::ModelError);
+    }
+}
+
+mod laws {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ENTRIES: [&str; 6] = [
+        "limits: {max_attempts: 4}",
+        "retry: {max_attempts: 5, deadline: 1m}",
+        "tools: {http.*: {retry: {max_attempts: 3}}, http.get: {effect: read_only}, \"*\": {on_exhausted: fail}}",
+        "models: {\"*\": {retry: {backoff: {kind: fibonacci, base: 1s}}}}",
+        "turn: {max_turns: 3}",
+        "output: {tool: done}",
+    ];
+
+    fn effective(policy: &Policy) -> Value {
+        json!([
+            policy.explain_tool("http.get").effective(),
+            policy.explain_tool("file").effective(),
+            policy.explain_model("m").effective(),
+            policy.explain_turn().effective(),
+            policy.explain_output().unwrap().effective(),
+        ])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn the_order_of_keys_changes_nothing(order in Just(ENTRIES.to_vec()).prop_shuffle()) {
+            let whole = policy(&format!("version: 1\n{}\n", ENTRIES.join("\n")));
+            let shuffled = policy(&format!("{}\nversion: 1\n", order.join("\n")));
+            prop_assert_eq!(effective(&whole), effective(&shuffled));
+        }
+
+        #[test]
+        fn a_file_split_in_two_says_the_same(first in proptest::collection::vec(any::<bool>(), 6)) {
+            let whole = policy(&format!("version: 1\n{}\n", ENTRIES.join("\n")));
+            let half = |side: bool| {
+                let mine = ENTRIES.iter().zip(&first).filter(|(_, first)| **first == side).map(|(entry, _)| *entry);
+                format!("version: 1\n{}\n", mine.collect::<Vec<_>>().join("\n"))
+            };
+            let split = files(&[("a", &half(true)), ("b", &half(false))]).unwrap();
+            prop_assert_eq!(effective(&whole), effective(&split));
+        }
+
+        #[test]
+        fn any_text_is_a_policy_or_a_report(text in "(version: 1\n)?[a-z:{}\\[\\], \n\"'&*!|>#-]{0,80}") {
+            if let Err(report) = Policy::from_yaml("x", &text) {
+                prop_assert!(report.has_errors());
+                report.human(false);
+            }
+        }
+    }
+}
+
+mod schema {
+    use super::*;
+
+    /// Whether the schema and the reader take a document, and they must agree.
+    fn takes(text: &str) -> bool {
+        let document = yaml::parse(SourceId(0), text, &mut Findings::default()).unwrap().to_json();
+        let validator = jsonschema::validator_for(&json_schema()).unwrap();
+        let (schema, reader) = (validator.is_valid(&document), Policy::from_yaml("x", text).is_ok());
+        assert_eq!(schema, reader, "the schema says {schema}, the reader {reader}: {text}");
+        reader
+    }
+
+    #[test]
+    fn what_is_read_holds_the_schema() {
+        assert!(takes(DEFAULT));
+        for text in [
+            "version: 1",
+            "version: 1\nretry: null\nturn: {max_turns: null}\noutput: null",
+            "version: 1\nretry: {max_attempts: unlimited, deadline: 1h 30m, retry_on: {add: [timeout]}, server_delay: {mode: ignore}}",
+            "version: 1\nretry: {backoff: {kind: schedule, delays: [0s, 1.5s], jitter: plus_minus, spread: 0.5}}",
+            "version: 1\ntools: {a: {breaker: {failures: never}, calls: [{when: 'true', retry: {enabled: false}}], validate: [{name: a, check: 'args.x > 1', message: m}]}}",
+            "version: 1\nsession: {slices: {a: {initial: null}, b: {}}, reducers: {bound_feedback: null, r: {on: [tool_failed], slice: a, do: {kind: set, value: event}}}}",
+            "version: 1\nerrors: [{status: [429, 5xx], code: a, type: [b], message: c, class: timeout}]",
+        ] {
+            assert!(takes(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_breaks_the_schema() {
+        for text in [
+            "{}",
+            "version: 2",
+            "version: 1\nretries: {}",
+            "version: 1\nretry: {max_attempts: 0}",
+            "version: 1\nretry: {max_attempts: forever}",
+            "version: 1\nretry: {enabled: 'yes'}",
+            "version: 1\nretry: {deadline: 5}",
+            "version: 1\nretry: {deadline: '5'}",
+            "version: 1\nretry: {deadline: -5s}",
+            "version: 1\nretry: {retry_on: timeout}",
+            "version: 1\nretry: {retry_on: [timeouts]}",
+            "version: 1\nretry: {retry_on: {ad: [timeout]}}",
+            "version: 1\nretry: {backoff: {base: 1s}}",
+            "version: 1\nretry: {backoff: {kind: exponential, base: 1s}}",
+            "version: 1\nretry: {backoff: {kind: exponential, base: 1s, factor: 0.5}}",
+            "version: 1\nretry: {backoff: {kind: constant, delay: 1s, step: 1s}}",
+            "version: 1\nretry: {backoff: {kind: constant, delay: 1s, jitter: plus_minus}}",
+            "version: 1\nretry: {backoff: {kind: constant, delay: 1s, jitter: full, spread: 0.1}}",
+            "version: 1\nretry: {backoff: {kind: schedule, delays: []}}",
+            "version: 1\nretry: {server_delay: {max: 1s}}",
+            "version: 1\nlimits: {max_attempts: null}",
+            "version: 1\ntools: {a: null}",
+            "version: 1\ntools: {'a**': {}}",
+            "version: 1\ntools: {a: {effect: none}}",
+            "version: 1\ntools: {a: {calls: [{retry: {}}]}}",
+            "version: 1\nsession: {reducers: {r: {on: tool_failed, slice: feedback, do: {kind: keep_last}}}}",
+            "version: 1\nerrors: [{status: 99, class: timeout}]",
+            "version: 1\nerrors: [{status: 429}]",
+        ] {
+            assert!(!takes(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_object_of_it_is_closed() {
+        fn walk(value: &Value, path: &str, open: &mut Vec<String>) {
+            if let Value::Object(object) = value {
+                if object.get("properties").is_some()
+                    && object.get("additionalProperties").is_none()
+                    && object.get("type").is_some()
+                {
+                    open.push(path.to_owned());
+                }
+                object.iter().for_each(|(key, value)| walk(value, &format!("{path}/{key}"), open));
+            }
+            if let Value::Array(items) = value {
+                items.iter().enumerate().for_each(|(i, item)| walk(item, &format!("{path}/{i}"), open));
+            }
+        }
+        let mut open = Vec::new();
+        walk(&json_schema(), "", &mut open);
+        assert!(open.is_empty(), "{open:?}");
+    }
+}

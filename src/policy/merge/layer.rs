@@ -1,0 +1,128 @@
+//! A layer: a record whose fields are left out, unset or set, and what becomes of it in the merge.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+
+use super::AnyTrail;
+use crate::policy::Span;
+use crate::policy::decode::{Decode, Described, Reader};
+use crate::policy::yaml::{Data, Node};
+
+/// A record of a layer.
+pub(crate) trait Layer: Decode + Default {
+    /// Every value unset: what `null` in place of the whole record means.
+    fn unset(span: Span) -> Self;
+
+    /// Every value it speaks of, with its path under `prefix`, its place and its text.
+    fn entries(&self, prefix: &str, found: &mut Vec<(String, Span, Value)>);
+}
+
+/// A record within a record; `null` unsets all of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block<T>(pub(crate) T);
+
+impl<T: Layer> Decode for Block<T> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.data {
+            Data::Null => Some(Self(T::unset(node.span))),
+            _ => T::decode(node, reader).map(Self),
+        }
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let block = generator.subschema_for::<Described<T>>();
+        json_schema!({"anyOf": [block, {"type": "null"}]})
+    }
+}
+
+/// What is seen of a merged record: every trail with its path.
+pub(crate) type Visit<'v> = &'v mut dyn FnMut(String, &dyn AnyTrail);
+
+/// The path of a field.
+pub(crate) fn path(prefix: &str, field: &'static str) -> String {
+    let field = crate::policy::decode::field_name(field);
+    if prefix.is_empty() { field.to_owned() } else { format!("{prefix}.{field}") }
+}
+
+/// Declares a layer and what it is merged into. `leaves` are values, `blocks` are layers within it, `rest` are
+/// fields that are not merged.
+macro_rules! layer {
+    ($(#[doc = $doc:literal])* $vis:vis struct $name:ident => $merged:ident {
+        leaves { $($(#[doc = $leaf_doc:literal])* $leaf:ident : $leaf_ty:ty),* $(,)? }
+        $(blocks { $($(#[doc = $block_doc:literal])* $block:ident : $block_ty:ty => $block_merged:ty),* $(,)? })?
+        $(rest { $($(#[doc = $rest_doc:literal])* $rest:ident : $rest_ty:ty = $rest_default:expr),* $(,)? })?
+    }) => {
+        $crate::policy::decode::record! {
+            $(#[doc = $doc])*
+            $vis struct $name {
+                $($(#[doc = $leaf_doc])* $vis $leaf: $crate::policy::decode::Patch<$leaf_ty>,)*
+                $($($(#[doc = $block_doc])* $vis $block: $crate::policy::merge::Block<$block_ty>,)*)?
+                $($($(#[doc = $rest_doc])* $vis $rest: $rest_ty = $rest_default,)*)?
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self {
+                    $($leaf: $crate::policy::decode::Patch::Absent,)*
+                    $($($block: Default::default(),)*)?
+                    $($($rest: $rest_default,)*)?
+                }
+            }
+        }
+
+        impl $crate::policy::merge::Layer for $name {
+            fn unset(span: $crate::policy::Span) -> Self {
+                Self {
+                    $($leaf: $crate::policy::decode::Patch::Null(span),)*
+                    $($($block: $crate::policy::merge::Block(<$block_ty as $crate::policy::merge::Layer>::unset(span)),)*)?
+                    $($($rest: $rest_default,)*)?
+                }
+            }
+
+            fn entries(
+                &self,
+                prefix: &str,
+                found: &mut Vec<(String, $crate::policy::Span, serde_json::Value)>,
+            ) {
+                $(if let Some(span) = self.$leaf.span() {
+                    let shown = self.$leaf.as_set().map($crate::policy::merge::Leaf::show);
+                    let path = $crate::policy::merge::path(prefix, stringify!($leaf));
+                    found.push((path, span, shown.unwrap_or_default()));
+                })*
+                $($($crate::policy::merge::Layer::entries(
+                    &self.$block.0,
+                    &$crate::policy::merge::path(prefix, stringify!($block)),
+                    found,
+                );)*)?
+            }
+        }
+
+        /// The layers of it, merged.
+        #[derive(Clone, Debug, Default)]
+        $vis struct $merged {
+            $($vis $leaf: $crate::policy::merge::Trail<$leaf_ty>,)*
+            $($($vis $block: $block_merged,)*)?
+        }
+
+        impl $merged {
+            /// Hears one more layer.
+            $vis fn fold(&mut self, layer: &$name, at: &$crate::policy::merge::At) {
+                $(self.$leaf.fold(&layer.$leaf, at);)*
+                $($(self.$block.fold(&layer.$block.0, at);)*)?
+            }
+
+            /// Shows every value with its path.
+            $vis fn each(&self, prefix: &str, visit: $crate::policy::merge::Visit<'_>) {
+                $(visit($crate::policy::merge::path(prefix, stringify!($leaf)), &self.$leaf);)*
+                $($(self.$block.each(&$crate::policy::merge::path(prefix, stringify!($block)), visit);)*)?
+            }
+        }
+    };
+}
+
+pub(crate) use layer;

@@ -1,0 +1,12 @@
+//! The fold of layers: what each layer says about a value, which of them won, and what the limits made of it.
+
+mod layer;
+mod limits;
+mod trail;
+
+pub(crate) use layer::{Block, Layer, Visit, layer, path};
+pub(crate) use limits::Limits;
+pub(crate) use trail::{AnyTrail, At, Leaf, Trail, plain_leaf};
+
+#[cfg(test)]
+mod tests;

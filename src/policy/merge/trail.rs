@@ -1,0 +1,192 @@
+//! One value and everything that was said about it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::policy::decode::{Decode, Patch};
+use crate::policy::{Origin, Scope, Setting};
+
+/// A value of a layer, as it is written. Most replace what is inherited; some edit it.
+pub(crate) trait Leaf: Decode + Clone + PartialEq {
+    /// What comes out of the merge.
+    type Value: Clone;
+
+    /// What this makes of what is inherited.
+    fn over(&self, below: Option<&Self::Value>) -> Self::Value;
+
+    /// Whether it needs what is inherited.
+    fn is_edit(&self) -> bool {
+        false
+    }
+
+    /// As it is written, for comparison and for people.
+    fn show(&self) -> Value;
+
+    /// What came out, for people.
+    fn show_value(value: &Self::Value) -> Value;
+}
+
+/// A layer that speaks: its kind, and its name for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) scope: Scope,
+    pub(crate) name: Arc<str>,
+}
+
+/// One layer's word on a value.
+#[derive(Clone, Debug)]
+pub(crate) struct Step<T> {
+    /// `None`: forget what is inherited.
+    pub(crate) set: Option<T>,
+    pub(crate) layer: Arc<str>,
+    pub(crate) origin: Origin,
+}
+
+/// A value and everything that was said about it, lowest layer first. The empty trail is the identity of the merge.
+#[derive(Clone, Debug)]
+pub(crate) struct Trail<T: Leaf> {
+    steps: Vec<Step<T>>,
+    value: Option<(T::Value, Origin)>,
+    /// What the built-in layers made of it; what `null` goes back to.
+    builtin: Option<(T::Value, Origin)>,
+    /// What it was before a limit made it tighter.
+    capped_from: Option<T::Value>,
+}
+
+/// A contribution for people: `add [..] remove [..]`, the layer, the place, and whether it still counts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) won: bool,
+    pub(crate) set: Option<Value>,
+    pub(crate) layer: Arc<str>,
+    pub(crate) origin: Origin,
+}
+
+/// A trail of whatever type, for people.
+pub(crate) trait AnyTrail {
+    /// The value in force.
+    fn value(&self) -> Option<(Value, Origin)>;
+    /// Every contribution, lowest layer first.
+    fn contributions(&self) -> Vec<Said>;
+    /// The value before a limit made it tighter.
+    fn capped_from(&self) -> Option<Value>;
+}
+
+impl<T: Leaf> Default for Trail<T> {
+    fn default() -> Self {
+        Self { steps: Vec::new(), value: None, builtin: None, capped_from: None }
+    }
+}
+
+impl<T: Leaf> Trail<T> {
+    /// Hears one more layer.
+    pub(crate) fn fold(&mut self, patch: &Patch<T>, at: &At) {
+        let (set, span) = match patch {
+            Patch::Absent => return,
+            Patch::Null(span) => (None, *span),
+            Patch::Set(value, span) => (Some(value.clone()), *span),
+        };
+        self.push(Step { set, layer: Arc::clone(&at.name), origin: span.origin(at.scope) });
+    }
+
+    fn push(&mut self, step: Step<T>) {
+        match &step.set {
+            Some(leaf) => {
+                let value = leaf.over(self.value.as_ref().map(|(value, _)| value));
+                self.value = Some((value, step.origin));
+            }
+            None => self.value.clone_from(&self.builtin),
+        }
+        if step.origin.scope == Scope::Builtin {
+            self.builtin.clone_from(&self.value);
+        }
+        self.steps.push(step);
+    }
+
+    /// This, then all that was said in `above`.
+    #[cfg(test)]
+    pub(crate) fn join(mut self, above: &Self) -> Self {
+        above.steps.iter().cloned().for_each(|step| self.push(step));
+        self
+    }
+
+    /// The value before and after a limit; `None`: nothing has been said.
+    pub(crate) fn get(&self) -> Option<&T::Value> {
+        self.value.as_ref().map(|(value, _)| value)
+    }
+
+    /// A limit makes it tighter.
+    pub(crate) fn tighten(&mut self, value: T::Value, origin: Origin) {
+        if let Some((from, _)) = self.value.replace((value, origin)) {
+            self.capped_from.get_or_insert(from);
+        }
+    }
+
+    /// The value in force with its origin.
+    pub(crate) fn setting(&self) -> Option<Setting<T::Value>> {
+        self.value.clone().map(|(value, origin)| Setting::new(value, origin))
+    }
+
+    /// The first step that still counts: the last one that needs nothing from below. After a `null`, that is the
+    /// step of the built-in layers it goes back to.
+    fn won(&self) -> Vec<bool> {
+        let is_builtin = |step: &Step<T>| step.origin.scope == Scope::Builtin;
+        let starts = |step: &Step<T>| step.set.as_ref().is_none_or(|leaf| !leaf.is_edit());
+        let start = self.steps.iter().rposition(starts).unwrap_or(0);
+        let unset = self.steps.get(start).is_some_and(|step| step.set.is_none());
+        let builtin = self.steps.iter().rposition(|step| is_builtin(step) && starts(step)).unwrap_or(0);
+        let counts = |(i, step): (usize, &Step<T>)| i >= start || (unset && is_builtin(step) && i >= builtin);
+        self.steps.iter().enumerate().map(counts).collect()
+    }
+}
+
+impl<T: Leaf> AnyTrail for Trail<T> {
+    fn value(&self) -> Option<(Value, Origin)> {
+        self.value.as_ref().map(|(value, origin)| (T::show_value(value), *origin))
+    }
+
+    fn contributions(&self) -> Vec<Said> {
+        let shown = self.won().into_iter().zip(&self.steps).map(|(won, step)| Said {
+            won,
+            set: step.set.as_ref().map(Leaf::show),
+            layer: Arc::clone(&step.layer),
+            origin: step.origin,
+        });
+        shown.collect()
+    }
+
+    fn capped_from(&self) -> Option<Value> {
+        self.capped_from.as_ref().map(T::show_value)
+    }
+}
+
+impl At {
+    pub(crate) fn new(scope: Scope, name: impl Into<Arc<str>>) -> Self {
+        Self { scope, name: name.into() }
+    }
+}
+
+/// A value that replaces what is inherited; `$show` makes JSON of it.
+macro_rules! plain_leaf {
+    ($($ty:ty => $show:expr),+ $(,)?) => {$(
+        impl $crate::policy::merge::Leaf for $ty {
+            type Value = Self;
+
+            fn over(&self, _: Option<&Self>) -> Self {
+                self.clone()
+            }
+
+            fn show(&self) -> serde_json::Value {
+                Self::show_value(self)
+            }
+
+            fn show_value(value: &Self) -> serde_json::Value {
+                let show: fn(&Self) -> serde_json::Value = $show;
+                show(value)
+            }
+        }
+    )+};
+}
+
+pub(crate) use plain_leaf;

@@ -1,0 +1,68 @@
+//! What a person writes: documents, layers, selectors, and their merge into an effective policy.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod backoff;
+mod call_override;
+mod check;
+mod class;
+mod classify;
+pub mod decode;
+mod diagnostic;
+mod did_you_mean;
+mod display;
+mod document;
+mod duration;
+mod effective;
+mod explain;
+mod expr;
+mod json_schema;
+mod layers;
+mod load;
+mod merge;
+mod origin;
+mod ratio;
+mod render;
+mod report;
+mod scalar;
+mod seed;
+mod selector;
+mod source;
+mod template;
+#[cfg(feature = "yaml-value")]
+mod value;
+pub mod yaml;
+
+pub use backoff::{Backoff, Jitter, Shape};
+pub use call_override::CallOverride;
+pub use class::{ClassSet, ErrorClass};
+pub use classify::{ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
+pub use diagnostic::{Code, Diagnostic, Fix, Severity};
+#[cfg(feature = "host")]
+pub(crate) use did_you_mean::closest;
+pub use duration::{DurationError, parse_duration};
+pub use effective::{
+    AboveMax, Attempts, Bound, BreakerPolicy, Change, Effect, ModelPolicy, OnExhausted, OutputPolicy,
+    ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy, SliceRule, TextOnly, ToolMessages,
+    ToolPolicy, Trigger, TurnPolicy, Validator,
+};
+pub use explain::{CallLayer, Contribution, DelayRow, Delays, Explained, Explanation, LimitInForce, Worst};
+pub use expr::{Expr, ExprError};
+pub use json_schema::{Problem, Schema, SchemaError};
+pub use load::{CallPolicy, Classified, Policy, json_schema};
+pub use origin::{Origin, Place, Scope, Setting, SourceId};
+pub use ratio::{Ratio, RatioError, parse_ppm};
+pub use report::{Findings, Report};
+pub use seed::Seed;
+pub use selector::{Selector, SelectorError};
+pub use source::{Source, Sources, Span};
+pub use template::{Template, TemplateError};

@@ -1,0 +1,166 @@
+//! Reports for people, with the text and carets, and for machines, as JSON.
+
+use core::fmt::Write as _;
+
+use annotate_snippets::{AnnotationKind, Element, Group, Level, Patch, Renderer, Snippet};
+use serde_json::{Value, json};
+
+use super::source::Source;
+use super::{Diagnostic, Report, Severity, Sources, Span};
+
+/// Lines longer than this are not shown; the place is named instead.
+const LONGEST_LINE: usize = 2_000;
+/// Two places further apart than this are shown in two excerpts.
+const SAME_EXCERPT: u32 = 40;
+
+impl Report {
+    /// With the text and carets. `styled` adds ANSI colours.
+    pub fn human(&self, styled: bool) -> String {
+        let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
+        let mut out = String::new();
+        for diagnostic in self.diagnostics() {
+            out.push_str(&renderer.render(&groups(diagnostic, self.sources())));
+            out.push_str("\n\n");
+        }
+        if self.more() > 0 {
+            // Writing into a string does not fail.
+            let _ = writeln!(out, "and {} more", self.more());
+        }
+        out
+    }
+
+    /// For machines. `format` counts up when a field is removed or changes its meaning.
+    pub fn to_json(&self) -> Value {
+        let diagnostics: Vec<Value> = self.diagnostics().iter().map(|d| one(d, self.sources())).collect();
+        json!({"format": 1, "diagnostics": diagnostics, "more": self.more()})
+    }
+}
+
+fn groups<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Vec<Group<'a>> {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let mut main = level
+        .primary_title(diagnostic.message.as_str())
+        .id(diagnostic.code.as_str())
+        .elements(excerpts(diagnostic, sources));
+    for help in &diagnostic.help {
+        main = main.element(Level::HELP.message(help.as_str()));
+    }
+    let mut groups = vec![main];
+    groups.extend(fix(diagnostic, sources));
+    groups
+}
+
+/// The places of a problem: those near the first share its excerpt, the others get their own.
+fn excerpts<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Vec<Element<'a>> {
+    let Some(source) = sources.get(diagnostic.span.source) else { return Vec::new() };
+    let first = line(source, diagnostic.span);
+    let near = |span: &Span| {
+        span.source == diagnostic.span.source && line(source, *span).abs_diff(first) <= SAME_EXCERPT
+    };
+    let mut marks = vec![(diagnostic.span, diagnostic.label.as_deref(), AnnotationKind::Primary)];
+    let (close, far): (Vec<_>, Vec<_>) = diagnostic.also.iter().partition(|(span, _)| near(span));
+    marks.extend(close.iter().map(|(span, label)| (*span, Some(label.as_str()), AnnotationKind::Context)));
+    let mut elements = excerpt(source, &marks);
+    for (span, label) in far {
+        if let Some(source) = sources.get(span.source) {
+            elements.extend(excerpt(source, &[(*span, Some(label.as_str()), AnnotationKind::Context)]));
+        }
+    }
+    elements
+}
+
+fn excerpt<'a>(source: &'a Source, marks: &[(Span, Option<&'a str>, AnnotationKind)]) -> Vec<Element<'a>> {
+    let lines = marks.iter().map(|(span, ..)| line(source, *span));
+    let first = lines.clone().min().unwrap_or(1);
+    let last = lines.max().unwrap_or(1);
+    let window = source.lines(first, last);
+    let text = source.text().get(window.clone()).unwrap_or_default();
+    if text.lines().any(|line| line.len() > LONGEST_LINE) {
+        return marks.iter().flat_map(|(span, label, _)| bare(source, *span, *label)).collect();
+    }
+    let mut snippet = Snippet::source(text).path(source.name()).line_start(first as usize);
+    for (span, label, kind) in marks {
+        let range = clip(span.range(), &window, text);
+        snippet = snippet.annotation(kind.span(range).label(*label));
+    }
+    vec![snippet.into()]
+}
+
+/// A place whose line is too long to show.
+fn bare<'a>(source: &'a Source, span: Span, label: Option<&'a str>) -> Vec<Element<'a>> {
+    let (line, column) = source.line_column(span.start);
+    let origin =
+        annotate_snippets::Origin::path(source.name()).line(line as usize).char_column(column as usize);
+    let mut elements: Vec<Element<'a>> = vec![origin.into()];
+    elements.extend(label.map(|label| Element::from(Level::NOTE.message(label))));
+    elements
+}
+
+/// A span within a window of its text, cut at the end of the span's first line.
+fn clip(
+    span: core::ops::Range<usize>,
+    window: &core::ops::Range<usize>,
+    text: &str,
+) -> core::ops::Range<usize> {
+    let start = span.start.clamp(window.start, window.end).saturating_sub(window.start);
+    let rest = text.get(start..).unwrap_or_default();
+    let line = rest.find(['\n', '\r']).unwrap_or(rest.len());
+    let length = span.end.saturating_sub(span.start).min(line);
+    start..start.saturating_add(length)
+}
+
+fn fix<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Option<Group<'a>> {
+    let fix = diagnostic.fix.as_ref()?;
+    let source = sources.get(fix.span.source)?;
+    let at = line(source, fix.span);
+    let window = source.lines(at, at);
+    let text = source.text().get(window.clone())?;
+    let inside = window.start <= fix.span.range().start && fix.span.range().end <= window.end;
+    if !inside || text.len() > LONGEST_LINE {
+        return None;
+    }
+    let range =
+        fix.span.range().start.checked_sub(window.start)?..fix.span.range().end.checked_sub(window.start)?;
+    let patch = Snippet::source(text)
+        .path(source.name())
+        .line_start(at as usize)
+        .patch(Patch::new(range, fix.text.as_str()));
+    Some(Level::HELP.secondary_title(fix.title.as_deref()?).element(patch))
+}
+
+fn line(source: &Source, span: Span) -> u32 {
+    source.line_column(span.start).0
+}
+
+fn one(d: &Diagnostic, sources: &Sources) -> Value {
+    let also: Vec<Value> =
+        d.also.iter().map(|(span, label)| json!({"at": place(*span, sources), "label": label})).collect();
+    json!({
+        "code": d.code.as_str(),
+        "severity": d.severity.name(),
+        "message": d.message,
+        "at": place(d.span, sources),
+        "label": d.label,
+        "also": also,
+        "help": d.help,
+        "fix": d.fix.as_ref().map(|fix| {
+            json!({"at": place(fix.span, sources), "title": fix.title, "text": fix.text})
+        }),
+    })
+}
+
+fn place(span: Span, sources: &Sources) -> Value {
+    let place = sources.place_of(span);
+    let end = sources.get(span.source).map_or((1, 1), |source| source.line_column(span.end));
+    json!({
+        "file": place.file,
+        "line": place.line,
+        "column": place.column,
+        "end_line": end.0,
+        "end_column": end.1,
+        "bytes": [span.start, span.end],
+    })
+}

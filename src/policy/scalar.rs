@@ -1,0 +1,148 @@
+//! Plain scalars: the YAML 1.2 core schema, without every spelling that common readers take differently.
+
+use serde_json::Number;
+
+use super::yaml::Data;
+use super::{Code, Diagnostic, Span};
+
+/// What a plain scalar is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Scalar<'a> {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(&'a str),
+}
+
+/// Why a plain scalar cannot be used as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// Readers disagree on it.
+    Ambiguous,
+    /// An integer of more than 64 bits.
+    TooBig,
+}
+
+/// Reads a plain scalar.
+pub(super) fn read(text: &str) -> Result<Scalar<'_>, Trouble> {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Ok(Scalar::Null),
+        "true" | "True" | "TRUE" => return Ok(Scalar::Bool(true)),
+        "false" | "False" | "FALSE" => return Ok(Scalar::Bool(false)),
+        _ => {}
+    }
+    let body = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if !body.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return Ok(Scalar::Text(text));
+    }
+    if is_ambiguous(body) {
+        return Err(Trouble::Ambiguous);
+    }
+    if body.bytes().all(|byte| byte.is_ascii_digit()) {
+        return integer(text.strip_prefix('+').unwrap_or(text)).ok_or(Trouble::TooBig).map(Scalar::Number);
+    }
+    let decimal = body.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && body.bytes().filter(|byte| *byte == b'.').count() == 1
+        && body.len() > 1;
+    let number = text.parse().ok().filter(|_| decimal).and_then(Number::from_f64);
+    Ok(number.map_or(Scalar::Text(text), Scalar::Number))
+}
+
+impl Scalar<'_> {
+    /// As the data of a node.
+    pub(super) fn into_data(self) -> Data {
+        match self {
+            Self::Null => Data::Null,
+            Self::Bool(value) => Data::Bool(value),
+            Self::Number(number) => Data::Number(number),
+            Self::Text(text) => Data::Text(text.into()),
+        }
+    }
+}
+
+impl Trouble {
+    /// What is told about it.
+    pub(super) fn into_diagnostic(self, text: &str, span: Span) -> Diagnostic {
+        match self {
+            Self::Ambiguous => {
+                let message = format!("`{text}` is read differently by different YAML readers");
+                Diagnostic::error(Code::AMBIGUOUS, span, message)
+                    .help(format!("write a plain decimal number, or quote it: \"{text}\""))
+            }
+            Self::TooBig => {
+                let message = format!("the integer `{text}` does not fit into 64 bits");
+                Diagnostic::error(Code::OUT_OF_RANGE, span, message).help("quote it if it is not a number")
+            }
+        }
+    }
+}
+
+/// `010`, `0x1F`, `0b11`, `0o7`, `1_0`, `12:30`, `1e3`, `.inf`: each a number to some readers and a string, or
+/// another number, to others.
+fn is_ambiguous(body: &str) -> bool {
+    let lower = body.to_ascii_lowercase();
+    let only = |extra: &[u8]| lower.bytes().all(|byte| byte.is_ascii_digit() || extra.contains(&byte));
+    let leading_zero = only(b"") && lower.len() > 1 && lower.starts_with('0');
+    let radix = ["0x", "0o", "0b"].iter().any(|prefix| {
+        lower.strip_prefix(prefix).is_some_and(|rest| {
+            !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_')
+        })
+    });
+    let digits = lower.bytes().any(|byte| byte.is_ascii_digit());
+    let grouped = digits && lower.contains('_') && only(b"_.");
+    let sexagesimal = digits && lower.contains(':') && only(b":.");
+    let exponent = digits && lower.contains('e') && only(b"e.+-") && lower.parse::<f64>().is_ok();
+    leading_zero || radix || grouped || sexagesimal || exponent || matches!(lower.as_str(), ".inf" | ".nan")
+}
+
+fn integer(text: &str) -> Option<Number> {
+    text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_decimal() {
+        assert_eq!(read("10"), Ok(Scalar::Number(10.into())));
+        assert_eq!(read("-3"), Ok(Scalar::Number((-3).into())));
+        assert_eq!(read("18446744073709551615"), Ok(Scalar::Number(u64::MAX.into())));
+        assert_eq!(read("1.5"), Ok(Scalar::Number(Number::from_f64(1.5).unwrap())));
+    }
+
+    #[test]
+    fn spellings_that_readers_disagree_on_are_refused() {
+        for text in [
+            "010", "-010", "0b11", "0x1F", "0o17", "1_0", "12:30", "1:30:00", ".inf", "-.inf", ".NaN", "1e3",
+            "1.5E+3",
+        ] {
+            assert_eq!(read(text), Err(Trouble::Ambiguous), "{text}");
+        }
+        assert_eq!(read("99999999999999999999"), Err(Trouble::TooBig));
+    }
+
+    #[test]
+    fn the_rest_is_text() {
+        for text in [
+            "yes",
+            "no",
+            "on",
+            "off",
+            "1m30s",
+            "500ms",
+            "1.2.3",
+            "12:30pm",
+            "0xyz",
+            "2026-11-21",
+            ".",
+            "...",
+            "http.*",
+            "-",
+            "1e",
+            "5xx",
+        ] {
+            assert_eq!(read(text), Ok(Scalar::Text(text)), "{text}");
+        }
+    }
+}

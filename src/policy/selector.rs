@@ -1,0 +1,291 @@
+//! Names and patterns of tools and models: `http.get`, `http.*`.
+
+use core::cmp::{Ordering, Reverse};
+use core::fmt;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+const LONGEST: usize = 256;
+
+/// An exact name, or a pattern in which `*` stands for any run of characters, none included.
+///
+/// Selectors are ordered from the least specific to the most specific: if one includes another, it comes first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Selector {
+    text: Arc<str>,
+    stars: usize,
+    literals: usize,
+}
+
+/// Why a text is not a selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SelectorError {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: Option<String>,
+}
+
+impl Selector {
+    /// The selector `text` means.
+    ///
+    /// # Errors
+    /// If `text` is empty, longer than 256 characters, or holds `**` or a control character.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let refuse = |message: &str, help: &str| {
+            Err(SelectorError { message: message.to_owned(), help: Some(help.to_owned()) })
+        };
+        if text.is_empty() {
+            return refuse("a name or pattern is missing", "write a name, or `*` for all");
+        }
+        let length = text.chars().take(LONGEST.saturating_add(1)).count();
+        if length > LONGEST {
+            return refuse("the pattern is longer than 256 characters", "use `*` to shorten it");
+        }
+        if text.contains("**") {
+            return refuse("`**` means no more than `*`", "write a single `*`");
+        }
+        if text.chars().any(char::is_control) {
+            return refuse("the pattern holds a control character", "remove it");
+        }
+        let stars = text.matches('*').count();
+        Ok(Self { text: text.into(), stars, literals: length.saturating_sub(stars) })
+    }
+
+    /// Whether `name` is selected. Linear in the length of both.
+    pub fn matches(&self, name: &str) -> bool {
+        let mut parts = self.text.split('*');
+        let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+        let Some(last) = parts.next_back() else { return rest.is_empty() };
+        for part in parts {
+            match rest.split_once(part) {
+                Some((_, after)) => rest = after,
+                None => return false,
+            }
+        }
+        rest.ends_with(last)
+    }
+
+    /// Whether it selects a single name.
+    pub const fn is_exact(&self) -> bool {
+        self.stars == 0
+    }
+
+    /// Whether it selects everything `other` selects.
+    ///
+    /// Decided by one match: the `*` of `other` is taken as a character that no literal equals.
+    pub fn includes(&self, other: &Self) -> bool {
+        self.matches(&other.text)
+    }
+
+    /// The shortest name both select, if there is one.
+    pub fn overlaps(&self, other: &Self) -> Option<String> {
+        let (ours, theirs): (Vec<char>, Vec<char>) =
+            (self.text.chars().collect(), other.text.chars().collect());
+        let width = theirs.len().saturating_add(1);
+        let cell = |i: usize, j: usize| i.saturating_mul(width).saturating_add(j);
+        // How each pair of positions was first reached: from where, and with which character of the name.
+        let mut reached: Vec<Option<Step>> = vec![None; cell(ours.len(), theirs.len()).saturating_add(1)];
+        let mut queue = VecDeque::from([Step { to: (0, 0), from: (0, 0), character: None }]);
+        while let Some(step) = queue.pop_front() {
+            let (i, j) = step.to;
+            match reached.get_mut(cell(i, j)) {
+                Some(seen @ None) => *seen = Some(step),
+                _ => continue,
+            }
+            let (next_i, next_j) = (i.saturating_add(1), j.saturating_add(1));
+            let mut go = |to, character: Option<char>| {
+                let step = Step { to, from: (i, j), character };
+                if character.is_some() { queue.push_back(step) } else { queue.push_front(step) }
+            };
+            match (ours.get(i).copied(), theirs.get(j).copied()) {
+                (None, None) => return Some(trace(&reached, cell, (i, j))),
+                (Some('*'), Some(c)) if c != '*' => {
+                    go((i, next_j), Some(c));
+                    go((next_i, j), None);
+                }
+                (Some(c), Some('*')) if c != '*' => {
+                    go((next_i, j), Some(c));
+                    go((i, next_j), None);
+                }
+                (Some('*'), Some(_)) => {
+                    go((next_i, j), None);
+                    go((i, next_j), None);
+                }
+                (Some('*'), None) => go((next_i, j), None),
+                (_, Some('*')) => go((i, next_j), None),
+                (Some(c), next) if next == Some(c) => go((next_i, next_j), Some(c)),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// One step of the walk through two patterns at once.
+#[derive(Clone, Copy)]
+struct Step {
+    to: (usize, usize),
+    from: (usize, usize),
+    character: Option<char>,
+}
+
+/// The name spelt by the steps that lead to `end`.
+fn trace(reached: &[Option<Step>], cell: impl Fn(usize, usize) -> usize, end: (usize, usize)) -> String {
+    let mut name = Vec::new();
+    let mut at = end;
+    while at != (0, 0) {
+        let Some(Some(step)) = reached.get(cell(at.0, at.1)) else { break };
+        name.extend(step.character);
+        at = step.from;
+    }
+    name.iter().rev().collect()
+}
+
+impl Ord for Selector {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |s: &Self| (s.literals, Reverse(s.stars));
+        key(self).cmp(&key(other)).then_with(|| self.text.cmp(&other.text))
+    }
+}
+
+impl PartialOrd for Selector {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn selector(text: &str) -> Selector {
+        Selector::parse(text).unwrap()
+    }
+
+    /// All words over `alphabet` up to `length` characters, the empty one included.
+    fn words(alphabet: &[char], length: usize) -> Vec<String> {
+        let mut all = vec![String::new()];
+        let mut last = all.clone();
+        for _ in 0..length {
+            last = last.iter().flat_map(|w| alphabet.iter().map(move |c| format!("{w}{c}"))).collect();
+            all.extend_from_slice(&last);
+        }
+        all
+    }
+
+    fn patterns() -> Vec<Selector> {
+        words(&['a', 'b', '*'], 3).iter().filter_map(|w| Selector::parse(w).ok()).collect()
+    }
+
+    /// The textbook definition, exponential and obvious.
+    fn by_definition(pattern: &str, name: &str) -> bool {
+        match pattern.chars().next() {
+            None => name.is_empty(),
+            Some('*') => {
+                by_definition(&pattern[1..], name) || (!name.is_empty() && by_definition(pattern, &name[1..]))
+            }
+            Some(c) => name.starts_with(c) && by_definition(&pattern[1..], &name[1..]),
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_any_run() {
+        for (pattern, name, expected) in [
+            ("http.get", "http.get", true),
+            ("http.get", "http.gets", false),
+            ("http.*", "http.get", true),
+            ("http.*", "http.", true),
+            ("http.*", "http", false),
+            ("*", "", true),
+            ("*.delete", "db.delete", true),
+            ("a*a", "a", false),
+            ("größe.*", "größe.ß", true),
+        ] {
+            assert_eq!(selector(pattern).matches(name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn matching_inclusion_order_and_overlap_agree_with_all_short_names() {
+        let names = words(&['a', 'b'], 6);
+        // One character more than the patterns know, as real alphabets have.
+        let wider = words(&['a', 'b', 'c'], 6);
+        let patterns = patterns();
+        for p in &patterns {
+            for name in &names {
+                assert_eq!(p.matches(name), by_definition(p.as_str(), name), "{p} {name}");
+            }
+        }
+        let sets: Vec<Vec<bool>> =
+            patterns.iter().map(|p| wider.iter().map(|w| p.matches(w)).collect()).collect();
+        for (p, of_p) in patterns.iter().zip(&sets) {
+            for (q, of_q) in patterns.iter().zip(&sets) {
+                let includes = of_p.iter().zip(of_q).all(|(p, q)| *p || !q);
+                assert_eq!(p.includes(q), includes, "{p} includes {q}");
+                if includes && p != q && !q.includes(p) {
+                    assert!(p < q, "{p} before {q}");
+                }
+                let shortest = wider.iter().zip(of_p.iter().zip(of_q)).find(|(_, (p, q))| **p && **q);
+                let witness = p.overlaps(q);
+                assert_eq!(witness.as_ref().map(String::len), shortest.map(|(w, _)| w.len()), "{p} {q}");
+                if let Some(witness) = witness {
+                    assert!(p.matches(&witness) && q.matches(&witness), "{p} {q} {witness}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_overlap_names_a_witness() {
+        assert_eq!(selector("db.*").overlaps(&selector("*.delete")).unwrap(), "db.delete");
+        assert_eq!(selector("db.*").overlaps(&selector("http.*")), None);
+    }
+
+    #[test]
+    fn what_is_no_selector_is_refused() {
+        for (text, message) in [
+            ("", "a name or pattern is missing"),
+            ("a**", "`**` means no more than `*`"),
+            ("a\n", "the pattern holds a control character"),
+            (&"é".repeat(257), "the pattern is longer than 256 characters"),
+        ] {
+            assert_eq!(Selector::parse(text).unwrap_err().message, message);
+        }
+        assert!(Selector::parse(&"é".repeat(256)).is_ok());
+    }
+
+    #[test]
+    fn a_hostile_name_is_matched_in_linear_time() {
+        let pattern = selector(&"*a".repeat(120));
+        let name = format!("{}b", "a".repeat(1_000_000));
+        assert!(!pattern.matches(&name));
+        assert!(pattern.overlaps(&selector(&"a*".repeat(120))).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_includes_itself_and_overlaps_what_it_includes(a in "[ab*é]{1,8}", b in "[ab*é]{1,8}") {
+            let (Ok(a), Ok(b)) = (Selector::parse(&a), Selector::parse(&b)) else { return Ok(()) };
+            prop_assert!(a.includes(&a));
+            prop_assert_eq!(a.overlaps(&b).is_some(), b.overlaps(&a).is_some());
+            if a.includes(&b) {
+                prop_assert!(a.overlaps(&b).is_some());
+            }
+            prop_assert_eq!(a.cmp(&b), b.cmp(&a).reverse());
+        }
+    }
+}

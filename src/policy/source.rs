@@ -1,0 +1,167 @@
+//! The texts policies and other documents are read from, and what a byte offset in one of them means to people.
+
+use super::{Origin, Place, SourceId};
+
+/// Texts by the order of loading. Number zero is the built-in default policy once one is loaded.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    texts: Vec<Source>,
+}
+
+/// One named text.
+#[derive(Clone, Debug)]
+pub struct Source {
+    name: String,
+    text: String,
+    /// Byte offsets at which lines start; the first is 0.
+    lines: Vec<u32>,
+}
+
+/// A range of bytes in one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// The source.
+    pub source: SourceId,
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+/// The source of what a planner gives at run time. It is a single line of JSON, so its offsets are columns.
+pub(crate) const PLANNER: SourceId = SourceId(u16::MAX);
+
+impl Sources {
+    /// No texts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a text. A text longer than 4 GiB is not indexed past that point.
+    pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> SourceId {
+        let id = u16::try_from(self.texts.len()).unwrap_or(u16::MAX.saturating_sub(1));
+        self.texts.push(Source::new(name.into(), text.into()));
+        SourceId(id)
+    }
+
+    /// The text of that number.
+    pub fn get(&self, id: SourceId) -> Option<&Source> {
+        self.texts.get(usize::from(id.0))
+    }
+
+    /// All texts, in the order of loading.
+    pub fn iter(&self) -> impl Iterator<Item = &Source> {
+        self.texts.iter()
+    }
+
+    /// How many texts there are.
+    pub fn len(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Where a value was written, for people.
+    pub fn place(&self, origin: Origin) -> Place {
+        self.place_at(origin.source, origin.at)
+    }
+
+    /// Where a span starts, for people.
+    pub fn place_of(&self, span: Span) -> Place {
+        self.place_at(span.source, span.start)
+    }
+
+    fn place_at(&self, id: SourceId, at: u32) -> Place {
+        if id == PLANNER {
+            return Place { file: "(planner)".into(), line: 1, column: at.saturating_add(1) };
+        }
+        match self.get(id) {
+            Some(source) => {
+                let (line, column) = source.line_column(at);
+                Place { file: source.name.clone(), line, column }
+            }
+            None => Place { file: "(unknown)".into(), line: 1, column: 1 },
+        }
+    }
+}
+
+impl Source {
+    fn new(name: String, text: String) -> Self {
+        let starts = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let lines = std::iter::once(0)
+            .chain(starts.filter_map(|(at, _)| u32::try_from(at).ok().and_then(|at| at.checked_add(1))))
+            .collect();
+        Self { name, text, lines }
+    }
+
+    /// The name it was loaded under, usually a path.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// 1-based line and 1-based column in Unicode scalar values.
+    pub fn line_column(&self, at: u32) -> (u32, u32) {
+        let line = self.lines.partition_point(|start| *start <= at);
+        let start = line.checked_sub(1).and_then(|line| self.lines.get(line)).copied().unwrap_or(0);
+        let before = self.text.get(start as usize..at as usize).unwrap_or_default();
+        let column = u32::try_from(before.chars().count()).unwrap_or(u32::MAX).saturating_add(1);
+        (u32::try_from(line).unwrap_or(u32::MAX), column)
+    }
+
+    /// The bytes of the lines `first..=last` (1-based), clipped to the text, line breaks included.
+    pub(crate) fn lines(&self, first: u32, last: u32) -> core::ops::Range<usize> {
+        let start = |line: u32| {
+            let index = (line as usize).saturating_sub(1);
+            self.lines.get(index).map_or(self.text.len(), |at| *at as usize)
+        };
+        start(first)..start(last.saturating_add(1))
+    }
+}
+
+impl Span {
+    /// The bytes `start..end` of a source.
+    pub const fn new(source: SourceId, start: u32, end: u32) -> Self {
+        Self { source, start, end }
+    }
+
+    /// The same place as the origin of a value of that layer.
+    pub const fn origin(self, scope: super::Scope) -> Origin {
+        Origin { source: self.source, at: self.start, scope }
+    }
+
+    pub(crate) const fn range(self) -> core::ops::Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Scope;
+
+    #[test]
+    fn an_offset_is_a_line_and_a_column_in_characters() {
+        let mut sources = Sources::new();
+        let id = sources.add("a.yaml", "x: 1\nä: ö\n");
+        let place = |at| sources.place(Origin { source: id, at, scope: Scope::Global }).to_string();
+        assert_eq!(place(0), "a.yaml:1:1");
+        assert_eq!(place(3), "a.yaml:1:4");
+        assert_eq!(place(5), "a.yaml:2:1");
+        assert_eq!(place(9), "a.yaml:2:4");
+        assert_eq!(place(12), "a.yaml:3:1");
+        assert_eq!(place(4_000_000), "a.yaml:3:1");
+    }
+
+    #[test]
+    fn an_unknown_source_still_has_a_name() {
+        assert_eq!(Sources::new().place(Origin::BUILTIN).to_string(), "(unknown):1:1");
+    }
+}

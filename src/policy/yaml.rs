@@ -1,0 +1,521 @@
+//! YAML text to a tree in which every node and every key keeps its place.
+//!
+//! Safe by construction: budgets on size, depth, nodes and text after alias expansion; linear time; no recursion
+//! on the way in and shallow trees afterwards. Duplicate keys, merge keys, tags, several documents, blank values
+//! and scalars that YAML readers disagree on are errors, never guesses. Knows nothing about policies.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError};
+
+use super::scalar::{self, Scalar};
+use super::{Code, Diagnostic, Findings, SourceId, Sources, Span};
+
+/// The largest file, in bytes.
+const MAX_BYTES: usize = 4 << 20;
+/// The deepest nesting.
+const MAX_DEPTH: usize = 64;
+/// The most nodes after alias expansion.
+const MAX_NODES: usize = 500_000;
+/// The most bytes of scalars after alias expansion.
+const MAX_TEXT: usize = 16 << 20;
+
+/// A value and its place. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where it is written.
+    pub span: Span,
+    /// What it is.
+    pub data: Data,
+}
+
+/// What a node is.
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// `null`, written out.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number; its text is what the span covers.
+    Number(serde_json::Number),
+    /// A string.
+    Text(Arc<str>),
+    /// A list.
+    List(Arc<[Node]>),
+    /// A mapping, in the order of the text. No key is there twice.
+    Map(Arc<[(Key, Node)]>),
+    /// Something that has been reported already; to be passed over in silence.
+    Reported,
+}
+
+/// A key of a mapping and its place.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The key.
+    pub name: Arc<str>,
+    /// Where it is written.
+    pub span: Span,
+}
+
+/// Reads one document from bytes. `None`: the problems found make it useless.
+pub fn load(
+    sources: &mut Sources,
+    findings: &mut Findings,
+    name: &str,
+    bytes: &[u8],
+) -> (SourceId, Option<Node>) {
+    if bytes.len() > MAX_BYTES {
+        let id = sources.add(name, "");
+        let message = format!("the file has {} bytes; the most allowed is {MAX_BYTES}", bytes.len());
+        findings.push(Diagnostic::error(Code::TOO_LARGE, Span::new(id, 0, 0), message));
+        return (id, None);
+    }
+    let text = match core::str::from_utf8(bytes) {
+        Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
+        Err(error) => {
+            let id = sources.add(name, String::from_utf8_lossy(bytes));
+            let at = offset(error.valid_up_to());
+            findings.push(not_utf8(bytes, Span::new(id, at, at.saturating_add(3))));
+            return (id, None);
+        }
+    };
+    let id = sources.add(name, text);
+    (id, parse(id, text, findings))
+}
+
+/// Reads the text of a source.
+pub(crate) fn parse(source: SourceId, text: &str, findings: &mut Findings) -> Option<Node> {
+    let mut builder = Builder::new(source, text, findings);
+    // Deeper than our own limit by two, so that the error is ours and in our words.
+    let options = granit_parser::options! {
+        emit_comments: false,
+        flow_nesting_limit: MAX_DEPTH + 2,
+        block_nesting_limit: MAX_DEPTH + 2,
+    };
+    for event in Parser::new_from_str_with_options(text, options) {
+        let step = match event {
+            Ok((event, span)) => builder.event(event, span),
+            Err(error) => {
+                builder.syntax_error(&error);
+                return None;
+            }
+        };
+        match step {
+            Step::Go => {}
+            Step::Done => break,
+            Step::GiveUp => return None,
+        }
+    }
+    builder.finish()
+}
+
+impl Node {
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        match &self.data {
+            Data::Map(entries) => entries.iter().find(|(k, _)| &*k.name == key).map(|(_, node)| node),
+            _ => None,
+        }
+    }
+
+    /// As JSON. Bounded by the budgets of loading.
+    pub fn to_json(&self) -> serde_json::Value {
+        use serde_json::Value;
+        match &self.data {
+            Data::Null | Data::Reported => Value::Null,
+            Data::Bool(value) => Value::Bool(*value),
+            Data::Number(number) => Value::Number(number.clone()),
+            Data::Text(text) => Value::String(text.to_string()),
+            Data::List(items) => Value::Array(items.iter().map(Self::to_json).collect()),
+            Data::Map(entries) => Value::Object(
+                entries.iter().map(|(key, node)| (key.name.to_string(), node.to_json())).collect(),
+            ),
+        }
+    }
+
+    /// What it is, for error messages: `string "7"`, `a list`.
+    pub fn describe(&self) -> String {
+        match &self.data {
+            Data::Null => "null".into(),
+            Data::Bool(value) => format!("boolean `{value}`"),
+            Data::Number(number) => format!("number `{number}`"),
+            Data::Text(text) => match text.char_indices().nth(40) {
+                Some((cut, _)) => format!("string \"{}...\"", text.get(..cut).unwrap_or_default()),
+                None => format!("string \"{text}\""),
+            },
+            Data::List(_) => "a list".into(),
+            Data::Map(_) => "a mapping".into(),
+            Data::Reported => "nothing".into(),
+        }
+    }
+}
+
+/// What an alias adds when it is expanded.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    text: usize,
+}
+
+struct Anchor {
+    node: Node,
+    size: Size,
+    depth: usize,
+}
+
+/// A collection that is still open.
+struct Frame {
+    kind: Kind,
+    start: Span,
+    anchor: usize,
+    before: Size,
+    depth: usize,
+}
+
+enum Kind {
+    List(Vec<Node>),
+    Map { entries: Vec<(Key, Node)>, seen: HashMap<Arc<str>, Span>, key: Option<PendingKey> },
+}
+
+struct PendingKey {
+    key: Key,
+    /// It is a duplicate or no string: reported, its value is dropped.
+    dropped: bool,
+}
+
+enum Step {
+    Go,
+    Done,
+    GiveUp,
+}
+
+struct Builder<'a> {
+    source: SourceId,
+    text: &'a str,
+    findings: &'a mut Findings,
+    stack: Vec<Frame>,
+    anchors: HashMap<usize, Anchor>,
+    root: Option<Node>,
+    size: Size,
+    documents: usize,
+}
+
+/// A node that is complete, and whether it is a plain scalar without text.
+struct Complete {
+    node: Node,
+    blank: bool,
+    depth: usize,
+}
+
+impl<'a> Builder<'a> {
+    fn new(source: SourceId, text: &'a str, findings: &'a mut Findings) -> Self {
+        Self {
+            source,
+            text,
+            findings,
+            stack: Vec::new(),
+            anchors: HashMap::new(),
+            root: None,
+            size: Size::default(),
+            documents: 0,
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>, at: granit_parser::Span) -> Step {
+        let span = self.span(&at);
+        let complete = match event {
+            Event::DocumentStart(..) => return self.document(span),
+            Event::SequenceStart(_, anchor, tag) => {
+                self.reject_tag(tag.is_some(), &at, span);
+                return self.open(Kind::List(Vec::new()), span, anchor);
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.reject_tag(tag.is_some(), &at, span);
+                let kind = Kind::Map { entries: Vec::new(), seen: HashMap::new(), key: None };
+                return self.open(kind, span, anchor);
+            }
+            Event::SequenceEnd | Event::MappingEnd => match self.close(span) {
+                Some(complete) => complete,
+                None => return Step::GiveUp,
+            },
+            Event::Scalar(text, style, anchor, tag) => {
+                self.reject_tag(tag.is_some(), &at, span);
+                self.scalar(&text, style, span, anchor)
+            }
+            Event::Alias(anchor) => match self.alias(anchor, span) {
+                Some(complete) => complete,
+                None => return Step::GiveUp,
+            },
+            _ => return Step::Go,
+        };
+        self.size.nodes = self.size.nodes.saturating_add(1);
+        if self.size.nodes > MAX_NODES || self.size.text > MAX_TEXT {
+            return self.too_large(span);
+        }
+        self.attach(complete);
+        Step::Go
+    }
+
+    fn document(&mut self, span: Span) -> Step {
+        self.documents = self.documents.saturating_add(1);
+        if self.documents < 2 {
+            return Step::Go;
+        }
+        let message = "a second document starts here; the file must hold exactly one";
+        self.findings.push(
+            Diagnostic::error(Code::SEVERAL_DOCUMENTS, span, message).help("move it to a file of its own"),
+        );
+        Step::Done
+    }
+
+    fn open(&mut self, kind: Kind, start: Span, anchor: usize) -> Step {
+        if self.stack.len() >= MAX_DEPTH {
+            return self.too_deep(start);
+        }
+        self.stack.push(Frame { kind, start, anchor, before: self.size, depth: 0 });
+        Step::Go
+    }
+
+    fn close(&mut self, end: Span) -> Option<Complete> {
+        let frame = self.stack.pop()?;
+        let (data, last) = match frame.kind {
+            Kind::List(items) => {
+                let last = items.last().map(|node| node.span.end);
+                (Data::List(items.into()), last)
+            }
+            Kind::Map { entries, .. } => {
+                let last = entries.last().map(|(_, node)| node.span.end);
+                (Data::Map(entries.into()), last)
+            }
+        };
+        // A block collection has no end of its own: it ends with its last value.
+        let end = if end.end > end.start { end.end } else { last.unwrap_or(end.end) };
+        let node = Node { span: Span::new(self.source, frame.start.start, end.max(frame.start.start)), data };
+        let depth = frame.depth.saturating_add(1);
+        let size = Size {
+            nodes: self.size.nodes.saturating_sub(frame.before.nodes),
+            text: self.size.text.saturating_sub(frame.before.text),
+        };
+        self.remember(frame.anchor, &node, size, depth);
+        Some(Complete { node, blank: false, depth })
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, span: Span, anchor: usize) -> Complete {
+        self.size.text = self.size.text.saturating_add(text.len());
+        let plain = style == ScalarStyle::Plain;
+        // The parser gives the value of nothing as `~`, at a place of no width.
+        let blank = plain && span.start == span.end;
+        let is_key = matches!(self.stack.last(), Some(Frame { kind: Kind::Map { key: None, .. }, .. }));
+        let data = if !plain {
+            Data::Text(text.into())
+        } else if is_key {
+            // Whether a key is a string is decided when it is used as one.
+            scalar::read(text).map_or_else(|_| Data::Text(text.into()), Scalar::into_data)
+        } else {
+            match scalar::read(text) {
+                Ok(scalar) => scalar.into_data(),
+                Err(problem) => {
+                    self.findings.push(problem.into_diagnostic(text, span));
+                    Data::Reported
+                }
+            }
+        };
+        let node = Node { span, data };
+        self.remember(anchor, &node, Size { nodes: 0, text: text.len() }, 0);
+        Complete { node, blank, depth: 0 }
+    }
+
+    fn alias(&mut self, anchor: usize, span: Span) -> Option<Complete> {
+        let Some(found) = self.anchors.get(&anchor) else {
+            let message = "this alias is inside the value it refers to";
+            self.findings.push(Diagnostic::error(Code::SYNTAX, span, message));
+            return None;
+        };
+        let (node, depth, size) = (found.node.clone(), found.depth, found.size);
+        self.size.nodes = self.size.nodes.saturating_add(size.nodes);
+        self.size.text = self.size.text.saturating_add(size.text);
+        if self.stack.len().saturating_add(depth) > MAX_DEPTH {
+            self.too_deep(span);
+            return None;
+        }
+        Some(Complete { node, blank: false, depth })
+    }
+
+    fn remember(&mut self, anchor: usize, node: &Node, size: Size, depth: usize) {
+        if anchor > 0 {
+            self.anchors.insert(anchor, Anchor { node: node.clone(), size, depth });
+        }
+    }
+
+    /// Puts a complete node where it belongs.
+    fn attach(&mut self, complete: Complete) {
+        let Complete { mut node, blank, depth } = complete;
+        let findings = &mut *self.findings;
+        match self.stack.last_mut() {
+            None => {
+                if !blank {
+                    self.root = Some(node);
+                }
+            }
+            Some(frame) => {
+                frame.depth = frame.depth.max(depth);
+                match &mut frame.kind {
+                    Kind::List(items) => {
+                        if blank {
+                            let problem =
+                                Diagnostic::error(Code::BLANK, node.span, "this list entry is empty");
+                            findings.push(problem.help("write a value, or remove the line"));
+                            node.data = Data::Reported;
+                        }
+                        items.push(node);
+                    }
+                    Kind::Map { entries, seen, key } => match key.take() {
+                        None => *key = Some(pending(node, blank, seen, self.text, findings)),
+                        Some(PendingKey { dropped: true, .. }) => {}
+                        Some(PendingKey { key, .. }) => {
+                            if blank {
+                                let message = format!("`{}` has no value", key.name);
+                                let problem = Diagnostic::error(Code::BLANK, key.span, message);
+                                findings.push(problem.help("write `null` to unset it, or remove the line"));
+                                node.data = Data::Reported;
+                            }
+                            entries.push((key, node));
+                        }
+                    },
+                }
+            }
+        }
+    }
+
+    fn finish(self) -> Option<Node> {
+        if self.root.is_none() && !self.findings.has_errors() {
+            let span = Span::new(self.source, 0, 0);
+            self.findings.push(Diagnostic::error(Code::MISSING_FIELD, span, "the file is empty"));
+        }
+        self.root
+    }
+
+    fn span(&self, at: &granit_parser::Span) -> Span {
+        let range = at.byte_range().unwrap_or(0..0);
+        let end = range.end.min(self.text.len());
+        // Block scalars and the ends of blocks run into the blank space that follows.
+        let text = self.text.get(range.start..end).unwrap_or_default();
+        let end = range.start.saturating_add(text.trim_end().len());
+        Span::new(self.source, offset(range.start), offset(end))
+    }
+
+    fn reject_tag(&mut self, tagged: bool, at: &granit_parser::Span, span: Span) {
+        if tagged {
+            let tag = at.tag_span().map_or(span, |tag| self.span(&tag));
+            let problem = Diagnostic::error(Code::TAG, tag, "YAML tags are not used here");
+            self.findings.push(problem.help("remove the tag; the type follows from the field"));
+        }
+    }
+
+    fn too_deep(&mut self, span: Span) -> Step {
+        let message = format!("nested deeper than {MAX_DEPTH} levels");
+        self.findings.push(Diagnostic::error(Code::TOO_DEEP, first_byte(span), message));
+        Step::GiveUp
+    }
+
+    fn too_large(&mut self, span: Span) -> Step {
+        let message =
+            format!("more than {MAX_NODES} values or {MAX_TEXT} bytes of text after expanding aliases");
+        self.findings.push(Diagnostic::error(Code::TOO_LARGE, first_byte(span), message));
+        Step::GiveUp
+    }
+
+    fn syntax_error(&mut self, error: &ScanError) {
+        let at = error.marker().byte_offset().unwrap_or(self.text.len()).min(self.text.len());
+        let rest = self.text.get(at..).unwrap_or_default();
+        let width = rest.chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
+        let span = Span::new(self.source, offset(at), offset(at.saturating_add(width)));
+        let mut problem = match error.kind() {
+            ErrorKind::RecursionLimitExceeded => {
+                self.too_deep(span);
+                return;
+            }
+            ErrorKind::UnknownAnchor => {
+                let message = "no anchor `&` of this name stands before this alias";
+                self.findings.push(Diagnostic::error(Code::SYNTAX, span, message));
+                return;
+            }
+            _ => {
+                let message = format!("this is not valid YAML: {}", error.info());
+                Diagnostic::error(Code::SYNTAX, span, message)
+            }
+        };
+        let line = self.text.get(..at).unwrap_or_default();
+        let line = line.rsplit_once('\n').map_or(line, |(_, line)| line);
+        if rest.starts_with('\t') || (line.contains('\t') && line.trim().is_empty()) {
+            problem = problem.help("indent with spaces; YAML forbids tabs for that");
+        }
+        if let Some(Frame { kind: Kind::Map { entries, .. }, .. }) = self.stack.last()
+            && let Some((key, _)) = entries.last()
+        {
+            problem = problem.also(key.span, "in the mapping of this key");
+        }
+        self.findings.push(problem);
+    }
+}
+
+/// A node used as a key.
+fn pending(
+    node: Node,
+    blank: bool,
+    seen: &mut HashMap<Arc<str>, Span>,
+    text: &str,
+    findings: &mut Findings,
+) -> PendingKey {
+    let span = node.span;
+    let Data::Text(name) = node.data else {
+        let written = text.get(span.range()).unwrap_or_default();
+        let what = if blank {
+            "a key is missing here".into()
+        } else {
+            format!("keys are strings, not {}", node.describe())
+        };
+        let mut problem = Diagnostic::error(Code::KEY_TYPE, first_byte(span), what);
+        if !blank && !matches!(node.data, Data::List(_) | Data::Map(_)) {
+            problem.span = span;
+            problem = problem.fix(span, "quote the key", format!("\"{written}\""));
+        }
+        findings.push(problem);
+        return PendingKey { key: Key { name: written.into(), span }, dropped: true };
+    };
+    if &*name == "<<" {
+        let problem = Diagnostic::error(Code::MERGE_KEY, span, "merge keys (`<<`) are not used here");
+        findings.push(problem.help("write the fields out; an alias `*name` may stand for a whole value"));
+        return PendingKey { key: Key { name, span }, dropped: true };
+    }
+    let dropped = match seen.entry(Arc::clone(&name)) {
+        Entry::Occupied(first) => {
+            let problem = Diagnostic::error(Code::DUPLICATE_KEY, span, format!("duplicate key `{name}`"));
+            findings.push(problem.label("set again here").also(*first.get(), "first set here"));
+            true
+        }
+        Entry::Vacant(place) => {
+            place.insert(span);
+            false
+        }
+    };
+    PendingKey { key: Key { name, span }, dropped }
+}
+
+fn not_utf8(bytes: &[u8], span: Span) -> Diagnostic {
+    let problem = Diagnostic::error(Code::ENCODING, span, "the file is not UTF-8 text");
+    match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => problem.help("it looks like UTF-16; save it as UTF-8"),
+        _ => problem.label("these bytes are not UTF-8"),
+    }
+}
+
+fn first_byte(span: Span) -> Span {
+    Span { end: span.start.saturating_add(1).min(span.end), ..span }
+}
+
+fn offset(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
