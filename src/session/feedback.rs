@@ -1,0 +1,182 @@
+//! What the session remembers about failures: records for prompts, planners and operators.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::policy::ErrorClass;
+use crate::time::{Instant, Nanos};
+
+/// One retryable failure, as the session remembers it for the next attempt.
+///
+/// The eight fields and their meaning are those of the weakincentives error-handling specification. On the
+/// last attempt nothing is scheduled any more: the delay is zero and the time is the time of the failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryFeedback {
+    /// What failed.
+    pub source: FeedbackSource,
+    /// The tool, if a tool call failed.
+    pub tool_name: Option<String>,
+    /// The attempt that failed, from 1.
+    pub attempt: u32,
+    /// The most attempts there are; `None`: unlimited.
+    pub max_attempts: Option<u32>,
+    /// The class of the failure.
+    pub error_type: ErrorClass,
+    /// What went wrong and what to change.
+    pub message: String,
+    /// When the next attempt may start, RFC 3339. Never shown to the model: prompts stay the same from run to run.
+    #[serde(with = "rfc3339")]
+    pub retry_scheduled_at: Instant,
+    /// The wait before the next attempt, in seconds.
+    #[serde(rename = "next_delay_seconds", with = "seconds")]
+    pub next_delay: Nanos,
+}
+
+/// What a [`RetryFeedback`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedbackSource {
+    /// A tool call.
+    Tool,
+    /// The final report.
+    StructuredOutput,
+}
+
+/// A reducer that refused its update.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReducerError {
+    /// The reducer's name.
+    pub reducer: String,
+    /// What it was given.
+    pub payload: Value,
+    /// Why it failed.
+    pub message: String,
+}
+
+/// One attempt that did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptRecord {
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The class of the failure.
+    pub error_type: ErrorClass,
+    /// What went wrong.
+    pub message: String,
+    /// When it failed.
+    pub at: Instant,
+    /// The wait that followed, in nanoseconds; zero if none did.
+    pub delay: Nanos,
+}
+
+/// The end of the attempts: everything a planner needs to decide what to do instead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{}", summary(.action, *.reason, .attempts))]
+pub struct RetryExhausted {
+    /// What was attempted: `tool lookup_price`, `model main`, `output`.
+    pub action: String,
+    /// Why no further attempt is made.
+    pub reason: StopReason,
+    /// Every attempt and its failure, in order.
+    pub attempts: Vec<AttemptRecord>,
+    /// What the other side asked to wait, if it did and that was too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Nanos>,
+}
+
+/// Why no further attempt is made: the first of these that applies, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The work was stopped from outside.
+    Cancelled,
+    /// The class is in `never_retry`.
+    NeverRetry,
+    /// The class is not in `retry_on`, or retrying is switched off.
+    NotRetryable,
+    /// The tool may have acted and is not idempotent.
+    MayHaveActed,
+    /// A reducer failed on this action.
+    ReducerError,
+    /// `max_attempts` are used up.
+    Attempts,
+    /// The next attempt would start after the deadline.
+    Deadline,
+    /// The circuit breaker is open.
+    CircuitOpen,
+    /// The other side asked for a longer wait than the policy allows.
+    ServerDelay,
+    /// `total_delay` would be exceeded.
+    TotalDelay,
+}
+
+impl StopReason {
+    /// Whether attempts were made and used up, as opposed to a failure that is not retried.
+    pub const fn used_up(self) -> bool {
+        match self {
+            Self::Attempts | Self::Deadline | Self::ServerDelay | Self::TotalDelay => true,
+            Self::Cancelled
+            | Self::NeverRetry
+            | Self::NotRetryable
+            | Self::MayHaveActed
+            | Self::ReducerError
+            | Self::CircuitOpen => false,
+        }
+    }
+
+    /// As it stands in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::NeverRetry => "never retried",
+            Self::NotRetryable => "not retryable",
+            Self::MayHaveActed => "it may have acted",
+            Self::ReducerError => "a reducer failed",
+            Self::Attempts => "attempts exhausted",
+            Self::Deadline => "deadline",
+            Self::CircuitOpen => "circuit open",
+            Self::ServerDelay => "the server asks for a longer wait than allowed",
+            Self::TotalDelay => "total delay used up",
+        }
+    }
+}
+
+fn summary(action: &str, reason: StopReason, attempts: &[AttemptRecord]) -> String {
+    let count = attempts.len();
+    let plural = if count == 1 { "" } else { "s" };
+    let last = attempts.last().map(|a| format!(": {}: {}", a.error_type, a.message)).unwrap_or_default();
+    format!("{action} failed after {count} attempt{plural} ({}){last}", reason.name())
+}
+
+/// Times as RFC 3339 text in records.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for references")]
+mod rfc3339 {
+    use super::Instant;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(at: &Instant, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&at.to_rfc3339())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Instant, D::Error> {
+        let text = String::deserialize(from)?;
+        let at = humantime::parse_rfc3339(&text).map_err(de::Error::custom)?;
+        let since = at.duration_since(std::time::UNIX_EPOCH).map_err(de::Error::custom)?;
+        Ok(Instant(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Delays as seconds in records.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for references")]
+mod seconds {
+    use super::Nanos;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(delay: &Nanos, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(delay.as_secs_f64())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Nanos, D::Error> {
+        let secs = f64::deserialize(from)?;
+        core::time::Duration::try_from_secs_f64(secs).map(Nanos::from_std).map_err(de::Error::custom)
+    }
+}

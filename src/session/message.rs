@@ -1,0 +1,100 @@
+//! The messages of a conversation, in a form every provider's wire format can be written from.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One message of the conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    /// Instructions that stand above the conversation.
+    System {
+        /// The text.
+        text: String,
+    },
+    /// What the user, or the policy on the user's behalf, says.
+    User {
+        /// The text.
+        text: String,
+        /// Set if the policy wrote it: the slug of the guidance (`text_only`, `final_turn`).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        guidance: Option<String>,
+    },
+    /// What the model said.
+    Assistant {
+        /// The text, possibly empty.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
+        /// The tool calls, in the model's order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<ToolCall>,
+        /// What the provider sent besides and wants to see again, untouched.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        extra: Map<String, Value>,
+    },
+    /// The result of one tool call.
+    Tool {
+        /// The call it answers.
+        call: String,
+        /// The tool's name.
+        tool: String,
+        /// What the model is shown.
+        text: String,
+        /// Whether the call failed or was refused.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        error: bool,
+    },
+}
+
+/// A tool call as the model wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The provider's id of the call; unique in the conversation.
+    pub id: String,
+    /// The tool's name, as written.
+    pub name: String,
+    /// The arguments, as written: JSON text that may be broken.
+    pub arguments: String,
+}
+
+/// Tokens as the provider counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens of the request.
+    pub input: u64,
+    /// Tokens of the reply.
+    pub output: u64,
+}
+
+impl Message {
+    /// A user message that nobody but the user wrote.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), guidance: None }
+    }
+
+    /// The text of the message; empty if it has none.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::System { text }
+            | Self::User { text, .. }
+            | Self::Assistant { text, .. }
+            | Self::Tool { text, .. } => text,
+        }
+    }
+}
+
+impl Usage {
+    /// Both sums; saturating.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+        }
+    }
+
+    /// Input and output together.
+    pub const fn total(self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}

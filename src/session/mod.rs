@@ -1,0 +1,19 @@
+//! What an agent remembers: messages, feedback, slices, and the reducers that change them.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod feedback;
+mod message;
+mod slices;
+
+pub use feedback::{AttemptRecord, FeedbackSource, ReducerError, RetryExhausted, RetryFeedback, StopReason};
+pub use message::{Message, ToolCall, Usage};
+pub use slices::{FEEDBACK, REDUCER_ERRORS, Slices};

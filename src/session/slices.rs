@@ -1,0 +1,217 @@
+//! The slices: named parts of the session's state that reducers change and prompts can read.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{ReducerError, RetryFeedback};
+use crate::policy::{Change, Expr, ReducerRule, SessionPolicy, Trigger};
+
+/// The slice the built-in policy keeps [`RetryFeedback`] in.
+pub const FEEDBACK: &str = "feedback";
+/// The slice the built-in policy keeps [`ReducerError`]s in.
+pub const REDUCER_ERRORS: &str = "reducer_errors";
+
+/// The values of all slices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Slices(Map<String, Value>);
+
+impl Slices {
+    /// Every slice at its starting value.
+    pub fn new(policy: &SessionPolicy) -> Self {
+        Self(policy.slices.iter().map(|(name, rule)| (name.clone(), rule.initial.clone())).collect())
+    }
+
+    /// The value of a slice.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// All slices by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// The feedback records, oldest first.
+    pub fn feedback(&self) -> impl DoubleEndedIterator<Item = RetryFeedback> {
+        self.records(FEEDBACK)
+    }
+
+    /// The latest feedback.
+    pub fn latest_feedback(&self) -> Option<RetryFeedback> {
+        self.feedback().next_back()
+    }
+
+    /// The latest feedback about one tool.
+    pub fn latest_feedback_of(&self, tool: &str) -> Option<RetryFeedback> {
+        self.feedback().rev().find(|feedback| feedback.tool_name.as_deref() == Some(tool))
+    }
+
+    /// The reducer errors, oldest first.
+    pub fn reducer_errors(&self) -> impl DoubleEndedIterator<Item = ReducerError> {
+        self.records(REDUCER_ERRORS)
+    }
+
+    fn records<T: for<'de> Deserialize<'de>>(&self, slice: &str) -> impl DoubleEndedIterator<Item = T> {
+        let list = self.0.get(slice).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        list.iter().filter_map(|record| T::deserialize(record).ok())
+    }
+
+    /// Runs every reducer that listens to `trigger`, in the order of the policy.
+    ///
+    /// A reducer changes its slice wholly or, if it fails, not at all; the ones after it run all the same.
+    pub fn reduce(
+        &mut self,
+        policy: &SessionPolicy,
+        trigger: Trigger,
+        event: &Value,
+    ) -> Vec<(ReducerError, usize)> {
+        let listening = policy.reducers.iter().enumerate().filter(|(_, rule)| rule.on.contains(&trigger));
+        let mut failed = Vec::new();
+        for (index, rule) in listening {
+            if let Err(message) = self.apply(rule, event) {
+                let error = ReducerError { reducer: rule.name.clone(), payload: event.clone(), message };
+                failed.push((error, index));
+            }
+        }
+        failed
+    }
+
+    fn apply(&mut self, rule: &ReducerRule, event: &Value) -> Result<(), String> {
+        let Some(current) = self.0.get(&rule.slice) else {
+            return Err(format!("there is no slice `{}`", rule.slice));
+        };
+        let mut vars = Map::new();
+        // Slices may be long: only what is read is handed over.
+        if reads(rule, "event") {
+            vars.insert("event".into(), event.clone());
+        }
+        if reads(rule, "slice") {
+            vars.insert("slice".into(), current.clone());
+        }
+        if reads(rule, "state") {
+            vars.insert("state".into(), Value::Object(self.0.clone()));
+        }
+        if let Some(when) = &rule.when
+            && !when.holds(&vars).map_err(|e| format!("`when`: {e}"))?
+        {
+            return Ok(());
+        }
+        if rule.check.is_none()
+            && let Some(Value::Array(list)) = self.0.get_mut(&rule.slice)
+        {
+            // Without a check nothing can fail after the value is known: no copy to fall back on is needed.
+            match &rule.change {
+                Change::Append(value) => return eval(value, &vars).map(|value| list.push(value)),
+                Change::KeepLast(count) => {
+                    list.drain(..surplus(list.len(), *count));
+                    return Ok(());
+                }
+                Change::Set(_) | Change::Merge(_) | Change::Increment(_) | Change::Remove(_) => {}
+            }
+        }
+        let Some(current) = self.0.get(&rule.slice) else { return Ok(()) };
+        let next = changed(&rule.change, current, &mut vars)?;
+        if let Some(check) = &rule.check {
+            vars.insert("slice".into(), next.clone());
+            if !check.holds(&vars).map_err(|e| format!("`check`: {e}"))? {
+                return Err(format!("the check `{}` does not hold", check.as_str()));
+            }
+        }
+        if let Some(slot) = self.0.get_mut(&rule.slice) {
+            *slot = next;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an expression of the reducer reads this variable.
+fn reads(rule: &ReducerRule, variable: &str) -> bool {
+    let change = match &rule.change {
+        Change::Set(expr)
+        | Change::Append(expr)
+        | Change::Merge(expr)
+        | Change::Increment(expr)
+        | Change::Remove(expr) => Some(expr),
+        Change::KeepLast(_) => None,
+    };
+    let exprs = [rule.when.as_ref(), change, rule.check.as_ref()];
+    exprs.into_iter().flatten().any(|expr| expr.reads(variable))
+}
+
+/// How many of `length` elements are more than `count`.
+fn surplus(length: usize, count: u32) -> usize {
+    length.saturating_sub(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// The slice after the change.
+fn changed(change: &Change, current: &Value, vars: &mut Map<String, Value>) -> Result<Value, String> {
+    match change {
+        Change::Set(value) => eval(value, vars),
+        Change::Append(value) => {
+            let mut list = list(current)?;
+            list.push(eval(value, vars)?);
+            Ok(Value::Array(list))
+        }
+        Change::Merge(value) => {
+            let (Value::Object(mut map), Value::Object(entries)) = (current.clone(), eval(value, vars)?)
+            else {
+                return Err("merge needs a map on both sides".into());
+            };
+            map.extend(entries);
+            Ok(Value::Object(map))
+        }
+        Change::Increment(value) => increment(current, &eval(value, vars)?),
+        Change::Remove(condition) => {
+            let mut kept = Vec::new();
+            for item in list(current)? {
+                vars.insert("item".into(), item.clone());
+                if !condition.holds(vars).map_err(|e| e.to_string())? {
+                    kept.push(item);
+                }
+            }
+            vars.remove("item");
+            Ok(Value::Array(kept))
+        }
+        Change::KeepLast(count) => {
+            let list = list(current)?;
+            let drop = surplus(list.len(), *count);
+            Ok(Value::Array(list.into_iter().skip(drop).collect()))
+        }
+    }
+}
+
+fn eval(expr: &Expr, vars: &Map<String, Value>) -> Result<Value, String> {
+    expr.eval(vars).map_err(|e| e.to_string())
+}
+
+fn list(value: &Value) -> Result<Vec<Value>, String> {
+    match value {
+        Value::Array(list) => Ok(list.clone()),
+        other => Err(format!("the slice holds {}, not a list", kind(other))),
+    }
+}
+
+/// Whole numbers stay whole; an overflow is a failure, never a wrap.
+fn increment(current: &Value, by: &Value) -> Result<Value, String> {
+    if let (Some(a), Some(b)) = (current.as_i64(), by.as_i64()) {
+        return a.checked_add(b).map(Value::from).ok_or_else(|| "the sum does not fit in 64 bits".into());
+    }
+    match (current.as_f64(), by.as_f64()) {
+        (Some(a), Some(b)) => serde_json::Number::from_f64(a + b)
+            .map(Value::Number)
+            .ok_or_else(|| "the sum is not a number".to_owned()),
+        _ => Err(format!("increment needs numbers, found {} and {}", kind(current), kind(by))),
+    }
+}
+
+const fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
