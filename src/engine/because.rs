@@ -1,0 +1,98 @@
+//! Reasons: which rule, from which layer and place, held against which facts.
+
+use core::fmt::Display;
+
+use super::directive::Because;
+use super::retry::{Case, DelayRule, Progress};
+use crate::policy::{BreakerPolicy, Policy, RetryPolicy, Setting};
+use crate::session::StopReason;
+use crate::time::Nanos;
+
+/// A reason: `rule` has this value, and these facts were held against it.
+pub(super) fn because<T: Display>(
+    policy: &Policy,
+    rule: impl Into<String>,
+    setting: &Setting<T>,
+    facts: impl IntoIterator<Item = String>,
+) -> Because {
+    Because {
+        rule: rule.into(),
+        value: setting.value.to_string(),
+        layer: setting.origin.scope,
+        place: policy.place(setting.origin),
+        facts: facts.into_iter().collect(),
+    }
+}
+
+/// Why there is another attempt.
+pub(super) fn of_retry(
+    policy: &Policy,
+    retry: &RetryPolicy,
+    progress: Progress,
+    case: &Case,
+    delay: Nanos,
+    by: DelayRule,
+) -> Vec<Because> {
+    let class = format!("{} is retried", case.class);
+    let attempt = format!("attempt {} failed", progress.attempt);
+    let waits = match by {
+        DelayRule::Backoff => because(policy, "retry.backoff", &retry.backoff, [format!("waits {delay}")]),
+        DelayRule::Server => {
+            let asked = case.hint.map(|hint| format!("the server asks for {hint}"));
+            because(policy, "retry.server_delay", &retry.server_delay, asked)
+        }
+    };
+    vec![
+        because(policy, "retry.retry_on", &retry.retry_on, [class]),
+        because(policy, "retry.max_attempts", &retry.max_attempts, [attempt]),
+        waits,
+    ]
+}
+
+/// Why there is no other attempt.
+pub(super) fn of_stop(
+    policy: &Policy,
+    retry: &RetryPolicy,
+    progress: Progress,
+    case: &Case,
+    reason: StopReason,
+) -> Vec<Because> {
+    let class = case.class;
+    let attempts = format!("attempt {} failed", progress.attempt);
+    let one = match reason {
+        StopReason::NeverRetry => {
+            because(policy, "retry.never_retry", &retry.never_retry, [format!("{class} is never retried")])
+        }
+        StopReason::NotRetryable if !retry.enabled.value => {
+            because(policy, "retry.enabled", &retry.enabled, [])
+        }
+        StopReason::NotRetryable => {
+            because(policy, "retry.retry_on", &retry.retry_on, [format!("{class} is not retried")])
+        }
+        StopReason::Attempts => because(policy, "retry.max_attempts", &retry.max_attempts, [attempts]),
+        StopReason::Deadline => because(policy, "retry.deadline", &retry.deadline, [attempts]),
+        StopReason::ServerDelay => {
+            let asked = case.hint.map(|hint| format!("the server asks for {hint}"));
+            because(policy, "retry.server_delay", &retry.server_delay, asked)
+        }
+        StopReason::TotalDelay => because(
+            policy,
+            "retry.total_delay",
+            &retry.total_delay,
+            [format!("slept {} so far", progress.slept)],
+        ),
+        // Decided by something else than the retry policy; the caller names it.
+        StopReason::Cancelled
+        | StopReason::MayHaveActed
+        | StopReason::ReducerError
+        | StopReason::CircuitOpen => return Vec::new(),
+    };
+    vec![one]
+}
+
+/// The threshold of a breaker, as people read it.
+pub(super) fn threshold(breaker: &BreakerPolicy) -> Setting<String> {
+    breaker
+        .failures
+        .map(|failures| failures.map_or_else(|| "never".to_owned(), |failures| failures.to_string()))
+}

@@ -1,0 +1,91 @@
+//! The tools an agent has, as the model and the interpreter see them.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::policy::{Effect, Schema, SchemaError};
+
+/// A tool as it is declared to the model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// The name the model calls it by.
+    pub name: String,
+    /// What it does, for the model.
+    #[serde(default)]
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub parameters: Value,
+    /// What a run does to the world, if the tool says so; the policy may say otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+}
+
+/// The tools of a run with their schemas compiled. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    tools: Arc<IndexMap<String, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    spec: ToolSpec,
+    schema: Schema,
+}
+
+/// A set of tools that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogueError {
+    /// Two tools of one name.
+    #[error("two tools are named `{0}`; give one of them another name")]
+    Duplicate(String),
+    /// A schema that is not a JSON Schema.
+    #[error("the parameters of tool `{tool}` are not a JSON Schema: {source}")]
+    Schema {
+        /// The tool.
+        tool: String,
+        /// What is wrong with it.
+        source: SchemaError,
+    },
+}
+
+impl Catalogue {
+    /// Compiles the schemas of `specs`.
+    ///
+    /// # Errors
+    /// Two tools of one name, or parameters that are not a JSON Schema.
+    pub fn new(specs: impl IntoIterator<Item = ToolSpec>) -> Result<Self, CatalogueError> {
+        let mut tools = IndexMap::new();
+        for spec in specs {
+            let schema = Schema::compile(&spec.parameters)
+                .map_err(|source| CatalogueError::Schema { tool: spec.name.clone(), source })?;
+            if tools.contains_key(&spec.name) {
+                return Err(CatalogueError::Duplicate(spec.name));
+            }
+            tools.insert(spec.name.clone(), Entry { spec, schema });
+        }
+        Ok(Self { tools: Arc::new(tools) })
+    }
+
+    /// The tool of that name.
+    pub fn get(&self, name: &str) -> Option<&ToolSpec> {
+        self.tools.get(name).map(|entry| &entry.spec)
+    }
+
+    /// The compiled schema of that tool's arguments.
+    pub fn schema(&self, name: &str) -> Option<&Schema> {
+        self.tools.get(name).map(|entry| &entry.schema)
+    }
+
+    /// All tools, in the order they were given.
+    pub fn iter(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.tools.values().map(|entry| &entry.spec)
+    }
+
+    /// The names of all tools.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
+    }
+}

@@ -1,0 +1,403 @@
+//! What to do: the directives the interpreter gives a host, each with its reasons.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
+use super::failure::Failure;
+use crate::policy::{ErrorClass, Place, Scope};
+use crate::session::{Message, ReducerError, RetryExhausted, RetryFeedback};
+use crate::time::{Instant, Nanos};
+
+/// What the interpreter wants done after one event, in this order.
+#[must_use = "every piece of work is to be answered by exactly one event"]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Directives(pub Vec<Directive>);
+
+/// One directive and why it is given.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Directive {
+    /// What to do.
+    #[serde(flatten)]
+    pub order: Order,
+    /// Why: the rules that decided, each with the place it is written at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub because: Vec<Because>,
+}
+
+/// Something to answer, or something to take note of.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Order {
+    /// Asks for work; to be answered by exactly one event.
+    Work(Work),
+    /// Asks for no answer.
+    Note(Note),
+}
+
+/// Work: each piece makes, and is used up by, the one event that answers it.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "directive", rename_all = "snake_case")]
+pub enum Work {
+    /// Measure the conversation for the next turn.
+    PrepareTurn(PrepareTurn),
+    /// Call the model.
+    CallModel(CallModel),
+    /// Run a tool.
+    RunTool(RunTool),
+    /// Wait.
+    Wait(Wait),
+    /// Ask the planner what to do instead.
+    Consult(Consult),
+}
+
+/// The number of a piece of work. Only directives make them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkId(pub(super) u64);
+
+/// Measure the conversation for the next turn.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrepareTurn {
+    pub(super) work: WorkId,
+    /// The turn, from 1.
+    pub turn: u32,
+    /// The most turns there are.
+    pub max_turns: u32,
+    /// Whether only the final report is allowed in it.
+    pub last: bool,
+}
+
+/// Call the model with the conversation as it stands.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallModel {
+    pub(super) work: WorkId,
+    /// The turn, from 1.
+    pub turn: u32,
+    /// The attempt within the turn, from 1.
+    pub attempt: u32,
+    /// The most attempts; `None`: unlimited.
+    pub max_attempts: Option<u32>,
+    /// Which model.
+    pub target: String,
+    /// The tools the model may be shown.
+    pub tools: Vec<String>,
+    /// Whether it must call one.
+    pub tool_choice: ToolChoice,
+    /// The longest the call may take; `None`: no limit.
+    pub timeout: Option<Nanos>,
+}
+
+/// Whether the model must call a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    /// As it likes.
+    Auto,
+    /// Some tool.
+    Required,
+    /// This tool.
+    Tool(String),
+}
+
+/// Run a tool.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunTool {
+    pub(super) work: WorkId,
+    /// The model's id of the call.
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The most attempts; `None`: unlimited.
+    pub max_attempts: Option<u32>,
+    /// The arguments; they hold the tool's schema.
+    pub arguments: Value,
+    /// The longest the run may take; `None`: no limit.
+    pub timeout: Option<Nanos>,
+    /// The same for every attempt of this call, and for no other call.
+    pub idempotency_key: String,
+}
+
+/// Wait. Never for no time at all: a zero delay gives the next directive at once.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    pub(super) work: WorkId,
+    /// How long.
+    pub delay: Nanos,
+    /// Until when.
+    pub until: Instant,
+    /// What is waited for: `tool lookup_price`, `model main`, `output`.
+    pub subject: String,
+    /// The attempt that follows.
+    pub attempt: u32,
+    /// The most attempts; `None`: unlimited.
+    pub max_attempts: Option<u32>,
+    /// What went wrong.
+    pub error_type: ErrorClass,
+    /// What the other side said.
+    pub message: String,
+}
+
+/// Ask the planner what to do instead.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consult {
+    pub(super) work: WorkId,
+    /// The end of the attempts.
+    pub exhausted: RetryExhausted,
+}
+
+/// What is done when attempts are exhausted, as the policy or the planner says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The model is told and goes on.
+    TellModel,
+    /// One last turn, in which only the final report is allowed.
+    FinalTurn,
+    /// The run ends as failed.
+    Fail,
+}
+
+/// Something to take note of; asks for no answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "directive", rename_all = "snake_case")]
+pub enum Note {
+    /// Add this message at the end of the conversation.
+    Append {
+        /// The message.
+        message: Message,
+    },
+    /// A retryable failure was written into the session.
+    Feedback {
+        /// The record.
+        feedback: RetryFeedback,
+    },
+    /// A reducer failed; tell the host's `on_reducer_error`.
+    ReducerError {
+        /// The record.
+        error: ReducerError,
+    },
+    /// A tool call was refused before it ran.
+    Refused {
+        /// The model's id of the call.
+        call: String,
+        /// The tool.
+        tool: String,
+        /// Why.
+        error_type: ErrorClass,
+        /// What the model is told.
+        message: String,
+    },
+    /// A tool call is over.
+    ToolEnded {
+        /// The model's id of the call.
+        call: String,
+        /// The tool.
+        tool: String,
+        /// How many attempts it took.
+        attempts: u32,
+        /// `None`: it went well.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error_type: Option<ErrorClass>,
+        /// What went wrong; empty if nothing did.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        message: String,
+    },
+    /// The reply is not what was due: the model is told to do otherwise.
+    RejectTurn {
+        /// What is wrong with it.
+        error_type: ErrorClass,
+        /// What the model is told.
+        message: String,
+    },
+    /// A circuit breaker changed.
+    Breaker {
+        /// The tool.
+        tool: String,
+        /// What it is now.
+        state: BreakerPhase,
+        /// Until when, if it opened for a time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Instant>,
+    },
+    /// Attempts are exhausted.
+    Exhausted {
+        /// The end of the attempts.
+        exhausted: RetryExhausted,
+        /// What is done about it; `None`: the planner is asked.
+        decision: Option<Decision>,
+    },
+    /// The final report was accepted.
+    OutputAccepted {
+        /// The report.
+        output: Value,
+    },
+    /// The final report was refused.
+    OutputRefused {
+        /// The attempt, from 1.
+        attempt: u32,
+        /// The most attempts; `None`: unlimited.
+        max_attempts: Option<u32>,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Something is counted.
+    Metric(Metric),
+    /// The event could not be used, or something else the operator should know.
+    Warning {
+        /// What it is.
+        message: String,
+    },
+    /// The run is over.
+    Finish {
+        /// How it ended.
+        outcome: Outcome,
+    },
+}
+
+/// The phase of a circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerPhase {
+    /// Calls run.
+    Closed,
+    /// Calls are answered without a run.
+    Open,
+    /// One probe runs.
+    HalfOpen,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metric {
+    /// `validation_retry_total`, `reducer_error_total`, `retry_delay_seconds`, `retry_attempts`.
+    pub name: MetricName,
+    /// What it is about.
+    pub subject: String,
+    /// The count, the attempts, or nanoseconds of delay.
+    pub value: u64,
+}
+
+/// The metrics there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MetricName {
+    /// Counter: retryable failures of validation.
+    ValidationRetryTotal,
+    /// Counter: reducers that failed.
+    ReducerErrorTotal,
+    /// Histogram: delays before a next attempt; the value is in nanoseconds, shown in seconds.
+    RetryDelaySeconds,
+    /// Histogram: attempts that a call, turn or report took in the end.
+    RetryAttempts,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// With the final report.
+    Reported {
+        /// The report.
+        output: Value,
+    },
+    /// With a plain answer, where the policy accepts one.
+    Answered {
+        /// The text.
+        text: String,
+    },
+    /// Attempts were exhausted and nothing else was left.
+    Failed {
+        /// The end of the attempts.
+        exhausted: RetryExhausted,
+    },
+    /// The user or the host stopped it.
+    Stopped {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One reason: a rule, the layer and place it is written at, and the facts it was held against.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Because {
+    /// The path of the value in the effective policy: `retry.max_attempts`.
+    pub rule: String,
+    /// The value in force.
+    pub value: String,
+    /// The kind of layer that set it.
+    pub layer: Scope,
+    /// The place in the file.
+    pub place: Place,
+    /// What it was held against: `attempt 3 of 3`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<String>,
+}
+
+impl Work {
+    /// The number that the event which answers it will carry.
+    pub const fn id(&self) -> WorkId {
+        match self {
+            Self::PrepareTurn(work) => work.work,
+            Self::CallModel(work) => work.work,
+            Self::RunTool(work) => work.work,
+            Self::Wait(work) => work.work,
+            Self::Consult(work) => work.work,
+        }
+    }
+}
+
+impl PrepareTurn {
+    /// The conversation is measured.
+    pub fn prepared(self, measure: TurnMeasure) -> Event {
+        Event::TurnPrepared { work: self.work, measure }
+    }
+}
+
+impl CallModel {
+    /// The model answered.
+    pub fn responded(self, reply: ModelReply) -> Event {
+        Event::ModelResponded { work: self.work, reply }
+    }
+
+    /// The call failed.
+    pub fn failed(self, failure: Failure) -> Event {
+        Event::ModelFailed { work: self.work, failure }
+    }
+}
+
+impl RunTool {
+    /// The run ended.
+    pub fn finished(self, outcome: ToolOutcome) -> Event {
+        Event::ToolFinished { work: self.work, outcome }
+    }
+}
+
+impl Wait {
+    /// The wait is over.
+    pub fn fired(self) -> Event {
+        Event::TimerFired { work: self.work }
+    }
+}
+
+impl Consult {
+    /// The planner has decided.
+    pub fn decided(self, decision: Decision) -> Event {
+        Event::PlannerDecided { work: self.work, decision }
+    }
+}
+
+impl MetricName {
+    /// The name it is exported by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ValidationRetryTotal => "validation_retry_total",
+            Self::ReducerErrorTotal => "reducer_error_total",
+            Self::RetryDelaySeconds => "retry_delay_seconds",
+            Self::RetryAttempts => "retry_attempts",
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What happens: the events a host tells the interpreter.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::ToolSpec;
+use super::directive::{Decision, WorkId};
+use super::failure::{EffectState, Failure};
+use crate::policy::{CallOverride, Effect};
+use crate::session::{ToolCall, Usage};
+use crate::time::Instant;
+
+/// An event with its number and its time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// The number of the event, from 1, without gaps.
+    pub seq: u64,
+    /// When the driver saw it. A time before the last one is taken to be the last one.
+    pub now: Instant,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What happened.
+///
+/// Events that answer a directive are made by that directive (`CallModel::responded`, `RunTool::finished`, …),
+/// which is used up by it: so every directive that asks for work is answered by exactly one event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The run begins.
+    RunStarted(RunStarted),
+    /// The host has measured the conversation for the next turn.
+    TurnPrepared {
+        /// The directive this answers.
+        work: WorkId,
+        /// What was measured.
+        #[serde(flatten)]
+        measure: TurnMeasure,
+    },
+    /// The model answered.
+    ModelResponded {
+        /// The directive this answers.
+        work: WorkId,
+        /// The answer.
+        reply: ModelReply,
+    },
+    /// The model call failed.
+    ModelFailed {
+        /// The directive this answers.
+        work: WorkId,
+        /// What is known.
+        failure: Failure,
+    },
+    /// Tool calls of a host that runs its own loop ([`Drive::Calls`]).
+    ToolsProposed {
+        /// The calls of one reply, in the model's order.
+        calls: Vec<Proposal>,
+    },
+    /// A final report of a host that runs its own loop ([`Drive::Calls`]).
+    OutputProposed {
+        /// The report as the model wrote it: JSON text that may be broken.
+        output: String,
+    },
+    /// A tool run ended.
+    ToolFinished {
+        /// The directive this answers.
+        work: WorkId,
+        /// How it ended.
+        outcome: ToolOutcome,
+    },
+    /// A wait is over.
+    TimerFired {
+        /// The directive this answers.
+        work: WorkId,
+    },
+    /// The planner has decided what to do instead.
+    PlannerDecided {
+        /// The directive this answers.
+        work: WorkId,
+        /// The decision.
+        decision: Decision,
+    },
+    /// The user or the host stops the run. Work under way need not be answered any more.
+    Cancelled {
+        /// Why, for the report.
+        reason: String,
+    },
+}
+
+/// The facts of a run, told once at its start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunStarted {
+    /// The id of the run; the correlation id of everything that is logged about it.
+    pub run: String,
+    /// Digest of the policy in force.
+    pub policy: String,
+    /// The seed of every jittered delay.
+    pub seed: u64,
+    /// Who runs the loop.
+    pub drive: Drive,
+    /// Instructions above the conversation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub system: String,
+    /// What the user wants.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub task: String,
+    /// The models, by the names the policy's selectors match, in order of preference.
+    pub targets: Vec<String>,
+    /// The tools.
+    pub tools: Vec<ToolFacts>,
+    /// No attempt starts after this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Instant>,
+}
+
+/// Who runs the loop of turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Drive {
+    /// The interpreter: it asks for every model call and ends the run.
+    #[default]
+    Turns,
+    /// The host: it proposes tool calls and reports; the interpreter decides about each.
+    Calls,
+}
+
+/// A tool as the log remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolFacts {
+    /// The name.
+    pub name: String,
+    /// What the tool itself says a run does to the world.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+    /// Digest of its declaration.
+    pub digest: String,
+}
+
+/// What the host measured before a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnMeasure {
+    /// Messages in the conversation.
+    pub messages: u64,
+    /// Tokens of the messages, counted or estimated.
+    pub message_tokens: u64,
+    /// Tokens of the tool definitions as they are sent.
+    pub tool_tokens: u64,
+}
+
+/// A complete reply of a model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModelReply {
+    /// The text.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// The tool calls, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Proposal>,
+    /// Why the model stopped.
+    #[serde(default)]
+    pub finish: FinishReason,
+    /// Tokens, if the provider says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// What else the provider sent with the message, untouched.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub extra: Map<String, Value>,
+}
+
+/// Why a model stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// It was done.
+    Stop,
+    /// It wants tools to run.
+    ToolCalls,
+    /// The token limit cut it.
+    Length,
+    /// The provider's filter, or the model itself, refused.
+    ContentFilter,
+    /// The provider did not say.
+    #[default]
+    Unsaid,
+    /// Something else, as the provider put it.
+    Other(String),
+}
+
+/// A tool call the model asks for, with what the planner has to say about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// The call as the model wrote it.
+    #[serde(flatten)]
+    pub call: ToolCall,
+    /// The planner's own layer for this call: the most specific of all, though never looser than `limits`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<CallOverride>,
+}
+
+/// How a tool run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum ToolOutcome {
+    /// It did what it should.
+    Ok {
+        /// Its result: text, or any JSON.
+        data: Value,
+    },
+    /// It failed.
+    Failed {
+        /// What is known.
+        failure: Failure,
+        /// How far it got.
+        #[serde(default)]
+        effect: EffectState,
+    },
+}
+
+impl From<ToolCall> for Proposal {
+    fn from(call: ToolCall) -> Self {
+        Self { call, policy: None }
+    }
+}
+
+impl From<&ToolSpec> for ToolFacts {
+    fn from(spec: &ToolSpec) -> Self {
+        let text = serde_json::to_vec(spec).unwrap_or_default();
+        let digest = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&text));
+        Self { name: spec.name.clone(), effect: spec.effect, digest }
+    }
+}

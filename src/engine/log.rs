@@ -1,0 +1,329 @@
+//! The session's log: one record a line, from which a session can be read, resumed and decided again.
+
+use serde::{Deserialize, Serialize};
+
+use super::directive::{Directives, Note, Order};
+use super::event::Envelope;
+use crate::session::RetryFeedback;
+use crate::time::Instant;
+
+/// The version every record carries.
+pub const RECORD_VERSION: u32 = 1;
+/// The version of the format as a whole, in the first record.
+pub const LOG_FORMAT: u32 = 1;
+
+/// One record of a session.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Record {
+    /// The first record: what the session is.
+    Session(LogHeader),
+    /// An event, as the interpreter was told it.
+    Event(Envelope),
+    /// What the interpreter answered.
+    Directives {
+        /// The event this answers.
+        seq: u64,
+        /// The directives, in order.
+        list: Directives,
+    },
+    /// The digest of the state.
+    State {
+        /// The event after which it was taken.
+        seq: u64,
+        /// The digest.
+        hash: String,
+    },
+}
+
+/// The first record of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogHeader {
+    /// The version of the format.
+    pub format: u32,
+    /// The id of the run.
+    pub run: String,
+    /// Digest of the policy in force.
+    pub policy: String,
+    /// When the session began.
+    pub created: Instant,
+}
+
+/// A record to be written, of parts that belong to others.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RecordRef<'a> {
+    /// See [`Record::Session`].
+    Session(&'a LogHeader),
+    /// See [`Record::Event`].
+    Event(&'a Envelope),
+    /// See [`Record::Directives`].
+    Directives {
+        /// The event this answers.
+        seq: u64,
+        /// The directives, in order.
+        list: &'a Directives,
+    },
+    /// See [`Record::State`].
+    State {
+        /// The event after which it was taken.
+        seq: u64,
+        /// The digest.
+        hash: &'a str,
+    },
+}
+
+/// A line that is no record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// It was written by a later version.
+    #[error(
+        "it was written by a later version (record version {0}, this one reads {RECORD_VERSION}); update first"
+    )]
+    Newer(u64),
+    /// It cannot be read.
+    #[error("it is not a record: {0}")]
+    Malformed(String),
+}
+
+#[derive(Serialize)]
+struct LineOut<'a> {
+    v: u32,
+    #[serde(flatten)]
+    record: RecordRef<'a>,
+}
+
+#[derive(Deserialize)]
+struct LineIn {
+    #[serde(flatten)]
+    record: Record,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    v: u64,
+}
+
+impl LogHeader {
+    /// The header of a session that begins now.
+    pub fn new(run: impl Into<String>, policy: impl Into<String>, created: Instant) -> Self {
+        Self { format: LOG_FORMAT, run: run.into(), policy: policy.into(), created }
+    }
+}
+
+impl Record {
+    /// The record of a line.
+    ///
+    /// # Errors
+    /// The line is no record, or one of a later version.
+    pub fn parse(line: &[u8]) -> Result<Self, RecordError> {
+        let malformed = |error: serde_json::Error| RecordError::Malformed(error.to_string());
+        // The version first: a later record may well have another shape.
+        match serde_json::from_slice::<Version>(line).map_err(malformed)?.v {
+            v if v == u64::from(RECORD_VERSION) => {}
+            v => return Err(RecordError::Newer(v)),
+        }
+        let LineIn { record } = serde_json::from_slice(line).map_err(malformed)?;
+        match &record {
+            Self::Session(header) if header.format > LOG_FORMAT => {
+                Err(RecordError::Newer(u64::from(header.format)))
+            }
+            _ => Ok(record),
+        }
+    }
+
+    /// As it is written.
+    pub fn as_ref(&self) -> RecordRef<'_> {
+        match self {
+            Self::Session(header) => RecordRef::Session(header),
+            Self::Event(envelope) => RecordRef::Event(envelope),
+            Self::Directives { seq, list } => RecordRef::Directives { seq: *seq, list },
+            Self::State { seq, hash } => RecordRef::State { seq: *seq, hash },
+        }
+    }
+
+    /// The feedback that was written into the session by this step.
+    pub fn feedback(&self) -> impl Iterator<Item = &RetryFeedback> {
+        let directives = match self {
+            Self::Directives { list, .. } => list.0.as_slice(),
+            _ => &[],
+        };
+        directives.iter().filter_map(|directive| match &directive.order {
+            Order::Note(Note::Feedback { feedback }) => Some(feedback),
+            _ => None,
+        })
+    }
+}
+
+impl RecordRef<'_> {
+    /// Adds the record to `lines`, with the line end.
+    ///
+    /// # Errors
+    /// A part that JSON cannot hold. Nothing is added then.
+    pub fn write_to(self, lines: &mut Vec<u8>) -> Result<(), RecordError> {
+        let before = lines.len();
+        let line = LineOut { v: RECORD_VERSION, record: self };
+        if let Err(error) = serde_json::to_writer(&mut *lines, &line) {
+            lines.truncate(before);
+            return Err(RecordError::Malformed(error.to_string()));
+        }
+        lines.push(b'\n');
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Directive, Event, Failure, ModelReply, Proposal, ToolOutcome, WorkId};
+    use crate::policy::ErrorClass;
+    use crate::session::{FeedbackSource, ToolCall};
+    use crate::time::Nanos;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn line(record: &Record) -> String {
+        let mut lines = Vec::new();
+        record.as_ref().write_to(&mut lines).unwrap();
+        String::from_utf8(lines).unwrap()
+    }
+
+    fn feedback(message: &str) -> RetryFeedback {
+        RetryFeedback {
+            source: FeedbackSource::Tool,
+            tool_name: Some("search".into()),
+            attempt: 1,
+            max_attempts: Some(3),
+            error_type: ErrorClass::InvalidArgs,
+            message: message.to_owned(),
+            retry_scheduled_at: Instant(1_763_768_419_250_000_000),
+            next_delay: Nanos::from_millis(1500),
+        }
+    }
+
+    fn directives(seq: u64, notes: impl IntoIterator<Item = Note>) -> Record {
+        let directive = |note| Directive { order: Order::Note(note), because: Vec::new() };
+        Record::Directives { seq, list: Directives(notes.into_iter().map(directive).collect()) }
+    }
+
+    #[test]
+    fn a_record_is_one_line_with_its_version_and_kind() {
+        let header = Record::Session(LogHeader::new("run-1", "abc", Instant(5)));
+        let state = Record::State { seq: 7, hash: "beef".into() };
+        let fired = Event::TimerFired { work: WorkId(3) };
+        let event = Record::Event(Envelope { seq: 7, now: Instant(9), event: fired });
+        let written = [header, event, directives(7, [Note::Feedback { feedback: feedback("no") }]), state];
+        insta::assert_snapshot!(written.iter().map(line).collect::<String>());
+    }
+
+    #[test]
+    fn feedback_is_found() {
+        let notes = ["first", "second"].map(|text| Note::Feedback { feedback: feedback(text) });
+        let record = Record::parse(line(&directives(1, notes)).as_bytes()).unwrap();
+        let found: Vec<_> = record.feedback().map(|feedback| feedback.message.as_str()).collect();
+        assert_eq!(found, ["first", "second"]);
+        assert_eq!(Record::State { seq: 1, hash: String::new() }.feedback().count(), 0);
+    }
+
+    #[test]
+    fn a_line_that_is_no_record_is_refused() {
+        for text in ["", "{", "[]", "{}", r#"{"v":1}"#, r#"{"v":1,"kind":"dream"}"#] {
+            assert!(matches!(Record::parse(text.as_bytes()), Err(RecordError::Malformed(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_a_later_version_is_named_as_such() {
+        let error = Record::parse(br#"{"v":2,"kind":"dream","of":"the future"}"#).unwrap_err();
+        assert_eq!(error, RecordError::Newer(2));
+        let later = r#"{"v":1,"kind":"session","format":2,"run":"r","policy":"p","created":0}"#;
+        assert_eq!(Record::parse(later.as_bytes()), Err(RecordError::Newer(2)));
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_filter("JSON has no other numbers", |n| n.is_finite()).prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 16, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::vec((any::<String>(), inner), 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn any_event() -> impl Strategy<Value = Event> {
+        let work = any::<u64>().prop_map(WorkId);
+        let call = (any::<String>(), any::<String>(), any::<String>());
+        let call = call.prop_map(|(id, name, arguments)| ToolCall { id, name, arguments });
+        prop_oneof![
+            (work.clone(), any_json())
+                .prop_map(|(work, data)| Event::ToolFinished { work, outcome: ToolOutcome::Ok { data } }),
+            (work.clone(), any::<String>()).prop_map(|(work, message)| Event::ModelFailed {
+                work,
+                failure: Failure::of(ErrorClass::RateLimit, message)
+            }),
+            (work.clone(), any::<String>(), proptest::collection::vec(call, 0..3), any_json()).prop_map(
+                |(work, text, calls, extra)| {
+                    let calls = calls.into_iter().map(Proposal::from).collect();
+                    let extra = serde_json::Map::from_iter([("extra".to_owned(), extra)]);
+                    Event::ModelResponded {
+                        work,
+                        reply: ModelReply { text, calls, extra, ..ModelReply::default() },
+                    }
+                }
+            ),
+            work.prop_map(|work| Event::TimerFired { work }),
+            any::<String>().prop_map(|reason| Event::Cancelled { reason }),
+        ]
+    }
+
+    fn any_record() -> impl Strategy<Value = Record> {
+        let notes = prop_oneof![
+            any::<String>().prop_map(|text| Note::Feedback { feedback: feedback(&text) }),
+            any_json().prop_map(|output| Note::OutputAccepted { output }),
+            any::<String>().prop_map(|message| Note::Warning { message }),
+        ];
+        prop_oneof![
+            (any::<u64>(), any::<u64>(), any_event()).prop_map(|(seq, now, event)| Record::Event(Envelope {
+                seq,
+                now: Instant(now),
+                event
+            })),
+            (any::<u64>(), proptest::collection::vec(notes, 0..3))
+                .prop_map(|(seq, notes)| directives(seq, notes)),
+            (any::<u64>(), any::<String>()).prop_map(|(seq, hash)| Record::State { seq, hash }),
+            (any::<String>(), any::<String>(), any::<u64>())
+                .prop_map(|(run, policy, at)| Record::Session(LogHeader::new(run, policy, Instant(at)))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(record in any_record()) {
+            let line = line(&record);
+            prop_assert_eq!(line.matches('\n').count(), 1);
+            prop_assert_eq!(Record::parse(line.as_bytes()).unwrap(), record);
+        }
+
+        #[test]
+        fn no_line_panics(line in any::<Vec<u8>>()) {
+            let _ = Record::parse(&line);
+        }
+    }
+
+    #[test]
+    fn a_float_keeps_its_last_bit() {
+        let data = json!([0.1 + 0.2, 1.0e-7, 5e-324, 1.797_693_134_862_315_7e308]);
+        let outcome = ToolOutcome::Ok { data };
+        let event = Event::ToolFinished { work: WorkId(1), outcome };
+        let record = Record::Event(Envelope { seq: 1, now: Instant(0), event });
+        assert_eq!(Record::parse(line(&record).as_bytes()).unwrap(), record);
+    }
+}

@@ -1,0 +1,43 @@
+//! The interpreter: events in, directives out. Pure: no clock, no I/O, no random stream.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod because;
+mod breaker;
+mod catalogue;
+mod directive;
+mod event;
+mod failure;
+mod log;
+mod problems;
+pub mod retry;
+mod state;
+mod step;
+
+pub use breaker::{Admission, Breaker};
+pub use catalogue::{Catalogue, CatalogueError, ToolSpec};
+pub use directive::{
+    Because, BreakerPhase, CallModel, Consult, Decision, Directive, Directives, Metric, MetricName, Note,
+    Order, Outcome, PrepareTurn, RunTool, ToolChoice, Wait, Work, WorkId,
+};
+pub use event::{
+    Drive, Envelope, Event, FinishReason, ModelReply, Proposal, RunStarted, ToolFacts, ToolOutcome,
+    TurnMeasure,
+};
+pub use failure::{EffectState, Failure, Hint, may_run_again};
+#[cfg(feature = "host")]
+pub(crate) use problems::{join_problems, told, violations};
+pub use state::{STATE_FORMAT, State};
+pub use step::Interpreter;
+#[cfg(feature = "host")]
+pub(crate) use step::validation;
+
+pub use log::{LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

@@ -1,0 +1,55 @@
+//! What is wrong with arguments and reports: parsing, validators, and the problems in one line.
+
+use serde_json::{Map, Value};
+
+use crate::policy::{Policy, Problem, Template, TemplateError, Validator};
+
+/// What the validators have against the value. One that cannot be evaluated counts as one that does not hold.
+pub(crate) fn violations(validators: &[Validator], vars: Value) -> Vec<Problem> {
+    let Value::Object(vars) = vars else { return Vec::new() };
+    validators.iter().filter_map(|validator| violation(validator, &vars)).collect()
+}
+
+fn violation(validator: &Validator, vars: &Map<String, Value>) -> Option<Problem> {
+    let message = match validator.check.holds(vars) {
+        Ok(true) => return None,
+        Ok(false) => validator.message.render(vars).unwrap_or_else(|error| error.to_string()),
+        Err(error) => format!("{}: {error}", validator.name),
+    };
+    Some(Problem { pointer: String::new(), message })
+}
+
+/// The arguments as JSON. A call without arguments has an empty object.
+pub(crate) fn parse(arguments: &str) -> Result<Value, Problem> {
+    if arguments.trim().is_empty() {
+        return Ok(Value::Object(Map::new()));
+    }
+    serde_json::from_str(arguments)
+        .map_err(|error| Problem { pointer: String::new(), message: format!("not valid JSON: {error}") })
+}
+
+/// The problems in one line, as records keep them.
+pub(crate) fn join_problems(problems: &[Problem]) -> String {
+    let lines: Vec<String> =
+        problems
+            .iter()
+            .map(|p| {
+                if p.pointer.is_empty() { p.message.clone() } else { format!("{}: {}", p.pointer, p.message) }
+            })
+            .collect();
+    lines.join("; ")
+}
+
+/// Text for the model: rendered, and cut to what the policy allows to be shown at once.
+pub(crate) fn told(
+    policy: &Policy,
+    template: &Template,
+    vars: &Map<String, Value>,
+) -> Result<String, TemplateError> {
+    let text = template.render(vars)?;
+    let most = usize::try_from(policy.turn().feedback_chars.value.get()).unwrap_or(usize::MAX);
+    Ok(match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    })
+}

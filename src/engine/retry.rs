@@ -1,0 +1,348 @@
+//! The retry decision: one function, one order of checks, no allocation.
+
+use crate::policy::{AboveMax, Attempts, Bound, ErrorClass, RetryPolicy, Seed, ServerDelayMode};
+use crate::session::StopReason;
+use crate::time::{Instant, Nanos};
+
+/// How far one series of attempts has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// When the first attempt started.
+    pub started: Instant,
+    /// The attempt that just failed, from 1.
+    pub attempt: u32,
+    /// Time spent waiting between attempts so far.
+    pub slept: Nanos,
+}
+
+/// What speaks for and against another attempt, besides the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// The class of the failure.
+    pub class: ErrorClass,
+    /// The wait the other side asked for.
+    pub hint: Option<Nanos>,
+    /// What forbids another attempt whatever the numbers say.
+    pub obstacle: Obstacle,
+    /// The deadline of the whole run.
+    pub run_deadline: Option<Instant>,
+}
+
+/// What forbids another attempt whatever the numbers say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Nothing.
+    #[default]
+    None,
+    /// The tool may have acted and must not act twice.
+    MayHaveActed,
+    /// A reducer failed on this action.
+    ReducerError,
+    /// The circuit breaker is open.
+    CircuitOpen,
+}
+
+/// Whether there is another attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes, after this delay.
+    Retry {
+        /// The wait; zero means at once, without a timer.
+        delay: Nanos,
+        /// Which rule made the delay.
+        by: DelayRule,
+    },
+    /// No.
+    Stop(StopReason),
+}
+
+impl Verdict {
+    /// The wait before the next attempt; zero if there is none.
+    pub const fn delay(self) -> Nanos {
+        match self {
+            Self::Retry { delay, .. } => delay,
+            Self::Stop(_) => Nanos::ZERO,
+        }
+    }
+}
+
+/// Which rule made a delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DelayRule {
+    /// `backoff`.
+    Backoff,
+    /// `server_delay`: the other side asked for it.
+    Server,
+}
+
+/// Decides about another attempt.
+///
+/// The order of the checks is part of the contract, and the first that applies is the reason that is reported:
+/// `never_retry`, not retryable, may have acted, reducer error, attempts, deadline, breaker, server delay, total
+/// delay. (Cancellation comes before all of them and never gets here.) An attempt that could only start at or
+/// after a deadline is not waited for: `now + delay >= deadline` stops now.
+///
+/// `seed` is asked for only where the backoff has jitter.
+pub fn decide(
+    policy: &RetryPolicy,
+    progress: Progress,
+    case: Case,
+    now: Instant,
+    seed: impl FnOnce() -> Seed,
+) -> Verdict {
+    if policy.never_retry.value.contains(case.class) {
+        return Verdict::Stop(StopReason::NeverRetry);
+    }
+    if !policy.enabled.value || !policy.retry_on.value.contains(case.class) {
+        return Verdict::Stop(StopReason::NotRetryable);
+    }
+    match case.obstacle {
+        Obstacle::MayHaveActed => return Verdict::Stop(StopReason::MayHaveActed),
+        Obstacle::ReducerError => return Verdict::Stop(StopReason::ReducerError),
+        Obstacle::None | Obstacle::CircuitOpen => {}
+    }
+    if !policy.max_attempts.value.allow_after(progress.attempt) {
+        return Verdict::Stop(StopReason::Attempts);
+    }
+    let (delay, by, refused) = wait(policy, progress.attempt, case.hint, seed);
+    let start = now.saturating_add(delay);
+    let policy_deadline = match policy.deadline.value {
+        Bound::Within(length) => Some(progress.started.saturating_add(length)),
+        Bound::Unlimited => None,
+    };
+    if past(policy_deadline, start) || past(case.run_deadline, start) {
+        return Verdict::Stop(StopReason::Deadline);
+    }
+    if case.obstacle == Obstacle::CircuitOpen {
+        return Verdict::Stop(StopReason::CircuitOpen);
+    }
+    if refused {
+        return Verdict::Stop(StopReason::ServerDelay);
+    }
+    if let Bound::Within(most) = policy.total_delay.value
+        && progress.slept.saturating_add(delay) > most
+    {
+        return Verdict::Stop(StopReason::TotalDelay);
+    }
+    Verdict::Retry { delay, by }
+}
+
+/// The longest one attempt may take when it starts now: the attempt's own limit, or what is left until a
+/// deadline if that is less. `None`: no limit.
+pub fn attempt_timeout(
+    policy: &RetryPolicy,
+    started: Instant,
+    run_deadline: Option<Instant>,
+    now: Instant,
+) -> Option<Nanos> {
+    let own = match policy.attempt_timeout.value {
+        Bound::Within(length) => Some(length),
+        Bound::Unlimited => None,
+    };
+    let left = match policy.deadline.value {
+        Bound::Within(length) => Some(started.saturating_add(length).since(now)),
+        Bound::Unlimited => None,
+    };
+    let run = run_deadline.map(|deadline| deadline.since(now));
+    [own, left, run].into_iter().flatten().min()
+}
+
+/// The delay before the next attempt, and whether the other side's wish is more than the policy grants.
+fn wait(
+    policy: &RetryPolicy,
+    attempt: u32,
+    hint: Option<Nanos>,
+    seed: impl FnOnce() -> Seed,
+) -> (Nanos, DelayRule, bool) {
+    let backoff = &policy.backoff.value;
+    let computed = backoff.delay_with(attempt, seed);
+    let rule = policy.server_delay.value;
+    let (Some(hint), false) = (hint, rule.mode == ServerDelayMode::Ignore) else {
+        return (computed, DelayRule::Backoff, false);
+    };
+    let mut asked = hint.max(rule.min);
+    if let Bound::Within(most) = rule.max
+        && asked > most
+    {
+        match rule.above_max {
+            AboveMax::GiveUp => return (computed, DelayRule::Server, true),
+            AboveMax::Clamp => asked = most,
+        }
+    }
+    if rule.mode == ServerDelayMode::Floor && computed > asked {
+        return (computed, DelayRule::Backoff, false);
+    }
+    (asked, DelayRule::Server, false)
+}
+
+fn past(deadline: Option<Instant>, start: Instant) -> bool {
+    deadline.is_some_and(|deadline| start >= deadline)
+}
+
+impl RetryPolicy {
+    /// Whether failures of this class are retried at all.
+    pub const fn retries(&self, class: ErrorClass) -> bool {
+        self.enabled.value && self.retry_on.value.contains(class) && !self.never_retry.value.contains(class)
+    }
+}
+
+impl Attempts {
+    /// Whether another attempt may follow the `attempt`th.
+    pub const fn allow_after(self, attempt: u32) -> bool {
+        match self {
+            Self::Limited(most) => attempt < most.get(),
+            Self::Unlimited => true,
+        }
+    }
+
+    /// As a number; `None`: unlimited.
+    pub const fn limit(self) -> Option<u32> {
+        match self {
+            Self::Limited(most) => Some(most.get()),
+            Self::Unlimited => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Backoff, ClassSet, Jitter, Origin, ServerDelay, Setting, Shape};
+    use proptest::prelude::*;
+    use std::num::NonZeroU32;
+
+    const fn set<T>(value: T) -> Setting<T> {
+        Setting::new(value, Origin::BUILTIN)
+    }
+
+    /// Three attempts, one second apart, for timeouts.
+    fn policy() -> RetryPolicy {
+        let backoff = Backoff { shape: Shape::Constant { delay: secs(1) }, cap: None, jitter: Jitter::None };
+        RetryPolicy {
+            enabled: set(true),
+            max_attempts: set(Attempts::Limited(NonZeroU32::new(3).unwrap())),
+            retry_on: set(ClassSet::EMPTY.with(ErrorClass::Timeout)),
+            never_retry: set(ClassSet::EMPTY),
+            backoff: set(backoff),
+            server_delay: set(ServerDelay {
+                mode: ServerDelayMode::Floor,
+                min: Nanos::ZERO,
+                max: Bound::Within(secs(60)),
+                above_max: AboveMax::GiveUp,
+            }),
+            deadline: set(Bound::Unlimited),
+            attempt_timeout: set(Bound::Unlimited),
+            total_delay: set(Bound::Unlimited),
+            emit_feedback: set(true),
+        }
+    }
+
+    const fn secs(secs: u64) -> Nanos {
+        Nanos::from_secs(secs)
+    }
+
+    fn verdict(policy: &RetryPolicy, attempt: u32, case: Case) -> Verdict {
+        let progress = Progress { started: Instant(0), attempt, slept: Nanos::ZERO };
+        decide(policy, progress, case, Instant(0), || Seed::new(0, "", ""))
+    }
+
+    fn timeout() -> Case {
+        Case { class: ErrorClass::Timeout, hint: None, obstacle: Obstacle::None, run_deadline: None }
+    }
+
+    /// Each line breaks one rule more than the one below it; the first rule of the order is the one reported.
+    #[test]
+    fn the_first_check_that_applies_is_the_reason() {
+        let mut policy = policy();
+        policy.total_delay = set(Bound::Within(Nanos::ZERO));
+        let mut case = timeout();
+        assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::TotalDelay));
+        case.hint = Some(secs(61));
+        assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::ServerDelay));
+        case.obstacle = Obstacle::CircuitOpen;
+        assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::CircuitOpen));
+        policy.deadline = set(Bound::Within(secs(1)));
+        assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::Deadline));
+        assert_eq!(verdict(&policy, 3, case), Verdict::Stop(StopReason::Attempts));
+        case.obstacle = Obstacle::MayHaveActed;
+        assert_eq!(verdict(&policy, 3, case), Verdict::Stop(StopReason::MayHaveActed));
+        policy.retry_on = set(ClassSet::EMPTY);
+        assert_eq!(verdict(&policy, 3, case), Verdict::Stop(StopReason::NotRetryable));
+        policy.never_retry = set(ClassSet::EMPTY.with(ErrorClass::Timeout));
+        assert_eq!(verdict(&policy, 3, case), Verdict::Stop(StopReason::NeverRetry));
+    }
+
+    #[test]
+    fn switched_off_retries_nothing() {
+        let policy = RetryPolicy { enabled: set(false), ..policy() };
+        assert_eq!(verdict(&policy, 1, timeout()), Verdict::Stop(StopReason::NotRetryable));
+    }
+
+    #[test]
+    fn an_attempt_that_would_start_at_the_deadline_is_not_waited_for() {
+        let policy = RetryPolicy { deadline: set(Bound::Within(secs(1))), ..policy() };
+        assert_eq!(verdict(&policy, 1, timeout()), Verdict::Stop(StopReason::Deadline));
+        let policy = RetryPolicy { deadline: set(Bound::Within(Nanos(1_000_000_001))), ..policy };
+        assert!(matches!(verdict(&policy, 1, timeout()), Verdict::Retry { .. }));
+        let case = Case { run_deadline: Some(Instant(1_000_000_000)), ..timeout() };
+        assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::Deadline));
+    }
+
+    #[test]
+    fn what_the_server_asks_for() {
+        use AboveMax::{Clamp, GiveUp};
+        use DelayRule::{Backoff, Server};
+        use ServerDelayMode::{Floor, Ignore, Replace};
+        let hinted = |mode, above_max, hint| {
+            let rule = ServerDelay { mode, min: secs(2), max: Bound::Within(secs(60)), above_max };
+            let policy = RetryPolicy { server_delay: set(rule), ..policy() };
+            match verdict(&policy, 1, Case { hint: Some(secs(hint)), ..timeout() }) {
+                Verdict::Retry { delay, by } => Some((delay.0 / 1_000_000_000, by)),
+                Verdict::Stop(_) => None,
+            }
+        };
+        assert_eq!(hinted(Floor, GiveUp, 5), Some((5, Server)), "the longer of the two");
+        assert_eq!(hinted(Floor, GiveUp, 0), Some((2, Server)), "raised to `min`");
+        assert_eq!(hinted(Replace, GiveUp, 3), Some((3, Server)));
+        assert_eq!(hinted(Ignore, GiveUp, 3), Some((1, Backoff)));
+        assert_eq!(hinted(Floor, GiveUp, 61), None);
+        assert_eq!(hinted(Floor, Clamp, 61), Some((60, Server)));
+    }
+
+    #[test]
+    fn an_attempt_may_take_what_is_left() {
+        let mut policy = policy();
+        let left =
+            |policy: &RetryPolicy, now| attempt_timeout(policy, Instant(0), Some(Instant(9)), Instant(now));
+        assert_eq!(left(&policy, 4), Some(Nanos(5)));
+        policy.deadline = set(Bound::Within(Nanos(7)));
+        assert_eq!(left(&policy, 4), Some(Nanos(3)));
+        policy.attempt_timeout = set(Bound::Within(Nanos(2)));
+        assert_eq!(left(&policy, 4), Some(Nanos(2)));
+        assert_eq!(left(&policy, 100), Some(Nanos::ZERO));
+    }
+
+    proptest! {
+        /// Whatever the numbers: never more attempts than allowed, never a wait past a deadline or above the total.
+        #[test]
+        fn a_retry_keeps_every_limit(
+            attempt in 1u32..10, most in 1u32..10, slept in 0u64..100, total in 0u64..100, deadline in 0u64..100,
+            now in 0u64..100, hint in proptest::option::of(0u64..100),
+        ) {
+            let mut policy = policy();
+            policy.max_attempts = set(Attempts::Limited(NonZeroU32::new(most).unwrap()));
+            policy.total_delay = set(Bound::Within(secs(total)));
+            policy.deadline = set(Bound::Within(secs(deadline)));
+            let progress = Progress { started: Instant(0), attempt, slept: secs(slept) };
+            let case = Case { hint: hint.map(secs), ..timeout() };
+            let now = Instant(secs(now).0);
+            let seed = || Seed::new(0, "", "");
+            if let Verdict::Retry { delay, .. } = decide(&policy, progress, case, now, seed) {
+                prop_assert!(attempt < most);
+                prop_assert!(now.saturating_add(delay) < Instant(secs(deadline).0));
+                prop_assert!(progress.slept.saturating_add(delay) <= secs(total));
+                prop_assert!(case.hint.is_none_or(|hint| delay >= hint), "never earlier than asked");
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Everything the interpreter remembers between two events: plain data that can be written down and read back.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::breaker::Breaker;
+use super::directive::{Because, Outcome, WorkId};
+use super::event::{Drive, ToolOutcome};
+use super::retry::Progress;
+use crate::policy::{Attempts, CallOverride, Effect, ErrorClass, Problem};
+use crate::session::{AttemptRecord, RetryExhausted, Slices, StopReason, Usage};
+use crate::time::{Instant, Nanos};
+
+/// The version of the form below.
+pub const STATE_FORMAT: u32 = 1;
+
+/// The state of one run.
+///
+/// It holds counters, slices and the tool calls under way, but no conversation: that is the host's. The same
+/// policy, tools and events always make the same state, byte for byte, in whatever order parallel tools end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// [`STATE_FORMAT`].
+    pub format: u32,
+    /// The run's id; empty before it starts.
+    pub run: String,
+    /// The number of the last event.
+    pub seq: u64,
+    /// The time of the last event.
+    pub now: Instant,
+    /// The current turn; 0 before the first.
+    pub turn: u32,
+    /// Tokens so far.
+    pub usage: Usage,
+    /// The slices.
+    pub slices: Slices,
+    /// How the run ended; `None` while it goes on.
+    pub outcome: Option<Outcome>,
+    pub(super) seed: u64,
+    pub(super) drive: Drive,
+    pub(super) targets: Vec<String>,
+    pub(super) deadline: Option<Instant>,
+    pub(super) effects: BTreeMap<String, Effect>,
+    pub(super) next_work: u64,
+    pub(super) work: BTreeMap<WorkId, Pending>,
+    pub(super) target: usize,
+    pub(super) model: Option<Series>,
+    pub(super) batches: u64,
+    pub(super) batch: Vec<Slot>,
+    /// How many calls at the head of the batch are settled.
+    pub(super) settled: usize,
+    pub(super) corrections: BTreeMap<String, Series>,
+    pub(super) output: Option<Series>,
+    pub(super) breakers: BTreeMap<String, Breaker>,
+    pub(super) last_turn: LastTurn,
+    pub(super) hold: Option<Hold>,
+    pub(super) report: Option<Value>,
+    /// What the model is told after the calls under way have their results.
+    pub(super) afterword: Option<String>,
+    /// What the planner is being asked about.
+    pub(super) consulted: Option<RetryExhausted>,
+}
+
+/// What a piece of work under way is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Pending {
+    Prepare,
+    Model,
+    /// The tool run of a slot of the batch.
+    Tool(usize),
+    WaitModel,
+    WaitTool(usize),
+    /// The wait before the next turn.
+    WaitTurn,
+    ConsultTool(usize),
+    ConsultModel,
+    ConsultOutput,
+}
+
+/// Whether the current turn allows only the final report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LastTurn {
+    #[default]
+    No,
+    /// The next one will.
+    Next,
+    /// This one does.
+    Now,
+}
+
+/// A series of attempts at one thing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Series {
+    pub(super) started: Instant,
+    pub(super) slept: Nanos,
+    pub(super) history: Vec<AttemptRecord>,
+    /// Why no further attempt is made; what is wrong from now on is refused at once.
+    #[serde(default)]
+    pub(super) over: Option<StopReason>,
+}
+
+/// One tool call of the batch under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Slot {
+    pub(super) call: String,
+    pub(super) tool: String,
+    pub(super) arguments: Value,
+    pub(super) planner: Option<CallOverride>,
+    pub(super) series: Series,
+    pub(super) phase: SlotPhase,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SlotPhase {
+    /// Running or waiting.
+    UnderWay,
+    /// Answered, but the planner has still to decide what is done about it.
+    WithPlanner,
+    /// An attempt ended; its turn to be looked at comes when the calls before it are settled.
+    Ended(ToolOutcome, Instant),
+    /// Refused before it ran; written down when its turn comes.
+    Refused(Refusal),
+    /// The arguments are wrong; counted when its turn comes.
+    Invalid(Invalid),
+    /// The final report, looked at when its turn comes.
+    Report(String),
+    /// Answered.
+    Settled,
+}
+
+/// A call that does not run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Refusal {
+    pub(super) class: ErrorClass,
+    pub(super) text: String,
+    pub(super) because: Vec<Because>,
+}
+
+/// The wait before the next turn: what was corrected may not be tried again earlier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Hold {
+    pub(super) until: Instant,
+    pub(super) subject: Subject,
+    pub(super) because: Vec<Because>,
+}
+
+/// What a wait is about, for people.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Subject {
+    pub(super) name: String,
+    pub(super) attempt: u32,
+    pub(super) max_attempts: Option<u32>,
+    pub(super) error_type: ErrorClass,
+    pub(super) message: String,
+}
+
+/// Arguments that do not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Invalid {
+    pub(super) class: ErrorClass,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl State {
+    /// The state before the first event.
+    pub fn new() -> Self {
+        Self {
+            format: STATE_FORMAT,
+            run: String::new(),
+            seq: 0,
+            now: Instant::default(),
+            turn: 0,
+            usage: Usage::default(),
+            slices: Slices::default(),
+            outcome: None,
+            seed: 0,
+            drive: Drive::default(),
+            targets: Vec::new(),
+            deadline: None,
+            effects: BTreeMap::new(),
+            next_work: 0,
+            work: BTreeMap::new(),
+            target: 0,
+            model: None,
+            batches: 0,
+            batch: Vec::new(),
+            settled: 0,
+            corrections: BTreeMap::new(),
+            output: None,
+            breakers: BTreeMap::new(),
+            last_turn: LastTurn::default(),
+            hold: None,
+            report: None,
+            afterword: None,
+            consulted: None,
+        }
+    }
+
+    /// Digest of the whole state: 32 hexadecimal digits, the same wherever the same events led.
+    pub fn digest(&self) -> String {
+        // Every map in the state is ordered, so the text is canonical.
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&text))
+    }
+
+    /// Whether the run is over.
+    pub const fn is_over(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// The breaker of a tool, if it was ever run.
+    pub fn breaker(&self, tool: &str) -> Option<&Breaker> {
+        self.breakers.get(tool)
+    }
+
+    pub(super) fn issue(&mut self, pending: Pending) -> WorkId {
+        self.next_work = self.next_work.saturating_add(1);
+        let id = WorkId(self.next_work);
+        self.work.insert(id, pending);
+        id
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Series {
+    pub(super) fn begin(now: Instant) -> Self {
+        Self { started: now, ..Self::default() }
+    }
+
+    /// The attempt under way, from 1.
+    pub(super) fn attempt(&self) -> u32 {
+        u32::try_from(self.history.len()).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        Progress { started: self.started, attempt: self.attempt(), slept: self.slept }
+    }
+
+    /// Goes on with the next try, of which `most` allows so many. Says why it is refused at once, if it is.
+    pub(super) fn resume(&mut self, most: Attempts) -> Option<StopReason> {
+        match self.over {
+            // A failure that was not to be repeated ended nothing but itself.
+            Some(StopReason::NeverRetry | StopReason::NotRetryable) => {
+                self.history.pop();
+                self.over = None;
+            }
+            // The rules of another call may have been tighter.
+            Some(StopReason::Attempts) => self.over = None,
+            _ => {}
+        }
+        let used = u32::try_from(self.history.len()).unwrap_or(u32::MAX);
+        let over = self.over.or_else(|| (!most.allow_after(used)).then_some(StopReason::Attempts));
+        if over.is_some() {
+            // What comes after the last attempt takes its place: it is not one attempt more.
+            self.history.pop();
+        }
+        over
+    }
+
+    /// Writes down that the attempt under way failed, and what is waited for the next.
+    pub(super) fn record(&mut self, error_type: ErrorClass, message: &str, at: Instant, delay: Nanos) {
+        self.slept = self.slept.saturating_add(delay);
+        self.history.push(AttemptRecord {
+            attempt: self.attempt(),
+            error_type,
+            message: message.to_owned(),
+            at,
+            delay,
+        });
+    }
+}

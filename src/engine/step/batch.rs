@@ -1,0 +1,371 @@
+//! The tool calls of one reply: run in parallel, settled strictly in the order of the model's list.
+//!
+//! A call that succeeds early waits to be written down, and one that fails early waits with its retry, until the
+//! calls before it are settled. So breakers, reducers and messages see the same order whichever tool ends first.
+
+use core::mem;
+
+use serde_json::{Value, json};
+
+use super::super::because::{because, of_retry, threshold};
+use super::super::directive::{Because, BreakerPhase, MetricName, Note, RunTool, Work};
+use super::super::event::{Drive, Proposal, ToolOutcome};
+use super::super::failure::{EffectState, Failure, Hint, may_run_again};
+use super::super::problems::join_problems;
+use super::super::retry::{self, Case, Obstacle, Verdict};
+use super::super::state::{Invalid, LastTurn, Pending, Refusal, Series, Slot, SlotPhase, Subject};
+use super::Step;
+use super::examine::Finding;
+use super::feedback::Failed;
+use crate::policy::{Effect, ErrorClass, Problem, ToolPolicy, Trigger};
+use crate::session::{FeedbackSource, Message, ReducerError, StopReason};
+use crate::time::{Instant, Nanos};
+
+impl Step<'_> {
+    pub(super) fn begin_batch(&mut self, proposals: Vec<Proposal>) {
+        self.state.batches = self.state.batches.saturating_add(1);
+        let now = self.state.now;
+        let mut running = Vec::new();
+        for (index, Proposal { call, policy: planner }) in proposals.into_iter().enumerate() {
+            let (arguments, phase) = match self.examine(&call, planner.as_ref()) {
+                Finding::Runs(arguments) => {
+                    running.push(index);
+                    (arguments, SlotPhase::UnderWay)
+                }
+                Finding::Stays(arguments, phase) => (arguments, phase),
+            };
+            let series = Series::begin(now);
+            self.state.batch.push(Slot { call: call.id, tool: call.name, arguments, planner, series, phase });
+        }
+        for slot in running {
+            self.run_tool(slot, Vec::new());
+        }
+        self.settle();
+    }
+
+    /// Runs, or runs again, the tool of a slot.
+    pub(super) fn run_tool(&mut self, index: usize, why: Vec<Because>) {
+        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let timeout =
+            retry::attempt_timeout(&policy.retry, slot.series.started, self.state.deadline, self.state.now);
+        let run = RunTool {
+            work: self.state.issue(Pending::Tool(index)),
+            attempt: slot.series.attempt(),
+            max_attempts: policy.retry.max_attempts.value.limit(),
+            timeout,
+            idempotency_key: self.idempotency_key(index),
+            call: slot.call,
+            tool: slot.tool,
+            arguments: slot.arguments,
+        };
+        self.ask(Work::RunTool(run), why);
+    }
+
+    pub(super) fn tool_finished(&mut self, index: usize, outcome: ToolOutcome) {
+        let now = self.state.now;
+        self.set_phase(index, SlotPhase::Ended(outcome, now));
+        self.settle();
+    }
+
+    /// Looks at the calls in order, as far as they have ended; then goes on to the next turn.
+    pub(super) fn settle(&mut self) {
+        while !self.state.is_over() {
+            let index = self.state.settled;
+            let Some(slot) = self.state.batch.get_mut(index) else { break };
+            match mem::replace(&mut slot.phase, SlotPhase::UnderWay) {
+                SlotPhase::UnderWay => return,
+                SlotPhase::WithPlanner => return self.set_phase(index, SlotPhase::WithPlanner),
+                SlotPhase::Settled => {
+                    slot.phase = SlotPhase::Settled;
+                    self.state.settled = index.saturating_add(1);
+                }
+                SlotPhase::Refused(refusal) => {
+                    self.refuse(index, refusal);
+                }
+                SlotPhase::Invalid(invalid) => self.correct(index, &invalid),
+                SlotPhase::Report(raw) => self.report_called(index, &raw),
+                SlotPhase::Ended(ToolOutcome::Ok { data }, _) => self.succeeded(index, &data),
+                SlotPhase::Ended(ToolOutcome::Failed { failure, effect }, at) => {
+                    self.failed(index, &failure, effect, at);
+                }
+            }
+        }
+        if self.state.is_over() {
+            return;
+        }
+        let report = self.policy.output().map(|output| output.tool.value.as_str());
+        let reported = self.state.batch.iter().any(|slot| Some(slot.tool.as_str()) == report);
+        self.clear_batch();
+        if let Some(text) = self.state.afterword.take() {
+            self.append(Message::User { text, guidance: Some(ErrorClass::ReducerError.name().into()) });
+        }
+        match self.state.drive {
+            Drive::Turns if self.state.last_turn == LastTurn::Now && !reported => self.nothing_reported(),
+            Drive::Turns => self.next_turn_when_due(),
+            Drive::Calls => self.after_output(),
+        }
+    }
+
+    pub(super) fn set_phase(&mut self, index: usize, phase: SlotPhase) {
+        if let Some(slot) = self.state.batch.get_mut(index) {
+            slot.phase = phase;
+        }
+    }
+
+    /// Answers a call and is done with it.
+    pub(super) fn answer(&mut self, index: usize, text: String, error: bool) {
+        let Some(slot) = self.state.batch.get_mut(index) else { return };
+        slot.phase = SlotPhase::Settled;
+        let message = Message::Tool { call: slot.call.clone(), tool: slot.tool.clone(), text, error };
+        self.append(message);
+    }
+
+    /// Gives every call that is still open the result "nobody knows": it may have run.
+    pub(super) fn close_batch(&mut self) {
+        for index in 0..self.state.batch.len() {
+            let Some(slot) = self.state.batch.get(index).cloned() else { continue };
+            if matches!(slot.phase, SlotPhase::Settled | SlotPhase::WithPlanner) {
+                continue;
+            }
+            let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+            let text = self.say(&policy.messages.interrupted, json!({ "tool": slot.tool }));
+            self.answer(index, text, true);
+        }
+        self.clear_batch();
+    }
+
+    fn clear_batch(&mut self) {
+        self.state.batch.clear();
+        self.state.settled = 0;
+    }
+
+    /// Answers a call that does not run. Returns whether a reducer had something against it: then that is what the
+    /// model is told.
+    fn refuse(&mut self, index: usize, refusal: Refusal) -> bool {
+        let Some(slot) = self.state.batch.get(index) else { return false };
+        let (call, tool) = (slot.call.clone(), slot.tool.clone());
+        let Refusal { class, text, because } = refusal;
+        let event = json!({ "tool": tool, "call": call, "error_type": class, "message": text });
+        let objection = self.reduce(Trigger::ToolRefused, &event);
+        let text = match &objection {
+            Some(error) => self.reducer_text(&tool, error),
+            None => text,
+        };
+        self.note(Note::Refused { call, tool, error_type: class, message: text.clone() }, because);
+        self.answer(index, text, true);
+        objection.is_some()
+    }
+
+    /// What the model is told of a reducer that refused the update about a tool call.
+    pub(super) fn reducer_text(&mut self, tool: &str, error: &ReducerError) -> String {
+        let vars = json!({ "tool": tool, "reducer": error.reducer, "error": error.message });
+        self.say(&self.policy.tool(tool).messages.reducer_error.clone(), vars)
+    }
+
+    /// Arguments that do not hold: the model is asked to correct them, as often as the policy allows.
+    fn correct(&mut self, index: usize, invalid: &Invalid) {
+        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let now = self.state.now;
+        let mut series = self.state.corrections.remove(&slot.tool).unwrap_or_else(|| Series::begin(now));
+        let over = series.resume(policy.retry.max_attempts.value);
+        let progress = series.progress();
+        let (attempt, max_attempts) = (progress.attempt, policy.retry.max_attempts.value.limit());
+        let message = join_problems(&invalid.problems);
+        let case = self.case(invalid.class, None, Obstacle::None);
+        let seed = || self.seed("correction", &slot.tool);
+        let (mut verdict, mut objection) = match over {
+            Some(reason) => (Verdict::Stop(reason), None),
+            None => (retry::decide(&policy.retry, progress, case, now, seed), None),
+        };
+        if over.is_none() {
+            let delay = verdict.delay();
+            objection = self.feedback_if_retryable(&policy, &slot, attempt, &case, &message, delay);
+        }
+        if objection.is_some() {
+            verdict = Verdict::Stop(StopReason::ReducerError);
+        }
+        series.record(invalid.class, &message, now, verdict.delay());
+        match verdict {
+            Verdict::Retry { delay, by } => {
+                self.state.corrections.insert(slot.tool.clone(), series);
+                let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
+                let name = format!("tool {}", slot.tool);
+                self.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
+                let error_type = invalid.class;
+                let attempt_next = attempt.saturating_add(1);
+                let subject = Subject { name, attempt: attempt_next, max_attempts, error_type, message };
+                let vars = json!({
+                    "tool": slot.tool, "attempt": attempt, "max_attempts": max_attempts, "problems": invalid.problems,
+                });
+                let text = self.say(&policy.messages.invalid_args, vars);
+                if !self.refuse(index, Refusal { class: invalid.class, text, because: why.clone() }) {
+                    self.hold(delay, subject, why);
+                } else if let Some(series) = self.state.corrections.get_mut(&slot.tool) {
+                    series.over = Some(StopReason::ReducerError);
+                }
+            }
+            Verdict::Stop(reason) => {
+                series.over = Some(reason);
+                self.state.corrections.insert(slot.tool.clone(), series.clone());
+                if let Some(slot) = self.state.batch.get_mut(index) {
+                    slot.series = series;
+                }
+                self.tool_exhausted(index, &policy, progress, &case, reason, objection.as_ref());
+            }
+        }
+    }
+
+    fn succeeded(&mut self, index: usize, data: &Value) {
+        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        if self.state.breakers.get_mut(&slot.tool).is_some_and(super::super::breaker::Breaker::succeeded) {
+            let state = BreakerPhase::Closed;
+            self.note(Note::Breaker { tool: slot.tool.clone(), state, until: None }, Vec::new());
+        }
+        let corrected = self.state.corrections.remove(&slot.tool).map_or(0, |series| series.history.len());
+        let attempts = slot.series.attempt();
+        let event = json!({
+            "tool": slot.tool, "call": slot.call, "attempts": attempts, "arguments": slot.arguments, "data": data,
+        });
+        let objection = self.reduce(Trigger::ToolSucceeded, &event);
+        // The attempts whose arguments were refused are attempts of this call, too.
+        let all = u64::from(attempts).saturating_add(u64::try_from(corrected).unwrap_or(u64::MAX));
+        self.count(MetricName::RetryAttempts, format!("tool {}", slot.tool), all);
+        let ended = Note::ToolEnded {
+            call: slot.call,
+            tool: slot.tool.clone(),
+            attempts,
+            error_type: None,
+            message: String::new(),
+        };
+        self.note(ended, Vec::new());
+        match objection {
+            None => {
+                let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+                self.answer(index, text, false);
+            }
+            Some(error) => {
+                let text = self.reducer_text(&slot.tool, &error);
+                self.answer(index, text, true);
+            }
+        }
+    }
+
+    fn failed(&mut self, index: usize, failure: &Failure, effect: EffectState, at: Instant) {
+        let class = self.class_of(failure);
+        if class == ErrorClass::InvalidArgs {
+            // The tool itself says so: running it again with the same arguments cannot help.
+            self.return_probe(index);
+            let problems = vec![Problem { pointer: String::new(), message: failure.message.clone() }];
+            return self.correct(index, &Invalid { class, problems });
+        }
+        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        self.state.corrections.remove(&slot.tool);
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        self.count_failure(&slot.tool, &policy);
+        let obstacle = if !may_run_again(self.effect_of(&slot.tool, &policy), effect) {
+            Obstacle::MayHaveActed
+        } else if self.state.breakers.get(&slot.tool).is_some_and(|b| b.phase() == BreakerPhase::Open) {
+            Obstacle::CircuitOpen
+        } else {
+            Obstacle::None
+        };
+        let case = self.case(class, hint(&failure.retry_after), obstacle);
+        let progress = slot.series.progress();
+        let seed = || self.seed("tool", &self.idempotency_key(index));
+        let mut verdict = retry::decide(&policy.retry, progress, case, self.state.now, seed);
+        let (attempt, delay) = (progress.attempt, verdict.delay());
+        let objection = self.feedback_if_retryable(&policy, &slot, attempt, &case, &failure.message, delay);
+        if objection.is_some() {
+            verdict = Verdict::Stop(StopReason::ReducerError);
+        }
+        if let Some(slot) = self.state.batch.get_mut(index) {
+            slot.series.record(class, &failure.message, at, verdict.delay());
+        }
+        match verdict {
+            Verdict::Retry { delay, by } => {
+                let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
+                self.count(MetricName::RetryDelaySeconds, format!("tool {}", slot.tool), delay.0);
+                if delay.is_zero() {
+                    return self.run_tool(index, why);
+                }
+                let subject = Subject {
+                    name: format!("tool {}", slot.tool),
+                    attempt: progress.attempt.saturating_add(1),
+                    max_attempts: policy.retry.max_attempts.value.limit(),
+                    error_type: class,
+                    message: failure.message.clone(),
+                };
+                self.wait(Pending::WaitTool(index), delay, subject, why);
+            }
+            Verdict::Stop(reason) => {
+                self.tool_exhausted(index, &policy, progress, &case, reason, objection.as_ref());
+            }
+        }
+    }
+
+    /// A run that says nothing about the tool's health gives its probe back, so that the next call may try.
+    fn return_probe(&mut self, index: usize) {
+        let now = self.state.now;
+        let Some(slot) = self.state.batch.get(index) else { return };
+        let tool = slot.tool.clone();
+        let Some(breaker) = self.state.breakers.get_mut(&tool) else { return };
+        if breaker.phase() == BreakerPhase::HalfOpen {
+            breaker.returned(now);
+            self.note(Note::Breaker { tool, state: BreakerPhase::Open, until: Some(now) }, Vec::new());
+        }
+    }
+
+    /// The same for every attempt of the call, and for no other call.
+    fn idempotency_key(&self, index: usize) -> String {
+        format!("{}-{}-{index}", self.state.run, self.state.batches)
+    }
+
+    fn count_failure(&mut self, tool: &str, policy: &ToolPolicy) {
+        let now = self.state.now;
+        let breaker = self.state.breakers.entry(tool.to_owned()).or_default();
+        if !breaker.failed(&policy.breaker, now) {
+            return;
+        }
+        let (until, failures) = (breaker.open_until(), breaker.failures());
+        let fact = format!("{failures} failures in a row");
+        let why = because(self.policy, "breaker.failures", &threshold(&policy.breaker), [fact]);
+        let state = BreakerPhase::Open;
+        self.note(Note::Breaker { tool: tool.to_owned(), state, until }, vec![why]);
+    }
+
+    /// Feedback for a failure of a class that is retried: also for the last one, which schedules nothing.
+    fn feedback_if_retryable(
+        &mut self,
+        policy: &ToolPolicy,
+        slot: &Slot,
+        attempt: u32,
+        case: &Case,
+        message: &str,
+        next_delay: Nanos,
+    ) -> Option<ReducerError> {
+        let retry = &policy.retry;
+        if !retry.retries(case.class) {
+            return None;
+        }
+        let source = FeedbackSource::Tool;
+        let tool = Some(slot.tool.as_str());
+        self.feedback(retry, &Failed { source, tool, attempt, class: case.class, message, next_delay })
+    }
+
+    /// What a run of the tool does to the world: the policy's word, or the tool's own where the policy has none.
+    fn effect_of(&self, tool: &str, policy: &ToolPolicy) -> Effect {
+        match policy.effect.value {
+            Effect::Unknown => self.state.effects.get(tool).copied().unwrap_or(Effect::Unknown),
+            known => known,
+        }
+    }
+}
+
+pub(super) const fn hint(hint: &Hint) -> Option<Nanos> {
+    match hint {
+        Hint::Wait(delay) => Some(*delay),
+        Hint::None | Hint::Ignored(_) => None,
+    }
+}

@@ -1,0 +1,214 @@
+//! The end of the attempts: it is written down, and the policy or the planner decides what is done instead.
+
+use serde_json::json;
+
+use super::super::because::{because, of_stop};
+use super::super::directive::{Because, Consult, Decision, MetricName, Note, Outcome, Work};
+use super::super::retry::{Case, Obstacle, Progress};
+use super::super::state::{LastTurn, Pending, SlotPhase};
+use super::Step;
+use crate::policy::{ErrorClass, OnExhausted, RetryPolicy, Setting, ToolPolicy, Trigger};
+use crate::session::{ReducerError, RetryExhausted, StopReason};
+use crate::time::Nanos;
+
+impl Step<'_> {
+    pub(super) const fn case(&self, class: ErrorClass, hint: Option<Nanos>, obstacle: Obstacle) -> Case {
+        Case { class, hint, obstacle, run_deadline: self.state.deadline }
+    }
+
+    /// A tool call gets no further attempt.
+    pub(super) fn tool_exhausted(
+        &mut self,
+        index: usize,
+        policy: &ToolPolicy,
+        progress: Progress,
+        case: &Case,
+        reason: StopReason,
+        objection: Option<&ReducerError>,
+    ) {
+        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let exhausted = RetryExhausted {
+            action: format!("tool {}", slot.tool),
+            reason,
+            attempts: slot.series.history,
+            retry_after: case.hint,
+        };
+        let mut why = of_stop(self.policy, &policy.retry, progress, case, reason);
+        if reason == StopReason::MayHaveActed {
+            why.push(because(self.policy, "effect", &policy.effect.map(Shown), []));
+        }
+        self.count(MetricName::RetryAttempts, exhausted.action.clone(), progress.attempt.into());
+        let last = exhausted.attempts.last();
+        let (error_type, message) =
+            last.map_or((case.class, String::new()), |last| (last.error_type, last.message.clone()));
+        let ended = Note::ToolEnded {
+            call: slot.call.clone(),
+            tool: slot.tool.clone(),
+            attempts: progress.attempt,
+            error_type: Some(error_type),
+            message: message.clone(),
+        };
+        self.note(ended, why.clone());
+        let event = json!({
+            "tool": slot.tool, "call": slot.call, "attempts": progress.attempt, "arguments": slot.arguments,
+            "error_type": error_type, "message": message, "reason": reason,
+        });
+        let refused = self.reduce(Trigger::ToolFailed, &event);
+        let objection = objection.or(refused.as_ref());
+        let vars = json!({
+            "tool": slot.tool, "error": message, "error_type": error_type, "attempts": progress.attempt,
+            "may_have_acted": reason == StopReason::MayHaveActed,
+        });
+        let text = match objection {
+            Some(error) => self.reducer_text(&slot.tool, error),
+            None if reason.used_up() => self.say(&policy.messages.exhausted, vars),
+            None => self.say(&policy.messages.failed, vars),
+        };
+        // Only attempts that were used up are the planner's business; any other failure the model is told.
+        let decision = if reason.used_up() {
+            self.decide(&policy.on_exhausted, &mut why)
+        } else {
+            Some(Decision::TellModel)
+        };
+        self.note(Note::Exhausted { exhausted: exhausted.clone(), decision }, why);
+        self.answer(index, text, true);
+        if let Some(decision) = decision {
+            self.give_up_tool(decision, exhausted);
+        } else {
+            self.set_phase(index, SlotPhase::WithPlanner);
+            self.consult(Pending::ConsultTool(index), exhausted);
+        }
+    }
+
+    /// The planner has decided what is done about a tool call; it has its answer already.
+    pub(super) fn tool_decided(&mut self, index: usize, decision: Decision) {
+        self.set_phase(index, SlotPhase::Settled);
+        if let Some(exhausted) = self.state.consulted.take() {
+            self.give_up_tool(decision, exhausted);
+        }
+        self.settle();
+    }
+
+    fn give_up_tool(&mut self, decision: Decision, exhausted: RetryExhausted) {
+        match decision {
+            Decision::TellModel => {}
+            Decision::FinalTurn => {
+                self.force_last_turn();
+            }
+            Decision::Fail => self.finish(Outcome::Failed { exhausted }, Vec::new()),
+        }
+    }
+
+    /// The model gets no further call for this turn.
+    pub(super) fn model_exhausted(
+        &mut self,
+        retry: &RetryPolicy,
+        on_exhausted: &Setting<OnExhausted>,
+        progress: Progress,
+        case: &Case,
+        reason: StopReason,
+    ) {
+        let mut why = of_stop(self.policy, retry, progress, case, reason);
+        let target = self.state.targets.get(self.state.target).cloned().unwrap_or_default();
+        let attempts = self.state.model.as_ref().map(|series| series.history.clone()).unwrap_or_default();
+        let exhausted =
+            RetryExhausted { action: format!("model {target}"), reason, attempts, retry_after: case.hint };
+        self.count(MetricName::RetryAttempts, exhausted.action.clone(), progress.attempt.into());
+        let next = self.state.target.saturating_add(1);
+        let elsewhere = !matches!(reason, StopReason::Deadline | StopReason::ReducerError);
+        if next < self.state.targets.len() && elsewhere {
+            self.note(Note::Exhausted { exhausted, decision: None }, why);
+            self.state.target = next;
+            self.state.model = None;
+            return self.call_model();
+        }
+        let decision = self.decide(on_exhausted, &mut why);
+        self.note(Note::Exhausted { exhausted: exhausted.clone(), decision }, why);
+        match decision {
+            Some(decision) => self.give_up_model(decision, exhausted),
+            None => self.consult(Pending::ConsultModel, exhausted),
+        }
+    }
+
+    /// The planner has decided what is done about the model.
+    pub(super) fn model_decided(&mut self, decision: Decision) {
+        if let Some(exhausted) = self.state.consulted.take() {
+            self.give_up_model(decision, exhausted);
+        }
+    }
+
+    /// What is done when no model answers: one more try in a last turn, or the end.
+    fn give_up_model(&mut self, decision: Decision, exhausted: RetryExhausted) {
+        self.state.model = None;
+        let again = match decision {
+            Decision::FinalTurn => self.force_last_turn(),
+            // There is nobody to tell.
+            Decision::TellModel | Decision::Fail => false,
+        };
+        if again {
+            self.state.target = 0;
+            return self.next_turn();
+        }
+        self.finish(Outcome::Failed { exhausted }, Vec::new());
+    }
+
+    /// The planner has decided what is done about the report.
+    pub(super) fn output_decided(&mut self, decision: Decision) {
+        if let Some(exhausted) = self.state.consulted.take() {
+            self.give_up_output(decision, exhausted);
+        }
+        if self.state.is_over() {
+            return;
+        }
+        if self.state.batch.is_empty() {
+            return self.after_output();
+        }
+        for slot in &mut self.state.batch {
+            if slot.phase == SlotPhase::WithPlanner {
+                slot.phase = SlotPhase::Settled;
+            }
+        }
+        self.settle();
+    }
+
+    /// What is done when no report holds: one last turn, going on, or the end.
+    pub(super) fn give_up_output(&mut self, decision: Decision, exhausted: RetryExhausted) {
+        let goes_on = match decision {
+            Decision::FinalTurn => self.force_last_turn(),
+            Decision::TellModel => self.state.last_turn != LastTurn::Now,
+            Decision::Fail => false,
+        };
+        if !goes_on {
+            self.finish(Outcome::Failed { exhausted }, Vec::new());
+        } else if decision == Decision::FinalTurn {
+            // The last turn has attempts of its own.
+            self.state.output = None;
+        }
+    }
+
+    pub(super) fn decide(&self, on: &Setting<OnExhausted>, why: &mut Vec<Because>) -> Option<Decision> {
+        why.push(because(self.policy, "on_exhausted", &on.map(Shown), []));
+        match on.value {
+            OnExhausted::TellModel => Some(Decision::TellModel),
+            OnExhausted::FinalTurn => Some(Decision::FinalTurn),
+            OnExhausted::Fail => Some(Decision::Fail),
+            OnExhausted::AskPlanner => None,
+        }
+    }
+
+    pub(super) fn consult(&mut self, pending: Pending, exhausted: RetryExhausted) {
+        let work = self.state.issue(pending);
+        self.state.consulted = Some(exhausted.clone());
+        self.ask(Work::Consult(Consult { work, exhausted }), Vec::new());
+    }
+}
+
+/// A value as policies write it.
+struct Shown<T>(T);
+
+impl<T: serde::Serialize> core::fmt::Display for Shown<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let json = serde_json::to_value(&self.0).unwrap_or_default();
+        f.write_str(json.as_str().unwrap_or_default())
+    }
+}

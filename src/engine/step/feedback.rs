@@ -1,0 +1,128 @@
+//! Feedback, reducers and metrics: how the session comes to know about failures.
+
+use serde_json::{Value, json};
+
+use super::super::because::because;
+use super::super::directive::{Metric, MetricName, Note};
+use super::super::problems::told;
+use super::Step;
+use crate::policy::{ErrorClass, RetryPolicy, Setting, Template, Trigger};
+use crate::session::{FeedbackSource, ReducerError, RetryFeedback};
+use crate::time::Nanos;
+
+/// One failure that feedback is due for.
+pub(super) struct Failed<'a> {
+    pub(super) source: FeedbackSource,
+    pub(super) tool: Option<&'a str>,
+    pub(super) attempt: u32,
+    pub(super) class: ErrorClass,
+    pub(super) message: &'a str,
+    pub(super) next_delay: Nanos,
+}
+
+impl Step<'_> {
+    /// Writes a retryable failure into the session, if the policy wants it there. Returns what a reducer had
+    /// against it.
+    pub(super) fn feedback(&mut self, retry: &RetryPolicy, failed: &Failed<'_>) -> Option<ReducerError> {
+        if validation(failed.class) {
+            self.count(MetricName::ValidationRetryTotal, subject(failed), 1);
+        }
+        if !retry.emit_feedback.value {
+            return None;
+        }
+        let feedback = RetryFeedback {
+            source: failed.source,
+            tool_name: failed.tool.map(str::to_owned),
+            attempt: failed.attempt,
+            max_attempts: retry.max_attempts.value.limit(),
+            error_type: failed.class,
+            message: failed.message.to_owned(),
+            retry_scheduled_at: self.state.now.saturating_add(failed.next_delay),
+            next_delay: failed.next_delay,
+        };
+        let event = json!({ "tool": failed.tool, "feedback": feedback });
+        let why = because(self.policy, "retry.emit_feedback", &retry.emit_feedback, []);
+        self.note(Note::Feedback { feedback }, vec![why]);
+        self.reduce(Trigger::RetryFeedback, &event)
+    }
+
+    /// Runs the reducers that listen to `trigger`. Returns the first that failed; all that failed are reported.
+    pub(super) fn reduce(&mut self, trigger: Trigger, event: &Value) -> Option<ReducerError> {
+        let session = self.policy.session();
+        let failed = self.state.slices.reduce(session, trigger, event);
+        let mut first = None;
+        for (error, index) in failed {
+            self.reducer_failed(&error, index);
+            let event = json!({ "error": error });
+            // A reducer that cannot take the news of a failure is reported, and that is the end of it.
+            for (error, index) in self.state.slices.reduce(session, Trigger::ReducerError, &event) {
+                self.reducer_failed(&error, index);
+            }
+            first.get_or_insert(error);
+        }
+        first
+    }
+
+    fn reducer_failed(&mut self, error: &ReducerError, index: usize) {
+        let rule = self.policy.session().reducers.get(index);
+        let why = rule.map(|rule| {
+            let path = format!("session.reducers.{}", rule.name);
+            because(self.policy, path, &Setting::new(&error.message, rule.origin), [])
+        });
+        self.count(MetricName::ReducerErrorTotal, error.reducer.clone(), 1);
+        self.note(Note::ReducerError { error: error.clone() }, why.into_iter().collect());
+    }
+
+    pub(super) fn count(&mut self, name: MetricName, subject: String, value: u64) {
+        self.note(Note::Metric(Metric { name, subject, value }), Vec::new());
+    }
+
+    /// Text for the model.
+    pub(super) fn say(&mut self, template: &Setting<Template>, vars: Value) -> String {
+        let Value::Object(vars) = vars else { return String::new() };
+        match told(self.policy, &template.value, &vars) {
+            Ok(text) => text,
+            Err(error) => {
+                let place = self.policy.place(template.origin);
+                self.warn(format!("{place}: the message cannot be rendered: {error}"));
+                vars.get("error").and_then(Value::as_str).unwrap_or("the call was not accepted").to_owned()
+            }
+        }
+    }
+}
+
+/// Whether the class is a failure of validation, as opposed to one of transport or execution.
+pub(crate) const fn validation(class: ErrorClass) -> bool {
+    match class {
+        ErrorClass::InvalidArgs
+        | ErrorClass::MalformedToolCall
+        | ErrorClass::ToolNotFound
+        | ErrorClass::InvalidOutput
+        | ErrorClass::TruncatedOutput
+        | ErrorClass::EmptyResponse
+        | ErrorClass::TextOnly
+        | ErrorClass::ReasoningOnly => true,
+        ErrorClass::ToolUnavailable
+        | ErrorClass::ExecutionError
+        | ErrorClass::Timeout
+        | ErrorClass::PermissionDenied
+        | ErrorClass::NetworkError
+        | ErrorClass::RateLimit
+        | ErrorClass::QuotaExceeded
+        | ErrorClass::Overloaded
+        | ErrorClass::AuthError
+        | ErrorClass::NotFound
+        | ErrorClass::InvalidRequest
+        | ErrorClass::ModelError
+        | ErrorClass::ContextOverflow
+        | ErrorClass::ContentFilter
+        | ErrorClass::OrphanToolCall
+        | ErrorClass::ReducerError
+        | ErrorClass::CircuitOpen
+        | ErrorClass::Cancelled => false,
+    }
+}
+
+fn subject(failed: &Failed<'_>) -> String {
+    failed.tool.map_or_else(|| "output".to_owned(), |tool| format!("tool {tool}"))
+}

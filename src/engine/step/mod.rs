@@ -1,0 +1,197 @@
+//! The interpreter: one event in, directives out.
+
+mod batch;
+mod examine;
+mod exhausted;
+mod feedback;
+mod output;
+mod reply;
+mod turn;
+
+#[cfg(feature = "host")]
+pub(crate) use feedback::validation;
+
+use super::catalogue::Catalogue;
+use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Work, WorkId};
+use super::event::{Drive, Envelope, Event, RunStarted};
+use super::state::{Pending, State};
+use crate::policy::{Policy, Seed};
+use crate::session::{Message, Slices};
+
+/// A policy and a set of tools, ready to decide.
+///
+/// Cheap to clone; holds no state. The same interpreter serves any number of runs.
+#[derive(Clone, Debug)]
+pub struct Interpreter {
+    policy: Policy,
+    tools: Catalogue,
+}
+
+impl Interpreter {
+    /// An interpreter of `policy` over `tools`.
+    pub const fn new(policy: Policy, tools: Catalogue) -> Self {
+        Self { policy, tools }
+    }
+
+    /// The policy.
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The tools.
+    pub const fn tools(&self) -> &Catalogue {
+        &self.tools
+    }
+
+    /// Takes one event and says what to do.
+    ///
+    /// A pure function of its arguments: no clock, no I/O, no random stream. An event that cannot be used (a gap
+    /// in the numbers, an answer to work nobody asked for) changes nothing and is reported as a warning.
+    pub fn step(&self, state: &mut State, envelope: Envelope) -> Directives {
+        let mut step = Step { policy: &self.policy, tools: &self.tools, state, out: Vec::new() };
+        step.take(envelope);
+        Directives(step.out)
+    }
+}
+
+/// One step under way.
+struct Step<'a> {
+    policy: &'a Policy,
+    tools: &'a Catalogue,
+    state: &'a mut State,
+    out: Vec<Directive>,
+}
+
+impl Step<'_> {
+    fn take(&mut self, Envelope { seq, now, event }: Envelope) {
+        if seq != self.state.seq.saturating_add(1) {
+            let last = self.state.seq;
+            return self.warn(format!("event {seq} does not follow event {last}; it is not used"));
+        }
+        self.state.seq = seq;
+        self.state.now = self.state.now.max(now);
+        if self.state.is_over() {
+            return;
+        }
+        match event {
+            Event::RunStarted(started) => self.run_started(started),
+            _ if self.state.run.is_empty() => self.warn("the run has not started; the event is not used"),
+            Event::TurnPrepared { work, .. } => match self.claim(work) {
+                Some(Pending::Prepare) => self.call_model(),
+                other => self.unasked(work, other),
+            },
+            Event::ModelResponded { work, reply } => match self.claim(work) {
+                Some(Pending::Model) => self.model_responded(reply),
+                other => self.unasked(work, other),
+            },
+            Event::ModelFailed { work, failure } => match self.claim(work) {
+                Some(Pending::Model) => self.model_failed(&failure),
+                other => self.unasked(work, other),
+            },
+            Event::ToolFinished { work, outcome } => match self.claim(work) {
+                Some(Pending::Tool(slot)) => self.tool_finished(slot, outcome),
+                other => self.unasked(work, other),
+            },
+            Event::TimerFired { work } => match self.claim(work) {
+                Some(Pending::WaitModel) => self.call_model(),
+                Some(Pending::WaitTool(slot)) => self.run_tool(slot, Vec::new()),
+                Some(Pending::WaitTurn) => self.next_turn(),
+                other => self.unasked(work, other),
+            },
+            Event::PlannerDecided { work, decision } => match self.claim(work) {
+                Some(Pending::ConsultTool(slot)) => self.tool_decided(slot, decision),
+                Some(Pending::ConsultModel) => self.model_decided(decision),
+                Some(Pending::ConsultOutput) => self.output_decided(decision),
+                other => self.unasked(work, other),
+            },
+            Event::ToolsProposed { calls } => {
+                if self.host_drives("tool calls") {
+                    self.begin_batch(calls);
+                }
+            }
+            Event::OutputProposed { output } => {
+                if self.host_drives("a report") {
+                    self.text_proposed(output);
+                }
+            }
+            Event::Cancelled { reason } => self.finish(Outcome::Stopped { reason }, Vec::new()),
+        }
+    }
+
+    fn run_started(&mut self, started: RunStarted) {
+        if !self.state.run.is_empty() {
+            return self.warn("the run has already started; the event is not used");
+        }
+        let RunStarted { run, policy: _, seed, drive, system, task, targets, tools, deadline } = started;
+        self.state.run = run;
+        self.state.seed = seed;
+        self.state.drive = drive;
+        self.state.targets = targets;
+        self.state.deadline = deadline;
+        self.state.effects = tools.into_iter().filter_map(|tool| Some((tool.name, tool.effect?))).collect();
+        self.state.slices = Slices::new(self.policy.session());
+        if !system.is_empty() {
+            self.append(Message::System { text: system });
+        }
+        if !task.is_empty() {
+            self.append(Message::user(task));
+        }
+        match drive {
+            Drive::Turns => self.next_turn(),
+            Drive::Calls => {}
+        }
+    }
+
+    /// Ends the run. Calls without a result get one, so that the history stays valid.
+    fn finish(&mut self, outcome: Outcome, because: Vec<Because>) {
+        self.close_batch();
+        self.state.work.clear();
+        self.state.model = None;
+        self.state.outcome = Some(outcome.clone());
+        self.note(Note::Finish { outcome }, because);
+    }
+
+    fn claim(&mut self, work: WorkId) -> Option<Pending> {
+        self.state.work.remove(&work)
+    }
+
+    /// An answer that does not fit: the work stays as it was.
+    fn unasked(&mut self, work: WorkId, claimed: Option<Pending>) {
+        if let Some(pending) = claimed {
+            self.state.work.insert(work, pending);
+        }
+        self.warn(format!("nobody asked for this answer (work {}); it is not used", work.0));
+    }
+
+    fn host_drives(&mut self, what: &str) -> bool {
+        // Without calls under way there may still be a question to the planner.
+        let idle = self.state.batch.is_empty() && self.state.work.is_empty();
+        let ok = self.state.drive == Drive::Calls && idle;
+        if !ok {
+            self.warn(format!(
+                "{what} cannot be proposed now: the interpreter drives the run, or work is under way"
+            ));
+        }
+        ok
+    }
+
+    fn note(&mut self, note: Note, because: Vec<Because>) {
+        self.out.push(Directive { order: Order::Note(note), because });
+    }
+
+    fn ask(&mut self, work: Work, because: Vec<Because>) {
+        self.out.push(Directive { order: Order::Work(work), because });
+    }
+
+    fn append(&mut self, message: Message) {
+        self.note(Note::Append { message }, Vec::new());
+    }
+
+    fn warn(&mut self, message: impl Into<String>) {
+        self.note(Note::Warning { message: message.into() }, Vec::new());
+    }
+
+    fn seed(&self, scope: &str, call: &str) -> Seed {
+        Seed::new(self.state.seed, scope, call)
+    }
+}

@@ -1,0 +1,296 @@
+//! The final report: accepted, or refused with feedback as often as the policy allows.
+
+use serde_json::{Value, json};
+
+use super::super::because::{because, of_retry, of_stop};
+use super::super::directive::{Because, Decision, MetricName, Note, Outcome};
+use super::super::event::Drive;
+use super::super::problems::{join_problems, parse, violations};
+use super::super::retry::{self, Obstacle, Verdict};
+use super::super::state::{Pending, Series, SlotPhase, Subject};
+use super::Step;
+use super::feedback::Failed;
+use crate::policy::{ErrorClass, OutputPolicy, Problem, Trigger};
+use crate::session::{FeedbackSource, Message, ReducerError, RetryExhausted, StopReason};
+
+/// What is wrong with what came as the report.
+enum Fault {
+    /// It does not hold.
+    Invalid(Vec<Problem>),
+    /// It is no report but a text; what the model is told.
+    Text(ErrorClass, String),
+    /// A reducer did not take it.
+    Reducer(Box<ReducerError>),
+}
+
+impl Fault {
+    const fn class(&self) -> ErrorClass {
+        match self {
+            Self::Invalid(_) => ErrorClass::InvalidOutput,
+            Self::Text(class, _) => *class,
+            Self::Reducer(_) => ErrorClass::ReducerError,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Invalid(problems) => join_problems(problems),
+            Self::Text(_, message) => message.clone(),
+            Self::Reducer(error) => error.message.clone(),
+        }
+    }
+
+    fn objection(&self) -> Option<ReducerError> {
+        match self {
+            Self::Invalid(_) | Self::Text(..) => None,
+            Self::Reducer(error) => Some(ReducerError::clone(error)),
+        }
+    }
+}
+
+/// What became of a report that was refused.
+enum Refused {
+    /// The model is asked again.
+    Again { text: String, why: Vec<Because> },
+    /// It is not.
+    GivenUp { text: String, reason: StopReason },
+}
+
+impl Step<'_> {
+    /// The report came as a tool call.
+    pub(super) fn report_called(&mut self, index: usize, raw: &str) {
+        let Some(output) = self.policy.output().cloned() else { return };
+        if self.state.report.is_some() {
+            return self.answer(index, "a report was accepted already".into(), true);
+        }
+        match self.judge(&output, raw) {
+            Ok(report) => {
+                self.accept(report);
+                self.answer(index, "accepted".into(), false);
+            }
+            Err(fault) => match self.refuse_output(&output, &fault) {
+                Refused::Again { text, .. } => self.answer(index, text, true),
+                Refused::GivenUp { text, reason } => {
+                    self.answer(index, text, true);
+                    if !self.output_exhausted(&output, reason) {
+                        self.set_phase(index, SlotPhase::WithPlanner);
+                    }
+                }
+            },
+        }
+    }
+
+    /// The report came as plain text, or from a host that runs its own loop.
+    pub(super) fn text_proposed(&mut self, raw: String) {
+        let Some(output) = self.policy.output().cloned() else {
+            return self.finish(Outcome::Answered { text: raw }, Vec::new());
+        };
+        match self.judge(&output, &raw) {
+            Ok(report) => {
+                self.accept(report);
+                self.after_output();
+            }
+            Err(fault) => {
+                let refused = self.refuse_output(&output, &fault);
+                self.tell(&output, fault.class(), refused);
+            }
+        }
+    }
+
+    /// Plain text came where a report was due.
+    pub(super) fn text_refused(&mut self, class: ErrorClass) {
+        let Some(output) = self.policy.output().cloned() else { return };
+        let attempt = self.state.output.as_ref().map_or(1, Series::attempt);
+        let vars = json!({
+            "tool": output.tool.value, "attempt": attempt, "max_attempts": output.retry.max_attempts.value.limit(),
+        });
+        let text = self.say(&self.policy.turn().text_only_message.clone(), vars);
+        let refused = self.refuse_output(&output, &Fault::Text(class, text));
+        self.tell(&output, class, refused);
+    }
+
+    /// Goes on after a report or a text that did not come as a tool call.
+    pub(super) fn after_output(&mut self) {
+        match self.state.drive {
+            Drive::Turns => self.next_turn_when_due(),
+            Drive::Calls => {
+                if let Some(output) = self.state.report.take() {
+                    self.finish(Outcome::Reported { output }, Vec::new());
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, output: &OutputPolicy, class: ErrorClass, refused: Refused) {
+        match refused {
+            Refused::Again { text, why } => {
+                self.reject_turn(class, text, why);
+                self.after_output();
+            }
+            Refused::GivenUp { text, reason } => {
+                self.append(Message::User { text, guidance: Some(class.name().into()) });
+                self.give_up(output, reason);
+            }
+        }
+    }
+
+    /// The last turn brought other calls instead of the report: that is one attempt at it. Without a report to
+    /// deliver, it was the end.
+    pub(super) fn nothing_reported(&mut self) {
+        let Some(output) = self.policy.output().cloned() else {
+            let turn = self.policy.turn();
+            let why = because(self.policy, "turn.max_turns", &turn.max_turns, []);
+            return self.run_failed(StopReason::Attempts, vec![why]);
+        };
+        let message = format!("other tools were called instead of `{}`", output.tool.value);
+        let fault = Fault::Invalid(vec![Problem { pointer: String::new(), message }]);
+        // The calls have been answered with what is due.
+        match self.refuse_output(&output, &fault) {
+            Refused::Again { .. } => self.after_output(),
+            Refused::GivenUp { reason, .. } => self.give_up(&output, reason),
+        }
+    }
+
+    fn give_up(&mut self, output: &OutputPolicy, reason: StopReason) {
+        if self.output_exhausted(output, reason) && !self.state.is_over() {
+            self.after_output();
+        }
+    }
+
+    /// Holds a report against the schema, the validators and the reducers.
+    fn judge(&mut self, output: &OutputPolicy, raw: &str) -> Result<Value, Fault> {
+        let report = parse(raw).map_err(|problem| Fault::Invalid(vec![problem]))?;
+        let mut problems = output.schema.value.problems(&report);
+        if problems.is_empty() {
+            problems =
+                violations(&output.validators.value, json!({ "output": report, "tool": output.tool.value }));
+        }
+        if !problems.is_empty() {
+            return Err(Fault::Invalid(problems));
+        }
+        let event = json!({ "output": report, "turn": self.state.turn });
+        match self.reduce(Trigger::OutputAccepted, &event) {
+            None => Ok(report),
+            Some(error) => Err(Fault::Reducer(Box::new(error))),
+        }
+    }
+
+    fn accept(&mut self, report: Value) {
+        let attempts = self.state.output.take().map_or(1, |series| series.attempt());
+        self.count(MetricName::RetryAttempts, "output".into(), attempts.into());
+        self.note(Note::OutputAccepted { output: report.clone() }, Vec::new());
+        self.state.report = Some(report);
+    }
+
+    fn refuse_output(&mut self, output: &OutputPolicy, fault: &Fault) -> Refused {
+        let class = fault.class();
+        let now = self.state.now;
+        let mut series = self.state.output.take().unwrap_or_else(|| Series::begin(now));
+        let over = series.resume(output.retry.max_attempts.value);
+        let progress = series.progress();
+        let message = fault.message();
+        let mut objection = fault.objection();
+        let obstacle = if objection.is_some() { Obstacle::ReducerError } else { Obstacle::None };
+        let case = self.case(class, None, obstacle);
+        let seed = || self.seed("output", &self.state.run);
+        let mut verdict = match over {
+            Some(reason) => Verdict::Stop(reason),
+            None => retry::decide(&output.retry, progress, case, now, seed),
+        };
+        let attempt = progress.attempt;
+        let max_attempts = output.retry.max_attempts.value.limit();
+        let source = FeedbackSource::StructuredOutput;
+        let failed =
+            Failed { source, tool: None, attempt, class, message: &message, next_delay: verdict.delay() };
+        if over.is_none() && output.retry.retries(class) {
+            objection = objection.or(self.feedback(&output.retry, &failed));
+        }
+        let event =
+            json!({ "attempt": attempt, "error_type": class, "message": message, "turn": self.state.turn });
+        objection = objection.or(self.reduce(Trigger::OutputRefused, &event));
+        if objection.is_some() {
+            verdict = Verdict::Stop(StopReason::ReducerError);
+        }
+        series.record(class, &message, now, verdict.delay());
+        if let Verdict::Stop(reason) = verdict {
+            series.over = Some(reason);
+        }
+        self.state.output = Some(series);
+        let text = match (&objection, fault) {
+            // What a reducer has against a report is for the model to change, as much as any other problem.
+            (Some(error), _) => {
+                let message = format!("{}: {}", error.reducer, error.message);
+                let problem = Problem { pointer: String::new(), message };
+                self.say_invalid(output, attempt, &[problem])
+            }
+            (None, Fault::Invalid(problems)) => self.say_invalid(output, attempt, problems),
+            (None, Fault::Text(..) | Fault::Reducer(_)) => message.clone(),
+        };
+        match verdict {
+            Verdict::Retry { delay, by } => {
+                let why = of_retry(self.policy, &output.retry, progress, &case, delay, by);
+                self.count(MetricName::RetryDelaySeconds, "output".into(), delay.0);
+                let subject = Subject {
+                    name: "output".into(),
+                    attempt: attempt.saturating_add(1),
+                    max_attempts,
+                    error_type: class,
+                    message: message.clone(),
+                };
+                self.hold(delay, subject, why.clone());
+                self.report_refused(fault, attempt, max_attempts, message, why.clone());
+                Refused::Again { text, why }
+            }
+            Verdict::Stop(reason) => {
+                let why = of_stop(self.policy, &output.retry, progress, &case, reason);
+                self.report_refused(fault, attempt, max_attempts, message, why);
+                Refused::GivenUp { text, reason }
+            }
+        }
+    }
+
+    fn say_invalid(&mut self, output: &OutputPolicy, attempt: u32, problems: &[Problem]) -> String {
+        let vars = json!({
+            "tool": output.tool.value, "attempt": attempt, "max_attempts": output.retry.max_attempts.value.limit(),
+            "problems": problems,
+        });
+        self.say(&output.invalid_message, vars)
+    }
+
+    /// A text that came instead of a report is rejected as a turn; it is no report that could be refused.
+    fn report_refused(
+        &mut self,
+        fault: &Fault,
+        attempt: u32,
+        max_attempts: Option<u32>,
+        message: String,
+        why: Vec<Because>,
+    ) {
+        match fault {
+            Fault::Text(..) => {}
+            Fault::Invalid(_) | Fault::Reducer(_) => {
+                self.note(Note::OutputRefused { attempt, max_attempts, message }, why);
+            }
+        }
+    }
+
+    /// No further report is asked for. `false`: the planner has to decide first.
+    fn output_exhausted(&mut self, output: &OutputPolicy, reason: StopReason) -> bool {
+        let attempts = self.state.output.as_ref().map(|series| series.history.clone()).unwrap_or_default();
+        let progress_attempt = u64::try_from(attempts.len()).unwrap_or(u64::MAX);
+        let exhausted = RetryExhausted { action: "output".into(), reason, attempts, retry_after: None };
+        self.count(MetricName::RetryAttempts, "output".into(), progress_attempt);
+        let mut why = Vec::new();
+        // A reducer's objection is for the model to answer, within the turns that are left.
+        let decision = match reason {
+            StopReason::ReducerError => Some(Decision::TellModel),
+            _ => self.decide(&output.on_exhausted, &mut why),
+        };
+        self.note(Note::Exhausted { exhausted: exhausted.clone(), decision }, why);
+        match decision {
+            Some(decision) => self.give_up_output(decision, exhausted),
+            None => self.consult(Pending::ConsultOutput, exhausted),
+        }
+        decision.is_some()
+    }
+}

@@ -1,0 +1,132 @@
+//! What the model did: it answered, or it failed.
+
+use serde_json::json;
+
+use super::super::because::of_retry;
+use super::super::directive::{MetricName, Outcome};
+use super::super::event::{FinishReason, ModelReply};
+use super::super::failure::Failure;
+use super::super::retry::{self, Obstacle, Verdict};
+use super::super::state::{LastTurn, Pending, Series, Subject};
+use super::Step;
+use super::batch::hint;
+use crate::policy::{ErrorClass, TextOnly, Trigger};
+use crate::session::{Message, ReducerError, StopReason};
+
+impl Step<'_> {
+    pub(super) fn model_responded(&mut self, reply: ModelReply) {
+        if let Some(usage) = reply.usage {
+            self.state.usage = self.state.usage.plus(usage);
+        }
+        let empty = reply.text.trim().is_empty() && reply.calls.is_empty();
+        if reply.finish == FinishReason::ContentFilter && reply.calls.is_empty() {
+            let text = if empty { "the provider's filter refused the reply" } else { reply.text.trim() };
+            return self.model_failed(&Failure::of(ErrorClass::ContentFilter, text));
+        }
+        if empty {
+            return self.model_failed(&Failure::of(ErrorClass::EmptyResponse, "the reply is empty"));
+        }
+        let output = self.policy.output().is_some();
+        let truncated = reply.finish == FinishReason::Length && reply.calls.is_empty();
+        if truncated && !output {
+            return self.model_failed(&Failure::of(
+                ErrorClass::TruncatedOutput,
+                "the reply was cut at the token limit",
+            ));
+        }
+        let attempts = self.state.model.take().map_or(1, |series| series.attempt());
+        let target = self.state.targets.get(self.state.target).cloned().unwrap_or_default();
+        self.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
+        let names: Vec<&str> = reply.calls.iter().map(|proposal| proposal.call.name.as_str()).collect();
+        let event = json!({
+            "target": target, "turn": self.state.turn, "attempts": attempts, "text": reply.text, "calls": names,
+            "usage": reply.usage,
+        });
+        let objection = self.reduce(Trigger::ModelResponded, &event).map(|error| self.reply_refused(&error));
+        let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
+        self.append(Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra });
+        if !reply.calls.is_empty() {
+            self.state.afterword = objection;
+            return self.begin_batch(reply.calls);
+        }
+        if let Some(text) = objection
+            && self.state.last_turn != LastTurn::Now
+        {
+            self.reject_turn(ErrorClass::ReducerError, text, Vec::new());
+            return self.next_turn_when_due();
+        }
+        match self.policy.turn().text_only.value {
+            _ if truncated => self.text_refused(ErrorClass::TruncatedOutput),
+            _ if !output => self.finish(Outcome::Answered { text: reply.text }, Vec::new()),
+            TextOnly::Accept => self.text_proposed(reply.text),
+            TextOnly::Reject => self.text_refused(ErrorClass::TextOnly),
+        }
+    }
+
+    pub(super) fn model_failed(&mut self, failure: &Failure) {
+        let Some(target) = self.state.targets.get(self.state.target).cloned() else { return };
+        let policy = self.policy.model(&target);
+        let class = self.class_of(failure);
+        let now = self.state.now;
+        let mut series = self.state.model.take().unwrap_or_else(|| Series::begin(now));
+        let progress = series.progress();
+        let case = self.case(class, hint(&failure.retry_after), Obstacle::None);
+        let seed = || self.seed("model", &format!("{}-{}", self.state.run, self.state.turn));
+        let mut verdict = retry::decide(&policy.retry, progress, case, now, seed);
+        let event = json!({
+            "target": target, "turn": self.state.turn, "attempt": progress.attempt, "error_type": class,
+            "message": failure.message, "status": failure.status,
+        });
+        if let Some(error) = self.reduce(Trigger::ModelFailed, &event) {
+            verdict = Verdict::Stop(StopReason::ReducerError);
+            let text = self.reply_refused(&error);
+            self.append(Message::User { text, guidance: Some(ErrorClass::ReducerError.name().into()) });
+        }
+        series.record(class, &failure.message, now, verdict.delay());
+        self.state.model = Some(series);
+        match verdict {
+            Verdict::Retry { delay, by } => {
+                let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
+                self.count(MetricName::RetryDelaySeconds, format!("model {target}"), delay.0);
+                if class == ErrorClass::EmptyResponse && progress.attempt == 1 {
+                    self.nudge(policy.retry.max_attempts.value.limit());
+                }
+                if delay.is_zero() {
+                    return self.call_model();
+                }
+                let subject = Subject {
+                    name: format!("model {target}"),
+                    attempt: progress.attempt.saturating_add(1),
+                    max_attempts: policy.retry.max_attempts.value.limit(),
+                    error_type: class,
+                    message: failure.message.clone(),
+                };
+                self.wait(Pending::WaitModel, delay, subject, why);
+            }
+            Verdict::Stop(reason) => {
+                self.model_exhausted(&policy.retry, &policy.on_exhausted, progress, &case, reason);
+            }
+        }
+    }
+
+    /// What the model is told of a reducer that refused the update about its turn.
+    fn reply_refused(&mut self, error: &ReducerError) -> String {
+        let vars = json!({ "tool": "reply", "reducer": error.reducer, "error": error.message });
+        self.say(&self.policy.turn().reducer_error_message.clone(), vars)
+    }
+
+    pub(super) fn class_of(&self, failure: &Failure) -> ErrorClass {
+        failure.class.unwrap_or_else(|| {
+            let (code, kind) = (failure.code.as_deref(), failure.kind.as_deref());
+            self.policy.classify(failure.status, code, kind, &failure.message).class
+        })
+    }
+
+    /// The same request would get the same empty reply: one line of guidance makes it another request.
+    fn nudge(&mut self, max_attempts: Option<u32>) {
+        let tool = self.policy.output().map(|output| output.tool.value.clone());
+        let vars = json!({ "tool": tool, "attempt": 1, "max_attempts": max_attempts });
+        let text = self.say(&self.policy.turn().empty_message.clone(), vars);
+        self.append(Message::User { text, guidance: Some(ErrorClass::EmptyResponse.name().into()) });
+    }
+}

@@ -1,0 +1,152 @@
+//! The loop of turns: prepare, call the model, and the last turn that allows only the report.
+
+use serde_json::json;
+
+use super::super::because::because;
+use super::super::directive::{Because, CallModel, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work};
+use super::super::retry;
+use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
+use super::Step;
+use crate::policy::ErrorClass;
+use crate::session::{Message, RetryExhausted, StopReason};
+use crate::time::Nanos;
+
+impl Step<'_> {
+    /// Goes on to the next turn, ends the run if there is a report, or waits if a wait is due.
+    pub(super) fn next_turn(&mut self) {
+        if let Some(output) = self.state.report.take() {
+            return self.finish(Outcome::Reported { output }, Vec::new());
+        }
+        if self.out_of_time() {
+            return self.run_failed(StopReason::Deadline, Vec::new());
+        }
+        let turn = self.policy.turn();
+        let mut why = Vec::new();
+        if self.state.last_turn != LastTurn::Now {
+            self.state.turn = self.state.turn.saturating_add(1);
+            let reached = self.state.turn >= turn.max_turns.value.get();
+            if reached || self.state.last_turn == LastTurn::Next {
+                self.state.last_turn = LastTurn::Now;
+                if reached {
+                    let fact = format!("turn {} is the last", self.state.turn);
+                    why.push(because(self.policy, "turn.max_turns", &turn.max_turns, [fact]));
+                }
+                self.announce_last_turn();
+            }
+        }
+        let work = self.state.issue(Pending::Prepare);
+        let prepare = PrepareTurn {
+            work,
+            turn: self.state.turn,
+            max_turns: turn.max_turns.value.get(),
+            last: self.state.last_turn == LastTurn::Now,
+        };
+        self.ask(Work::PrepareTurn(prepare), why);
+    }
+
+    /// Waits until what was scheduled may start, then goes on to the next turn.
+    pub(super) fn next_turn_when_due(&mut self) {
+        match self.state.hold.take() {
+            Some(Hold { until, subject, because })
+                if until > self.state.now && self.state.report.is_none() =>
+            {
+                self.wait(Pending::WaitTurn, until.since(self.state.now), subject, because);
+            }
+            _ => self.next_turn(),
+        }
+    }
+
+    /// The next turn does not start before `delay` is over. Of several holds the longest counts.
+    pub(super) fn hold(&mut self, delay: Nanos, subject: Subject, because: Vec<Because>) {
+        let until = self.state.now.saturating_add(delay);
+        if self.state.hold.as_ref().is_none_or(|hold| hold.until < until) {
+            self.state.hold = Some(Hold { until, subject, because });
+        }
+    }
+
+    /// Asks for one call of the current target.
+    pub(super) fn call_model(&mut self) {
+        if self.out_of_time() {
+            return self.run_failed(StopReason::Deadline, Vec::new());
+        }
+        let Some(target) = self.state.targets.get(self.state.target).cloned() else {
+            self.warn("the run has no model to call");
+            return self.run_failed(StopReason::Attempts, Vec::new());
+        };
+        let policy = self.policy.model(&target);
+        let now = self.state.now;
+        let series = self.state.model.get_or_insert_with(|| Series::begin(now));
+        let (attempt, started) = (series.attempt(), series.started);
+        let last = self.state.last_turn == LastTurn::Now;
+        let output = self.policy.output().map(|output| output.tool.value.clone());
+        let mut tools: Vec<String> =
+            if last { Vec::new() } else { self.tools.names().map(str::to_owned).collect() };
+        tools.extend(output.clone());
+        let work = self.state.issue(Pending::Model);
+        let call = CallModel {
+            work,
+            turn: self.state.turn,
+            attempt,
+            max_attempts: policy.retry.max_attempts.value.limit(),
+            target,
+            tools,
+            tool_choice: match output {
+                Some(tool) if last => ToolChoice::Tool(tool),
+                _ => ToolChoice::Auto,
+            },
+            timeout: retry::attempt_timeout(&policy.retry, started, self.state.deadline, now),
+        };
+        self.ask(Work::CallModel(call), Vec::new());
+    }
+
+    /// Asks for a wait; whatever is pending goes on when it is over.
+    pub(super) fn wait(&mut self, pending: Pending, delay: Nanos, subject: Subject, why: Vec<Because>) {
+        let work = self.state.issue(pending);
+        let wait = Wait {
+            work,
+            delay,
+            until: self.state.now.saturating_add(delay),
+            subject: subject.name,
+            attempt: subject.attempt,
+            max_attempts: subject.max_attempts,
+            error_type: subject.error_type,
+            message: subject.message,
+        };
+        self.ask(Work::Wait(wait), why);
+    }
+
+    fn out_of_time(&self) -> bool {
+        self.state.deadline.is_some_and(|deadline| deadline <= self.state.now)
+    }
+
+    /// Ends the run for a reason that is not the failure of one action.
+    pub(super) fn run_failed(&mut self, reason: StopReason, why: Vec<Because>) {
+        let exhausted =
+            RetryExhausted { action: "run".into(), reason, attempts: Vec::new(), retry_after: None };
+        self.finish(Outcome::Failed { exhausted }, why);
+    }
+
+    fn announce_last_turn(&mut self) {
+        let Some(output) = self.policy.output() else { return };
+        let turn = self.policy.turn();
+        let vars = json!({
+            "tool": output.tool.value, "turn": self.state.turn, "max_turns": turn.max_turns.value.get(),
+        });
+        let text = self.say(&turn.final_turn_message, vars);
+        self.append(Message::User { text, guidance: Some("final_turn".into()) });
+    }
+
+    /// The next turn is the last. `false`: this one is already.
+    pub(super) fn force_last_turn(&mut self) -> bool {
+        let due = self.state.last_turn != LastTurn::Now;
+        if due {
+            self.state.last_turn = LastTurn::Next;
+        }
+        due
+    }
+
+    pub(super) fn reject_turn(&mut self, error_type: ErrorClass, message: String, why: Vec<Because>) {
+        self.append(Message::User { text: message.clone(), guidance: Some(error_type.name().into()) });
+        self.note(Note::RejectTurn { error_type, message }, why);
+    }
+}
