@@ -1,0 +1,144 @@
+//! How many tokens a conversation takes: counted by a vocabulary, or estimated from its bytes.
+
+use serde_json::json;
+
+use crate::engine::{ToolSpec, TurnMeasure};
+use crate::session::Message;
+
+/// What a message costs besides its text.
+const PER_MESSAGE: u64 = 4;
+/// What a tool call costs besides its name and arguments.
+const PER_CALL: u64 = 10;
+
+/// Something that counts the tokens of a text.
+pub trait TokenCounter: Send + Sync {
+    /// The tokens of `text`.
+    fn count(&self, text: &str) -> u64;
+}
+
+/// Estimates from the bytes: four for a token of prose, 2.8 for a token of JSON.
+///
+/// ```
+/// use unfazed::context::{Estimate, TokenCounter};
+/// assert_eq!(Estimate.count("These are nine tokens or so, I think."), 10);
+/// assert_eq!(Estimate.count(r#"{"city":"Oslo"}"#), 6);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Estimate;
+
+impl TokenCounter for Estimate {
+    fn count(&self, text: &str) -> u64 {
+        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        if looks_like_json(text) { bytes.saturating_mul(5).div_ceil(14) } else { bytes.div_ceil(4) }
+    }
+}
+
+/// The tokens of one message, by `counter`.
+pub fn message_tokens(counter: &dyn TokenCounter, message: &Message) -> u64 {
+    let mut tokens = PER_MESSAGE.saturating_add(counter.count(message.text()));
+    if let Message::Assistant { calls, extra, .. } = message {
+        for call in calls {
+            let call = [PER_CALL, counter.count(&call.name), counter.count(&call.arguments)];
+            tokens = call.into_iter().fold(tokens, u64::saturating_add);
+        }
+        if !extra.is_empty() {
+            let extra = serde_json::to_string(extra).unwrap_or_default();
+            tokens = tokens.saturating_add(counter.count(&extra));
+        }
+    }
+    tokens
+}
+
+/// The tokens of tool definitions, by `counter`, in the form that is sent.
+pub fn tool_tokens(counter: &dyn TokenCounter, tools: &[&ToolSpec]) -> u64 {
+    let sent = |tool: &&ToolSpec| {
+        let function =
+            json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters});
+        counter.count(&json!({"type": "function", "function": function}).to_string())
+    };
+    tools.iter().map(sent).fold(0, u64::saturating_add)
+}
+
+/// [`message_tokens`] by the estimate.
+pub fn estimate_message(message: &Message) -> u64 {
+    message_tokens(&Estimate, message)
+}
+
+/// [`tool_tokens`] by the estimate.
+pub fn estimate_tools(tools: &[&ToolSpec]) -> u64 {
+    tool_tokens(&Estimate, tools)
+}
+
+/// What a host tells the interpreter about the conversation before a turn.
+pub fn measure(counter: &dyn TokenCounter, messages: &[Message], tools: &[&ToolSpec]) -> TurnMeasure {
+    TurnMeasure {
+        messages: u64::try_from(messages.len()).unwrap_or(u64::MAX),
+        message_tokens: messages
+            .iter()
+            .map(|message| message_tokens(counter, message))
+            .fold(0, u64::saturating_add),
+        tool_tokens: tool_tokens(counter, tools),
+    }
+}
+
+/// By the first and the last character: reading the whole text would cost more than the answer is worth.
+fn looks_like_json(text: &str) -> bool {
+    let text = text.trim();
+    (text.starts_with('{') && text.ends_with('}')) || (text.starts_with('[') && text.ends_with(']'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::ToolCall;
+
+    #[test]
+    fn prose_and_json_are_estimated_differently() {
+        let prose = "x".repeat(2800);
+        assert_eq!(Estimate.count(&prose), 700);
+        assert_eq!(Estimate.count(&format!("[{}]", &prose[2..])), 1000);
+        assert_eq!(Estimate.count(""), 0);
+        assert_eq!(Estimate.count("a"), 1);
+    }
+
+    #[test]
+    fn a_message_costs_more_than_its_text() {
+        assert_eq!(estimate_message(&Message::user("12345678")), 6);
+    }
+
+    #[test]
+    fn a_tool_call_costs_its_name_its_arguments_and_ten() {
+        let call =
+            ToolCall { id: "call_1".into(), name: "look".into(), arguments: "{\"a\": \"bcdef\"}".into() };
+        let with = |calls| Message::Assistant { text: String::new(), calls, extra: serde_json::Map::new() };
+        let (none, one) = (estimate_message(&with(vec![])), estimate_message(&with(vec![call])));
+        assert_eq!(one - none, 10 + 1 + 5);
+    }
+
+    #[test]
+    fn what_the_provider_wants_to_see_again_is_counted() {
+        let extra = serde_json::Map::from_iter([("signature".to_owned(), json!("x".repeat(1000)))]);
+        let message = Message::Assistant { text: String::new(), calls: vec![], extra };
+        assert!(estimate_message(&message) > 300);
+    }
+
+    #[test]
+    fn tools_are_counted_as_they_are_sent() {
+        let spec = ToolSpec {
+            name: "look".into(),
+            description: "Looks.".into(),
+            parameters: json!({"type": "object"}),
+            effect: None,
+        };
+        let sent = r#"{"type":"function","function":{"name":"look","description":"Looks.","parameters":{"type":"object"}}}"#;
+        assert_eq!(estimate_tools(&[&spec, &spec]), 2 * Estimate.count(sent));
+        assert_eq!(estimate_tools(&[]), 0);
+    }
+
+    #[test]
+    fn a_measure_is_the_sum_of_its_parts() {
+        let messages = [Message::user("one"), Message::user("two")];
+        let measure = measure(&Estimate, &messages, &[]);
+        assert_eq!((measure.messages, measure.message_tokens, measure.tool_tokens), (2, 10, 0));
+    }
+}
