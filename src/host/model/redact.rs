@@ -1,0 +1,172 @@
+//! Known secret values, taken out of everything that is reported.
+
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+
+use super::failure::presentable;
+use crate::engine::{Failure, Hint, ModelReply, ToolOutcome};
+
+/// What stands where a secret stood.
+const MARK: &str = "[redacted]";
+/// A shorter value guards nothing, and replacing it would make messages unreadable.
+const SHORTEST: usize = 4;
+
+/// The secrets of one connection, or of one agent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Redactor {
+    secrets: Vec<SecretString>,
+}
+
+impl Redactor {
+    /// Takes care of `secrets`.
+    pub(crate) fn new(secrets: impl IntoIterator<Item = SecretString>) -> Self {
+        // Who prints a secret rarely prints the line break its file ends with.
+        let trimmed = secrets.into_iter().map(|secret| SecretString::from(secret.expose_secret().trim()));
+        let mut secrets: Vec<_> = trimmed.filter(|secret| secret.expose_secret().len() >= SHORTEST).collect();
+        // A secret that holds another one goes first, or the rest of it would stay.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
+        Self { secrets }
+    }
+
+    /// `text` without the secrets.
+    pub(crate) fn text(&self, text: String) -> String {
+        self.secrets.iter().fold(text, |text, secret| {
+            let secret = secret.expose_secret();
+            if text.contains(secret) { text.replace(secret, MARK) } else { text }
+        })
+    }
+
+    /// The failure as it may be shown: without secrets and control characters, and of bounded size. Cut last:
+    /// half a secret would not be recognised.
+    pub(crate) fn failure(&self, failure: Failure) -> Failure {
+        Self::each_text(failure, |text| presentable(&self.text(text)))
+    }
+
+    /// The failure without the secrets, else as it is.
+    pub(crate) fn texts_of(&self, failure: Failure) -> Failure {
+        if self.secrets.is_empty() { failure } else { Self::each_text(failure, |text| self.text(text)) }
+    }
+
+    /// The outcome of a tool without the secrets.
+    pub(crate) fn outcome(&self, outcome: ToolOutcome) -> ToolOutcome {
+        match outcome {
+            ToolOutcome::Ok { data } => ToolOutcome::Ok { data: self.value(data) },
+            ToolOutcome::Failed { failure, effect } => {
+                ToolOutcome::Failed { failure: self.texts_of(failure), effect }
+            }
+        }
+    }
+
+    /// The reply of a model without the secrets, in its tool calls too.
+    pub(crate) fn reply(&self, mut reply: ModelReply) -> ModelReply {
+        if self.secrets.is_empty() {
+            return reply;
+        }
+        reply.text = self.text(reply.text);
+        reply.extra = self.fields(reply.extra);
+        for proposal in &mut reply.calls {
+            let call = &mut proposal.call;
+            call.id = self.text(std::mem::take(&mut call.id));
+            call.name = self.text(std::mem::take(&mut call.name));
+            call.arguments = self.json(std::mem::take(&mut call.arguments));
+        }
+        reply
+    }
+
+    /// A value without the secrets, whether they are keys, texts or numbers.
+    fn value(&self, value: Value) -> Value {
+        if self.secrets.is_empty() {
+            return value;
+        }
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => Value::Object(self.fields(fields)),
+            Value::Number(number) => {
+                let text = number.to_string();
+                let clean = self.text(text.clone());
+                if clean == text { Value::Number(number) } else { Value::String(clean) }
+            }
+            plain @ (Value::Null | Value::Bool(_)) => plain,
+        }
+    }
+
+    fn fields(&self, fields: Map<String, Value>) -> Map<String, Value> {
+        fields.into_iter().map(|(key, value)| (self.text(key), self.value(value))).collect()
+    }
+
+    /// JSON text, possibly broken. A secret in it may be written with escapes, so it is looked at as values first.
+    fn json(&self, text: String) -> String {
+        let text = match serde_json::from_str::<Value>(&text) {
+            Ok(value) => {
+                let clean = self.value(value.clone());
+                if clean == value { text } else { clean.to_string() }
+            }
+            Err(_) => text,
+        };
+        self.text(text)
+    }
+
+    fn each_text(failure: Failure, clean: impl Fn(String) -> String) -> Failure {
+        Failure {
+            class: failure.class,
+            status: failure.status,
+            code: failure.code.map(&clean),
+            kind: failure.kind.map(&clean),
+            message: clean(failure.message),
+            retry_after: match failure.retry_after {
+                Hint::Ignored(reason) => Hint::Ignored(clean(reason)),
+                hint => hint,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_taken_out_of_every_text_of_a_failure() {
+        let redactor = Redactor::new(["sk-0123".into(), "sk-0123456".into()]);
+        let failure = Failure {
+            code: Some("bad sk-0123".into()),
+            kind: Some("sk-0123".into()),
+            message: "sk-0123456 is wrong, sk-0123 too".into(),
+            retry_after: Hint::Ignored("`sk-0123` is no date".into()),
+            ..Failure::default()
+        };
+        let clean = redactor.failure(failure);
+        assert_eq!(clean.message, "[redacted] is wrong, [redacted] too");
+        assert_eq!(clean.code.as_deref(), Some("bad [redacted]"));
+        assert!(!format!("{clean:?}").contains("0123"));
+    }
+
+    #[test]
+    fn a_secret_at_the_cut_leaves_no_half() {
+        let redactor = Redactor::new(["sk-0123456789".into()]);
+        let message = format!("{}sk-0123456789", "x".repeat(1995));
+        let clean = redactor.failure(Failure { message, ..Failure::default() });
+        assert!(!clean.message.contains("sk-"), "{}", clean.message);
+    }
+
+    #[test]
+    fn a_secret_is_taken_out_of_replies_and_outcomes() {
+        use crate::session::ToolCall;
+        let redactor = Redactor::new(["s3cr\"et\n".into(), "12345678".into()]);
+        let call = ToolCall { id: "1".into(), name: "t".into(), arguments: r#"{"k":"s3cr\u0022et"}"#.into() };
+        let reply =
+            ModelReply { text: "it is s3cr\"et".into(), calls: vec![call.into()], ..ModelReply::default() };
+        let clean = redactor.reply(reply);
+        assert_eq!(clean.text, "it is [redacted]");
+        assert_eq!(clean.calls[0].call.arguments, r#"{"k":"[redacted]"}"#);
+        let data = serde_json::json!({"a": ["x s3cr\"et"], "s3cr\"et": 12_345_678});
+        let ToolOutcome::Ok { data } = redactor.outcome(ToolOutcome::Ok { data }) else { panic!("ok") };
+        assert_eq!(data.to_string(), r#"{"a":["x [redacted]"],"[redacted]":"[redacted]"}"#);
+    }
+
+    #[test]
+    fn an_empty_secret_changes_nothing() {
+        assert_eq!(Redactor::new(["".into()]).text("as it is".into()), "as it is");
+    }
+}

@@ -1,0 +1,160 @@
+//! Messages of the chat-completions format, as they stand in requests, responses and stream deltas alike.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::lenient;
+use crate::session::Message;
+
+/// The field of an assistant message's `extra` that keeps what a provider sent with single tool calls, by call
+/// id. It goes back into the calls, never on the wire by this name.
+pub(super) const CALL_EXTRAS: &str = "tool_calls";
+
+/// One message.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ChatMessage {
+    #[serde(default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
+    pub(crate) role: Option<String>,
+    #[serde(default)]
+    pub(crate) content: Option<Content>,
+    #[serde(default, deserialize_with = "lenient::or_default", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tool_calls: Vec<WireCall>,
+    #[serde(default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
+    pub(crate) tool_call_id: Option<String>,
+    #[serde(flatten)]
+    pub(crate) extra: Map<String, Value>,
+}
+
+/// What a message says: a text, or parts of which the texts count.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Content {
+    Text(String),
+    Parts(Vec<Value>),
+}
+
+/// A tool call, or one piece of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireCall {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) index: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<String>,
+    #[serde(
+        default,
+        rename = "type",
+        deserialize_with = "lenient::text",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(crate) kind: Option<String>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    pub(crate) function: WireFunction,
+    #[serde(flatten)]
+    pub(crate) extra: Map<String, Value>,
+}
+
+/// What is called and with what.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WireFunction {
+    #[serde(default, deserialize_with = "lenient::text", skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    #[serde(default, deserialize_with = "lenient::arguments", skip_serializing_if = "Option::is_none")]
+    pub(crate) arguments: Option<String>,
+}
+
+impl Content {
+    /// The text; of parts, all their texts in order.
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Parts(parts) => parts.iter().filter_map(part).collect(),
+        }
+    }
+}
+
+fn part(part: &Value) -> Option<&str> {
+    part.as_str().or_else(|| part.get("text")?.as_str())
+}
+
+impl From<&Message> for ChatMessage {
+    fn from(message: &Message) -> Self {
+        let text = |text: &String| Some(Content::Text(text.clone()));
+        let role = |role: &str| Some(role.to_owned());
+        match message {
+            Message::System { text: said } => {
+                Self { role: role("system"), content: text(said), ..Self::default() }
+            }
+            Message::User { text: said, .. } => {
+                Self { role: role("user"), content: text(said), ..Self::default() }
+            }
+            Message::Tool { text: said, call, .. } => Self {
+                role: role("tool"),
+                content: text(said),
+                tool_call_id: Some(call.clone()),
+                ..Self::default()
+            },
+            Message::Assistant { text: said, calls, extra } => {
+                let mut extra = extra.clone();
+                let mut call_extras = match extra.remove(CALL_EXTRAS) {
+                    Some(Value::Object(extras)) => extras,
+                    _ => Map::new(),
+                };
+                let tool_calls = calls.iter().map(|call| WireCall {
+                    index: None,
+                    id: Some(call.id.clone()),
+                    kind: Some("function".to_owned()),
+                    function: WireFunction {
+                        name: Some(call.name.clone()),
+                        arguments: Some(call.arguments.clone()),
+                    },
+                    extra: match call_extras.remove(&call.id) {
+                        Some(Value::Object(extra)) => extra,
+                        _ => Map::new(),
+                    },
+                });
+                let tool_calls: Vec<_> = tool_calls.collect();
+                // Null is what the format asks for beside tool calls; without calls it would be refused.
+                let content = if said.is_empty() && !tool_calls.is_empty() { None } else { text(said) };
+                Self { role: role("assistant"), content, tool_calls, tool_call_id: None, extra }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::ToolCall;
+    use serde_json::json;
+
+    fn written(message: &Message) -> Value {
+        serde_json::to_value(ChatMessage::from(message)).unwrap()
+    }
+
+    #[test]
+    fn each_role_as_it_is_written() {
+        assert_eq!(written(&Message::System { text: "s".into() }), json!({"role": "system", "content": "s"}));
+        assert_eq!(written(&Message::user("u")), json!({"role": "user", "content": "u"}));
+        let result = Message::Tool { call: "c1".into(), tool: "t".into(), text: "r".into(), error: true };
+        assert_eq!(written(&result), json!({"role": "tool", "content": "r", "tool_call_id": "c1"}));
+        let silent = Message::Assistant { text: String::new(), calls: vec![], extra: Map::new() };
+        assert_eq!(written(&silent), json!({"role": "assistant", "content": ""}));
+    }
+
+    #[test]
+    fn a_call_goes_back_with_what_came_with_it() {
+        let call = ToolCall { id: "c1".into(), name: "t".into(), arguments: "{".into() };
+        let Value::Object(extra) =
+            json!({"reasoning_content": "hm", "tool_calls": {"c1": {"signature": "x"}}})
+        else {
+            unreachable!()
+        };
+        let message = Message::Assistant { text: String::new(), calls: vec![call], extra };
+        assert_eq!(
+            written(&message),
+            json!({"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "t", "arguments": "{"}, "signature": "x"},
+            ]})
+        );
+    }
+}

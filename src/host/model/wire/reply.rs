@@ -1,0 +1,294 @@
+//! Responses of the chat-completions format, read into replies.
+
+use std::collections::HashSet;
+
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::lenient;
+use super::message::{CALL_EXTRAS, ChatMessage, Content, WireCall};
+use crate::engine::{Failure, FinishReason, ModelReply, Proposal};
+use crate::host::model::failure;
+use crate::session::{Message, ToolCall, Usage};
+
+#[derive(Deserialize)]
+struct ChatResponse {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    choices: Vec<Choice>,
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    message: Option<ChatMessage>,
+    #[serde(default, deserialize_with = "lenient::text")]
+    finish_reason: Option<String>,
+}
+
+/// Tokens, under either pair of names.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct WireUsage {
+    #[serde(default, alias = "input_tokens", deserialize_with = "lenient::or_default")]
+    prompt_tokens: u64,
+    #[serde(default, alias = "output_tokens", deserialize_with = "lenient::or_default")]
+    completion_tokens: u64,
+}
+
+/// Reads the body of a response whose status says that all is well. `conversation` is what was sent: the ids of
+/// calls are unique in it.
+///
+/// # Errors
+/// The body holds an error, is cut off, is not JSON, or holds no message.
+pub(crate) fn read_body(
+    body: &[u8],
+    headers: &HeaderMap,
+    conversation: &[Message],
+) -> Result<ModelReply, Failure> {
+    if body.trim_ascii().is_empty() {
+        return Err(failure::unreadable("the answer is empty"));
+    }
+    let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error, body))?;
+    if let Some(failure) = failure::inside_success(&value, headers) {
+        return Err(failure);
+    }
+    let response: ChatResponse = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+    let choice = response.choices.into_iter().next();
+    let choice = choice.ok_or_else(|| failure::unreadable("the answer holds no choices"))?;
+    let message = choice.message.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
+    Ok(to_reply(message, choice.finish_reason, response.usage, conversation))
+}
+
+/// Text that should be JSON and is not.
+pub(super) fn not_json(error: &serde_json::Error, body: &[u8]) -> Failure {
+    let text = failure::plain(&String::from_utf8_lossy(body));
+    let start: String = text.chars().take(200).collect();
+    if error.is_eof() {
+        failure::cut_off(format!("the answer ends in the middle, after {} bytes", body.len()))
+    } else {
+        failure::unreadable(format!("the answer is not JSON: {start}"))
+    }
+}
+
+/// JSON of another shape than the format's.
+pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
+    failure::unreadable(format!("the answer is not a chat completion: {error}"))
+}
+
+/// The reply a complete message is.
+pub(super) fn to_reply(
+    message: ChatMessage,
+    finish: Option<String>,
+    usage: Option<WireUsage>,
+    conversation: &[Message],
+) -> ModelReply {
+    let mut extra = message.extra;
+    extra.retain(|_, value| !is_blank(value));
+    let mut text = message.content.map(Content::into_text).unwrap_or_default();
+    let mut finish = finish.map(finish_reason).unwrap_or_default();
+    if let Some(Value::String(refusal)) = extra.get("refusal") {
+        finish = FinishReason::ContentFilter;
+        if text.is_empty() {
+            text.clone_from(refusal);
+            extra.shift_remove("refusal");
+        }
+    }
+    let (calls, call_extras) = calls(message.tool_calls, conversation);
+    if !call_extras.is_empty() {
+        extra.insert(CALL_EXTRAS.to_owned(), Value::Object(call_extras));
+    }
+    let usage = usage.map(|usage| Usage { input: usage.prompt_tokens, output: usage.completion_tokens });
+    ModelReply { text, calls, finish, usage, extra }
+}
+
+/// The calls, each with an id that no other call of the conversation has, and what came with them.
+fn calls(wire: Vec<WireCall>, conversation: &[Message]) -> (Vec<Proposal>, Map<String, Value>) {
+    let mut used: HashSet<String> = conversation
+        .iter()
+        .filter_map(|message| match message {
+            Message::Assistant { calls, .. } if !wire.is_empty() => Some(calls),
+            _ => None,
+        })
+        .flatten()
+        .map(|call| call.id.clone())
+        .collect();
+    let mut extras = Map::new();
+    let calls = wire
+        .into_iter()
+        .map(|call| {
+            let id = call.id.filter(|id| !id.is_empty() && !used.contains(id));
+            let id = id.unwrap_or_else(|| free_id(&used));
+            used.insert(id.clone());
+            if !call.extra.is_empty() {
+                extras.insert(id.clone(), Value::Object(call.extra));
+            }
+            // Servers write no arguments at all for a tool that takes none.
+            let arguments = call.function.arguments.filter(|text| !text.trim().is_empty());
+            let name = call.function.name.unwrap_or_default();
+            ToolCall { id, name, arguments: arguments.unwrap_or_else(|| "{}".to_owned()) }.into()
+        })
+        .collect();
+    (calls, extras)
+}
+
+/// The same conversation always gives the same id.
+fn free_id(used: &HashSet<String>) -> String {
+    let mut number = used.len();
+    loop {
+        number += 1;
+        let id = format!("call_{number}");
+        if !used.contains(&id) {
+            return id;
+        }
+    }
+}
+
+fn finish_reason(said: String) -> FinishReason {
+    match said.as_str() {
+        "stop" | "end_turn" | "stop_sequence" | "eos" => FinishReason::Stop,
+        "tool_calls" | "tool_use" | "function_call" => FinishReason::ToolCalls,
+        "length" | "max_tokens" => FinishReason::Length,
+        "content_filter" | "safety" | "refusal" => FinishReason::ContentFilter,
+        "" => FinishReason::Unsaid,
+        _ => FinishReason::Other(said),
+    }
+}
+
+/// Null, an empty text or an empty list says nothing, and some servers refuse it when it is sent back.
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(object) => object.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::ErrorClass;
+    use serde_json::json;
+
+    fn read(body: &Value) -> Result<ModelReply, Failure> {
+        read_body(body.to_string().as_bytes(), &HeaderMap::new(), &[])
+    }
+
+    fn message(message: &Value) -> ModelReply {
+        read(&json!({"choices": [{"message": message, "finish_reason": "stop"}]})).unwrap()
+    }
+
+    fn call(id: &str, arguments: &str) -> Proposal {
+        ToolCall { id: id.into(), name: "look".into(), arguments: arguments.into() }.into()
+    }
+
+    #[test]
+    fn content_may_be_text_parts_or_nothing() {
+        assert_eq!(message(&json!({"content": "hi"})).text, "hi");
+        assert_eq!(message(&json!({"content": null})).text, "");
+        assert_eq!(message(&json!({})).text, "");
+        let parts = json!([{"type": "text", "text": "a"}, "b", {"type": "thinking", "thinking": []}]);
+        assert_eq!(message(&json!({ "content": parts })).text, "ab");
+    }
+
+    #[test]
+    fn arguments_may_be_text_an_object_or_nothing() {
+        let calls = json!([
+            {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{broken"}},
+            {"id": "b", "function": {"name": "look", "arguments": {"x": 1}}},
+            {"id": "c", "function": {"name": "look", "arguments": ""}},
+            {"id": "d", "function": {"name": "look"}},
+        ]);
+        let expected = [call("a", "{broken"), call("b", r#"{"x":1}"#), call("c", "{}"), call("d", "{}")];
+        assert_eq!(message(&json!({"content": null, "tool_calls": calls})).calls, expected);
+    }
+
+    #[test]
+    fn every_call_has_an_id_of_its_own() {
+        let before = Message::Assistant {
+            text: String::new(),
+            calls: vec![call("call_2", "{}").call, call("x", "{}").call],
+            extra: Map::new(),
+        };
+        let look = json!({"name": "look"});
+        let body = json!({"choices": [{"message": {"tool_calls": [
+            {"function": look}, {"id": "", "function": look}, {"id": "x", "function": look}, {"id": "y", "function": look},
+        ]}}]});
+        let reply = read_body(body.to_string().as_bytes(), &HeaderMap::new(), &[before]).unwrap();
+        let ids: Vec<_> = reply.calls.iter().map(|proposal| proposal.call.id.as_str()).collect();
+        assert_eq!(ids, ["call_3", "call_4", "call_5", "y"]);
+    }
+
+    #[test]
+    fn unknown_fields_are_kept_and_blank_ones_are_not() {
+        let reply = message(&json!({
+            "role": "assistant", "content": "x", "reasoning_content": "hm", "audio": null, "annotations": [],
+            "tool_calls": [{"id": "a", "function": {"name": "look"}, "signature": "s"}],
+        }));
+        let expected = json!({"reasoning_content": "hm", "tool_calls": {"a": {"signature": "s"}}});
+        assert_eq!(Value::Object(reply.extra), expected);
+    }
+
+    #[test]
+    fn a_refusal_is_the_text_and_the_reason() {
+        let reply = message(&json!({"content": null, "refusal": "I cannot."}));
+        assert_eq!((reply.text.as_str(), reply.finish), ("I cannot.", FinishReason::ContentFilter));
+    }
+
+    #[test]
+    fn every_reason_to_stop() {
+        let reason = |said: Value| {
+            read(&json!({"choices": [{"message": {"content": ""}, "finish_reason": said}]})).unwrap().finish
+        };
+        assert_eq!(reason(json!("tool_calls")), FinishReason::ToolCalls);
+        assert_eq!(reason(json!("max_tokens")), FinishReason::Length);
+        assert_eq!(reason(json!("weird")), FinishReason::Other("weird".into()));
+        assert_eq!(reason(Value::Null), FinishReason::Unsaid);
+    }
+
+    #[test]
+    fn usage_that_cannot_be_read_does_not_matter() {
+        let usage =
+            |usage: Value| read(&json!({"choices": [{"message": {}}], "usage": usage})).unwrap().usage;
+        let both = Some(Usage { input: 12, output: 3 });
+        assert_eq!(usage(json!({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15})), both);
+        assert_eq!(usage(json!({"input_tokens": 12, "output_tokens": 3})), both);
+        assert_eq!(usage(json!({"prompt_tokens": 12, "completion_tokens": null})).unwrap().input, 12);
+        assert_eq!(usage(json!("many")), None);
+        assert_eq!(usage(Value::Null), None);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_a_failure() {
+        let table = [
+            ("", ErrorClass::ModelError, "the answer is empty"),
+            ("{}", ErrorClass::ModelError, "the answer holds no choices"),
+            (r#"{"choices":[{}]}"#, ErrorClass::ModelError, "the answer holds no message"),
+            (
+                r#"{"choices":{}}"#,
+                ErrorClass::ModelError,
+                "the answer is not a chat completion: invalid type: map, expected a sequence",
+            ),
+            (
+                r#"{"choices":[{"mess"#,
+                ErrorClass::NetworkError,
+                "the answer ends in the middle, after 18 bytes",
+            ),
+            ("<html><title>Log in</title></html>", ErrorClass::ModelError, "the answer is not JSON: Log in"),
+            ("[[[[", ErrorClass::NetworkError, "the answer ends in the middle, after 4 bytes"),
+        ];
+        for (body, class, says) in table {
+            let failure = read_body(body.as_bytes(), &HeaderMap::new(), &[]).unwrap_err();
+            assert_eq!((failure.class, failure.message.as_str()), (Some(class), says), "{body}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        let failure = read_body("[".repeat(100_000).as_bytes(), &HeaderMap::new(), &[]).unwrap_err();
+        assert_eq!(failure.class, Some(ErrorClass::ModelError));
+    }
+}

@@ -1,0 +1,306 @@
+//! Streamed responses, put together piece by piece.
+
+use std::collections::HashMap;
+
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::lenient;
+use super::message::{ChatMessage, Content, WireCall};
+use super::reply::{WireUsage, not_json, to_reply, unexpected};
+use crate::engine::{Failure, ModelReply};
+use crate::host::model::failure;
+use crate::host::model::sse::SseEvent;
+use crate::session::Message;
+
+/// What ends a stream.
+const DONE: &str = "[DONE]";
+
+#[derive(Deserialize)]
+struct Chunk {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    choices: Vec<Choice>,
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    index: u64,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    delta: ChatMessage,
+    #[serde(default, deserialize_with = "lenient::text")]
+    finish_reason: Option<String>,
+}
+
+/// Whether more is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The stream goes on.
+    More,
+    /// The stream has said that it is done.
+    Done,
+}
+
+/// An answer that is being put together.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    text: String,
+    calls: Vec<WireCall>,
+    /// Where the call with that `index` stands in `calls`.
+    places: HashMap<u64, usize>,
+    extra: Map<String, Value>,
+    finish: Option<String>,
+    usage: Option<WireUsage>,
+    started: bool,
+    done: bool,
+}
+
+impl Assembly {
+    /// Takes the next event.
+    ///
+    /// # Errors
+    /// The event is an error, or cannot be read.
+    pub(crate) fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<Progress, Failure> {
+        let data = event.data.trim();
+        if data == DONE {
+            self.done = true;
+            return Ok(Progress::Done);
+        }
+        if data.is_empty() {
+            return Ok(Progress::More);
+        }
+        let failed = event.name == "error";
+        let value = match serde_json::from_str::<Value>(data) {
+            Ok(value) => value,
+            Err(_) if failed => Value::String(data.to_owned()),
+            Err(error) => return Err(not_json(&error, data.as_bytes())),
+        };
+        if failed {
+            return Err(failure::event(&value, headers));
+        }
+        if let Some(failure) = failure::inside_success(&value, headers) {
+            return Err(failure);
+        }
+        let chunk: Chunk = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+        self.usage = chunk.usage.or(self.usage);
+        for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
+            self.started = true;
+            self.add(choice.delta);
+            self.finish = choice.finish_reason.or(self.finish.take());
+        }
+        Ok(Progress::More)
+    }
+
+    /// Whether the model has said why it stopped: what follows can no longer change the answer.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.done || self.finish.is_some()
+    }
+
+    /// The reply. `conversation` is what was sent: the ids of calls are unique in it.
+    ///
+    /// # Errors
+    /// The stream has ended too early, or held nothing.
+    pub(crate) fn reply(self, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        if !self.is_whole() {
+            return Err(failure::cut_off(if self.started {
+                "the stream of the answer ends in the middle"
+            } else {
+                "the stream of the answer ends before it has begun"
+            }));
+        }
+        if !self.started {
+            return Err(failure::unreadable("the answer holds no choices"));
+        }
+        let message = ChatMessage {
+            content: Some(Content::Text(self.text)),
+            tool_calls: self.calls,
+            extra: self.extra,
+            ..ChatMessage::default()
+        };
+        Ok(to_reply(message, self.finish, self.usage, conversation))
+    }
+
+    fn add(&mut self, delta: ChatMessage) {
+        if let Some(content) = delta.content {
+            self.text.push_str(&content.into_text());
+        }
+        for call in delta.tool_calls {
+            self.add_call(call);
+        }
+        merge(&mut self.extra, delta.extra);
+    }
+
+    fn add_call(&mut self, piece: WireCall) {
+        let same = match piece.index {
+            Some(index) => self.places.get(&index).copied(),
+            None => self.calls.len().checked_sub(1),
+        };
+        // Some servers number all calls alike, or not at all: another id together with a name is another call.
+        let same = same.filter(|&at| {
+            let other_id =
+                piece.id.as_ref().is_some_and(|id| !id.is_empty() && self.calls[at].id.as_ref() != Some(id));
+            let named = piece.function.name.as_ref().is_some_and(|name| !name.is_empty());
+            !(other_id && named)
+        });
+        let Some(at) = same else {
+            if let Some(index) = piece.index {
+                self.places.insert(index, self.calls.len());
+            }
+            self.calls.push(WireCall { index: None, ..piece });
+            return;
+        };
+        let call = &mut self.calls[at];
+        call.id = call.id.take().filter(|id| !id.is_empty()).or(piece.id);
+        call.function.name =
+            call.function.name.take().filter(|name| !name.is_empty()).or(piece.function.name);
+        match (&mut call.function.arguments, piece.function.arguments) {
+            (Some(arguments), Some(more)) => arguments.push_str(&more),
+            (arguments, more) => *arguments = arguments.take().or(more),
+        }
+        merge(&mut call.extra, piece.extra);
+    }
+}
+
+/// Texts and lists grow, anything else is replaced.
+fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (_, Value::Null) => {}
+            (Some(Value::String(text)), Value::String(more)) => text.push_str(&more),
+            (Some(Value::Array(list)), Value::Array(more)) => list.extend(more),
+            (Some(old), value) => *old = value,
+            (None, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{FinishReason, Proposal};
+    use crate::policy::ErrorClass;
+    use crate::session::{ToolCall, Usage};
+    use serde_json::json;
+
+    fn assemble(data: &[Value]) -> Result<ModelReply, Failure> {
+        let mut assembly = Assembly::default();
+        for value in data {
+            let data = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            assembly.take(&SseEvent { name: String::new(), data }, &HeaderMap::new())?;
+        }
+        assembly.reply(&[])
+    }
+
+    fn delta(delta: &Value) -> Value {
+        json!({"choices": [{"index": 0, "delta": delta}]})
+    }
+
+    fn end(reason: &str) -> Value {
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+    }
+
+    fn calls(pieces: &[Value]) -> Vec<Proposal> {
+        let mut data: Vec<_> = pieces.iter().map(|piece| delta(&json!({"tool_calls": [piece]}))).collect();
+        data.push(end("tool_calls"));
+        assemble(&data).unwrap().calls
+    }
+
+    fn call(id: &str, name: &str, arguments: &str) -> Proposal {
+        ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }.into()
+    }
+
+    #[test]
+    fn text_grows_and_usage_comes_last() {
+        let reply = assemble(&[
+            json!({"choices": [], "prompt_filter_results": []}),
+            delta(&json!({"role": "assistant", "content": ""})),
+            delta(&json!({"content": "Hel"})),
+            delta(&json!({"content": "lo", "reasoning_content": "h"})),
+            delta(&json!({"content": null, "reasoning_content": "m"})),
+            end("stop"),
+            json!({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}),
+            json!("[DONE]"),
+        ]);
+        let reply = reply.unwrap();
+        assert_eq!((reply.text.as_str(), reply.finish), ("Hello", FinishReason::Stop));
+        assert_eq!(reply.usage, Some(Usage { input: 5, output: 2 }));
+        assert_eq!(Value::Object(reply.extra), json!({"reasoning_content": "hm"}));
+    }
+
+    #[test]
+    fn calls_are_put_together_by_index() {
+        let pieces = [
+            json!({"index": 0, "id": "a", "type": "function", "function": {"name": "look", "arguments": ""}}),
+            json!({"index": 0, "function": {"arguments": "{\"x\""}}),
+            json!({"index": 1, "id": "b", "function": {"name": "take", "arguments": "{"}}),
+            json!({"index": 0, "function": {"arguments": ":1}"}}),
+            json!({"index": 1, "function": {"arguments": "}"}}),
+        ];
+        assert_eq!(calls(&pieces), [call("a", "look", r#"{"x":1}"#), call("b", "take", "{}")]);
+    }
+
+    #[test]
+    fn calls_without_or_with_the_same_index_are_told_apart_by_id() {
+        for index in [Value::Null, json!(0)] {
+            let pieces = [
+                json!({"index": index, "id": "a", "function": {"name": "look", "arguments": "{"}}),
+                json!({"index": index, "function": {"arguments": "}"}}),
+                json!({"index": index, "id": "b", "function": {"name": "take", "arguments": {"y": 2}}}),
+            ];
+            assert_eq!(calls(&pieces), [call("a", "look", "{}"), call("b", "take", r#"{"y":2}"#)]);
+        }
+    }
+
+    #[test]
+    fn an_id_that_is_repeated_with_every_piece_is_one_call() {
+        let pieces = [
+            json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": "{"}}),
+            json!({"index": 0, "id": "a", "function": {"name": null, "arguments": "}"}}),
+            json!({"index": 0, "id": "other", "function": {"name": "", "arguments": " "}}),
+        ];
+        assert_eq!(calls(&pieces), [call("a", "look", "{} ")]);
+    }
+
+    #[test]
+    fn an_index_may_be_any_number() {
+        let piece = json!({"index": u64::MAX, "id": "a", "function": {"name": "look", "arguments": "{}"}});
+        assert_eq!(calls(&[piece]), [call("a", "look", "{}")]);
+    }
+
+    #[test]
+    fn done_without_a_reason_is_an_answer() {
+        let reply = assemble(&[delta(&json!({"content": "x"})), json!("[DONE]")]).unwrap();
+        assert_eq!(reply.finish, FinishReason::Unsaid);
+    }
+
+    #[test]
+    fn a_stream_that_stops_too_early_is_no_answer() {
+        let table: &[(&[Value], ErrorClass, &str)] = &[
+            (&[], ErrorClass::NetworkError, "the stream of the answer ends before it has begun"),
+            (
+                &[delta(&json!({"content": "x"}))],
+                ErrorClass::NetworkError,
+                "the stream of the answer ends in the middle",
+            ),
+            (&[json!("[DONE]")], ErrorClass::ModelError, "the answer holds no choices"),
+            (&[json!("nonsense")], ErrorClass::ModelError, "the answer is not JSON: nonsense"),
+            (&[json!({"error": "oops"})], ErrorClass::ModelError, "oops"),
+        ];
+        for (data, class, says) in table {
+            let failure = assemble(data).unwrap_err();
+            assert_eq!((failure.class, failure.message.as_str()), (Some(*class), *says), "{data:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_event_needs_no_json() {
+        let event = SseEvent { name: "error".into(), data: "overloaded, sorry".into() };
+        let failure = Assembly::default().take(&event, &HeaderMap::new()).unwrap_err();
+        assert_eq!(failure.message, "overloaded, sorry");
+    }
+}

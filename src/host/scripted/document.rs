@@ -1,0 +1,521 @@
+//! Scripts as files. The format is shown at [`Script`]; the types below are its reference.
+
+use core::num::NonZeroU32;
+
+use indexmap::IndexMap;
+use reqwest::header::{HeaderName, HeaderValue};
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+
+use super::script::{Answer, Entry, ErrorReply, Fault, Matcher, Outcome, Script, ScriptedCall};
+use crate::policy::decode::{self, Decode, Reader, Spanned, choice, choice_of, record};
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{Code, Diagnostic, Report, Span};
+use crate::session::Usage;
+use crate::time::Nanos;
+
+/// Fields of a message that have keys of their own here.
+const OWN_FIELDS: [&str; 3] = ["role", "content", "tool_calls"];
+
+record! {
+    /// What a scripted model answers. The replies are given in order.
+    struct ScriptFile {
+        /// The version of this format.
+        version: VersionOne,
+        /// The name the model answers under.
+        model: String = "scripted".to_owned(),
+        /// The replies. Each is given once, or as often as `times` says. A reply with `match` is left out until a
+        /// request matches.
+        replies: Spanned<Vec<Spanned<ReplyFile>>>,
+        /// Whether the last reply is given again and again.
+        repeat_last: bool = false,
+        /// What the model answers, with HTTP status 500, when no reply is left.
+        on_exhausted: Option<String>,
+    }
+}
+
+record! {
+    /// One reply: an answer (`text`, `calls`), an `error`, or a `fault` on the way.
+    struct ReplyFile {
+        /// What a request must be like to get this reply. Left out: anything.
+        r#match: MatchFile = MatchFile::default(),
+        /// How often it is given.
+        times: NonZeroU32 = NonZeroU32::MIN,
+        /// How long the model thinks first.
+        delay: Delay = Delay(Nanos::ZERO),
+        /// What the model says.
+        text: Option<Spanned<String>>,
+        /// The tools it calls.
+        calls: Option<Spanned<Vec<CallFile>>>,
+        /// Why it stopped. Left out: `tool_calls` if there are calls, else `stop`.
+        finish: Option<Spanned<String>>,
+        /// The tokens it reports.
+        usage: Option<Spanned<UsageFile>>,
+        /// Further fields of the message.
+        extra: Option<Spanned<IndexMap<String, Value>>>,
+        /// An error instead of an answer.
+        error: Option<Spanned<ErrorFile>>,
+        /// What goes wrong on the way. With `truncate`, `reset` and `stall`, `text` and `calls` are what would
+        /// have come.
+        fault: Option<Spanned<Fault>>,
+    }
+}
+
+record! {
+    /// What a request must be like.
+    #[derive(Default)]
+    struct MatchFile {
+        /// The model that is asked for.
+        model: Option<String>,
+        /// The turn, from 1: one more than there are assistant messages.
+        turn: Option<NonZeroU32>,
+        /// The role of the last message.
+        last_role: Option<Role>,
+        /// The tool whose result the last message is.
+        last_tool: Option<String>,
+        /// A text within the last message.
+        contains: Option<String>,
+    }
+}
+
+record! {
+    /// A tool call.
+    struct CallFile {
+        /// The tool.
+        name: String,
+        /// The arguments: a mapping, or a string that is sent as it is, be it JSON or not.
+        arguments: Arguments = Arguments("{}".to_owned()),
+        /// The id of the call. Left out: made from the numbers of request and call.
+        id: Option<String>,
+    }
+}
+
+record! {
+    /// Tokens.
+    struct UsageFile {
+        /// Tokens of the request.
+        input: u64 = 0,
+        /// Tokens of the reply.
+        output: u64 = 0,
+    }
+}
+
+record! {
+    /// An error as a server reports it.
+    struct ErrorFile {
+        /// The HTTP status. With 200 the error stands inside an answer that looks good from outside; in a stream
+        /// it comes as an event.
+        status: Spanned<u16>,
+        /// Headers, such as `retry-after`.
+        headers: IndexMap<String, HeaderText> = IndexMap::new(),
+        /// The error's code.
+        code: Option<String>,
+        /// The error's type.
+        r#type: Option<String>,
+        /// The error's message.
+        message: Option<String>,
+        /// Sent as the body instead, as it is.
+        body: Option<Spanned<String>>,
+    }
+}
+
+choice! {
+    /// Who a message is from.
+    enum Role {
+        System = "system",
+        User = "user",
+        Assistant = "assistant",
+        Tool = "tool",
+    }
+}
+
+choice_of! {
+    /// What goes wrong on the way.
+    Fault {
+        /// The connection is closed before anything is answered.
+        Close = "close",
+        /// Nothing is ever answered.
+        Hang = "hang",
+        /// The answer ends in the middle, as if it were whole.
+        Truncate = "truncate",
+        /// The connection breaks in the middle of the answer.
+        Reset = "reset",
+        /// The answer stops in the middle and the connection stays open.
+        Stall = "stall",
+        /// The answer is no JSON.
+        BadJson = "bad_json",
+    }
+}
+
+impl Script {
+    /// Reads a script. `name` is the file as messages should name it.
+    ///
+    /// # Errors
+    /// Every mistake in it, with its place.
+    pub fn from_yaml(name: &str, text: &[u8]) -> Result<Self, Report> {
+        let document = decode::read::<ScriptFile>(name, text)?;
+        let file = &document.value;
+        // There is nothing else it could be.
+        let VersionOne = file.version;
+        let mut problems = Vec::new();
+        if file.replies.value.is_empty() {
+            let problem =
+                Diagnostic::error(Code::MISSING_FIELD, file.replies.span, "the script has no replies");
+            problems.push(problem.help("add one, such as `- text: Hello.`"));
+        }
+        let entries =
+            file.replies.value.iter().filter_map(|reply| reply.value.entry(reply.span, &mut problems));
+        let replies = entries.collect();
+        if !problems.is_empty() {
+            return Err(document.report(problems));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            model: file.model.clone(),
+            replies,
+            repeat_last: file.repeat_last,
+            on_exhausted: file.on_exhausted.clone(),
+        })
+    }
+
+    /// The JSON Schema of script files.
+    pub fn json_schema() -> Value {
+        decode::schema::<ScriptFile>()
+    }
+}
+
+impl ReplyFile {
+    fn entry(&self, span: Span, problems: &mut Vec<Diagnostic>) -> Option<Entry> {
+        let outcome = match (&self.error, &self.fault) {
+            (Some(error), Some(fault)) => {
+                problems.push(both("error", error.span, "fault", fault.span));
+                return None;
+            }
+            (Some(error), None) => {
+                self.nothing_beside("error", error.span, problems);
+                Outcome::Error(error.value.reply(problems))
+            }
+            (None, Some(fault)) => {
+                if !matches!(fault.value, Fault::Truncate | Fault::Reset | Fault::Stall) {
+                    self.nothing_beside("fault", fault.span, problems);
+                }
+                Outcome::Fault(fault.value, self.answer(problems))
+            }
+            (None, None) if self.answer_fields().next().is_none() => {
+                let problem = Diagnostic::error(Code::MISSING_FIELD, span, "this reply says nothing");
+                problems.push(problem.help("give it `text`, `calls`, an `error` or a `fault`"));
+                return None;
+            }
+            (None, None) => Outcome::Answer(self.answer(problems)),
+        };
+        let MatchFile { model, turn, last_role, last_tool, contains } = self.r#match.clone();
+        let when = Matcher {
+            model,
+            turn: turn.map(NonZeroU32::get),
+            last_role: last_role.map(|role| role.name().to_owned()),
+            last_tool,
+            contains,
+        };
+        Some(Entry { when, times: self.times.get(), delay: self.delay.0, outcome })
+    }
+
+    fn answer(&self, problems: &mut Vec<Diagnostic>) -> Answer {
+        let extra = self.extra.as_ref();
+        let own = extra.and_then(|extra| {
+            let own = OWN_FIELDS.iter().find(|field| extra.value.contains_key(**field))?;
+            Some((own, extra.span))
+        });
+        if let Some((field, span)) = own {
+            let problem =
+                Diagnostic::error(Code::CONTRADICTION, span, format!("`{field}` cannot be set here"));
+            problems.push(problem.help("`text` and `calls` of the reply write it"));
+        }
+        let call = |call: &CallFile| ScriptedCall {
+            name: call.name.clone(),
+            arguments: call.arguments.0.clone(),
+            id: call.id.clone(),
+        };
+        Answer {
+            text: self.text.as_ref().map(|text| text.value.clone()).unwrap_or_default(),
+            calls: self.calls.iter().flat_map(|calls| &calls.value).map(call).collect(),
+            finish: self.finish.as_ref().map(|finish| finish.value.clone()),
+            usage: self
+                .usage
+                .as_ref()
+                .map(|usage| Usage { input: usage.value.input, output: usage.value.output }),
+            extra: extra.map(|extra| extra.value.clone().into_iter().collect()).unwrap_or_default(),
+        }
+    }
+
+    /// The fields of an answer that are there.
+    fn answer_fields(&self) -> impl Iterator<Item = (&'static str, Span)> {
+        let fields = [
+            ("text", self.text.as_ref().map(|field| field.span)),
+            ("calls", self.calls.as_ref().map(|field| field.span)),
+            ("finish", self.finish.as_ref().map(|field| field.span)),
+            ("usage", self.usage.as_ref().map(|field| field.span)),
+            ("extra", self.extra.as_ref().map(|field| field.span)),
+        ];
+        fields.into_iter().filter_map(|(name, span)| Some((name, span?)))
+    }
+
+    fn nothing_beside(&self, name: &str, at: Span, problems: &mut Vec<Diagnostic>) {
+        problems.extend(self.answer_fields().map(|(field, span)| both(name, at, field, span)));
+    }
+}
+
+impl ErrorFile {
+    fn reply(&self, problems: &mut Vec<Diagnostic>) -> ErrorReply {
+        let status = self.status.value;
+        if !matches!(status, 200 | 300..=599) {
+            let message = format!("{status} is not the status of an error");
+            let problem = Diagnostic::error(Code::OUT_OF_RANGE, self.status.span, message);
+            problems.push(problem.label("must be 200, or from 300 to 599"));
+        }
+        if let (Some(body), true) =
+            (&self.body, self.code.is_some() || self.r#type.is_some() || self.message.is_some())
+        {
+            let message = "`body` is sent as it is; `code`, `type` and `message` would not be sent";
+            problems.push(
+                Diagnostic::error(Code::CONTRADICTION, body.span, message).help("remove one or the other"),
+            );
+        }
+        for (name, value) in &self.headers {
+            let sendable = name.parse::<HeaderName>().is_ok() && HeaderValue::from_str(&value.text).is_ok();
+            if !sendable {
+                let message = format!("the header `{name}` cannot be sent over HTTP");
+                problems.push(Diagnostic::error(Code::BAD_VALUE, value.span, message));
+            }
+        }
+        ErrorReply {
+            status,
+            headers: self.headers.iter().map(|(name, value)| (name.clone(), value.text.clone())).collect(),
+            code: self.code.clone(),
+            kind: self.r#type.clone(),
+            message: self.message.clone().unwrap_or_default(),
+            body: self.body.as_ref().map(|body| body.value.clone()),
+        }
+    }
+}
+
+impl Role {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+fn both(one: &str, at: Span, other: &str, other_at: Span) -> Diagnostic {
+    let message = format!("a reply with `{one}` has no `{other}`");
+    Diagnostic::error(Code::CONTRADICTION, other_at, message)
+        .also(at, format!("`{one}` is here"))
+        .help("remove one of them, or make two replies of it")
+}
+
+/// The only version there is.
+#[derive(Clone, Copy, Debug)]
+struct VersionOne;
+
+impl Decode for VersionOne {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match u64::decode(node, reader)? {
+            1 => Some(Self),
+            other => {
+                let message = format!("version {other} of the format is not known");
+                reader.report(
+                    Diagnostic::error(Code::BAD_VALUE, node.span, message).help("write `version: 1`"),
+                );
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"const": 1})
+    }
+}
+
+/// Arguments as they are sent.
+#[derive(Clone, Debug)]
+struct Arguments(String);
+
+impl Decode for Arguments {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.data {
+            Data::Text(text) => Some(Self(text.to_string())),
+            Data::Map(_) => Some(Self(node.to_json().to_string())),
+            _ => reader.wrong_type(node, "a mapping, or a string that is sent as it is"),
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["object", "string"]})
+    }
+}
+
+/// The value of a header; numbers need no quotes.
+#[derive(Clone, Debug)]
+struct HeaderText {
+    text: String,
+    span: Span,
+}
+
+impl Decode for HeaderText {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = match &node.data {
+            Data::Text(text) => text.to_string(),
+            Data::Number(number) => number.to_string(),
+            _ => return reader.wrong_type(node, "a string or a number"),
+        };
+        Some(Self { text, span: node.span })
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "number"]})
+    }
+}
+
+/// A wait, with its unit.
+#[derive(Clone, Copy, Debug)]
+struct Delay(Nanos);
+
+impl Decode for Delay {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let Data::Text(text) = &node.data else {
+            return reader.wrong_type(node, "a duration such as `200ms`");
+        };
+        let Ok(delay) = humantime::parse_duration(text) else {
+            let problem = Diagnostic::error(Code::DURATION, node.span, "this is not a duration");
+            reader.report(problem.help("write a number with a unit, such as `200ms` or `1.5s`"));
+            return None;
+        };
+        Some(Self(Nanos::from_std(delay)))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const EXAMPLE: &str = r#"
+version: 1
+model: scripted-1
+replies:
+  - error: {status: 429, code: rate_limit_exceeded, message: slow down, headers: {retry-after: 1}}
+  - text: Let me look.
+    calls:
+      - {name: lookup_price, arguments: {item: 42}}
+    usage: {input: 120, output: 20}
+  - match: {last_tool: lookup_price, contains: "12.50"}
+    calls:
+      - {name: final_report, arguments: '{"broken": '}
+  - fault: hang
+  - delay: 200ms
+    times: 3
+    text: Here is what I found.
+repeat_last: true
+on_exhausted: That was all.
+"#;
+
+    fn mistakes(text: &str) -> String {
+        Script::from_yaml("script.yaml", text.as_bytes()).unwrap_err().human(false)
+    }
+
+    #[test]
+    fn a_script_is_read_as_it_is_written() {
+        let call = |name: &str, arguments: &str| ScriptedCall {
+            name: name.into(),
+            arguments: arguments.into(),
+            id: None,
+        };
+        let error = ErrorReply::new(429, "rate_limit_exceeded", "slow down").header("retry-after", "1");
+        let look = Answer {
+            text: "Let me look.".into(),
+            calls: vec![call("lookup_price", r#"{"item":42}"#)],
+            usage: Some(Usage { input: 120, output: 20 }),
+            ..Answer::default()
+        };
+        let found = Matcher {
+            last_tool: Some("lookup_price".into()),
+            contains: Some("12.50".into()),
+            ..Matcher::default()
+        };
+        let replies = [
+            Entry::new(Outcome::Error(error)),
+            Entry::new(Outcome::Answer(look)),
+            Entry::call("final_report", r#"{"broken": "#).when(found),
+            Entry::fault(Fault::Hang),
+            Entry::text("Here is what I found.").times(3).after(Nanos::from_millis(200)),
+        ];
+        let expected = Script {
+            model: "scripted-1".into(),
+            repeat_last: true,
+            on_exhausted: Some("That was all.".into()),
+            ..Script::new("script.yaml", replies)
+        };
+        assert_eq!(Script::from_yaml("script.yaml", EXAMPLE.as_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_once_with_its_place() {
+        insta::assert_snapshot!(mistakes(
+            "version: 2
+replies:
+  - txt: hello
+  - fault: hung
+  - {text: 5, times: 0}
+  - {delay: soon, text: x}
+  - calls: [{arguments: [1]}]
+  - match: {last_role: robot, turn: 0}
+    text: x
+  - error: {code: x}
+"
+        ));
+    }
+
+    #[test]
+    fn replies_that_contradict_themselves_are_refused() {
+        insta::assert_snapshot!(mistakes(
+            "version: 1
+replies:
+  - {error: {status: 429}, text: x}
+  - {error: {status: 429}, fault: close}
+  - {fault: close, text: x}
+  - {times: 2}
+  - error: {status: 201}
+  - error: {status: 500, body: x, message: y, headers: {a b: 1}}
+  - {text: x, extra: {content: y}}
+"
+        ));
+    }
+
+    #[test]
+    fn a_script_without_replies_is_refused() {
+        insta::assert_snapshot!(mistakes("version: 1\nreplies: []\n"));
+        insta::assert_snapshot!(mistakes(""));
+    }
+
+    #[test]
+    fn the_schema_accepts_what_is_read() {
+        let schema = Script::json_schema();
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let example = json!({"version": 1, "replies": [
+            {"text": "x", "delay": "1s", "match": {"last_role": "tool"}},
+            {"error": {"status": 429, "headers": {"retry-after": 1}}},
+            {"calls": [{"name": "look", "arguments": "{"}, {"name": "look", "arguments": {}}]},
+            {"fault": "stall", "text": "x"},
+        ]});
+        assert!(validator.is_valid(&example), "{:?}", validator.validate(&example));
+        assert!(!validator.is_valid(&json!({"version": 1, "replies": [{"txt": "x"}]})));
+        assert!(!validator.is_valid(&json!({"version": 2, "replies": []})));
+    }
+}

@@ -1,0 +1,86 @@
+//! The rule every provider enforces about tool calls and their results; a scripted model enforces it too, so that
+//! a script cannot pass with a history that a real model would refuse.
+
+use super::script::ErrorReply;
+use crate::host::model::ChatMessage;
+
+/// Checks that every tool call is followed by its result, and that every result follows its call.
+///
+/// # Errors
+/// What a provider answers to such a history.
+pub(super) fn check(messages: &[ChatMessage]) -> Result<(), Box<ErrorReply>> {
+    let mut open: Vec<&str> = Vec::new();
+    for message in messages {
+        if let Some(id) = message.tool_call_id.as_deref() {
+            let before = open.len();
+            open.retain(|call| *call != id);
+            if open.len() == before {
+                return Err(refusal(format!(
+                    "Invalid parameter: messages with role 'tool' must be a response to a preceding message with \
+                     'tool_calls'. No such call: {id}"
+                )));
+            }
+            continue;
+        }
+        unanswered(&open)?;
+        open = message.tool_calls.iter().filter_map(|call| call.id.as_deref()).collect();
+    }
+    unanswered(&open)
+}
+
+fn unanswered(open: &[&str]) -> Result<(), Box<ErrorReply>> {
+    if open.is_empty() {
+        return Ok(());
+    }
+    Err(refusal(format!(
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
+         'tool_call_id'. The following tool_call_ids did not have response messages: {}",
+        open.join(", ")
+    )))
+}
+
+fn refusal(message: String) -> Box<ErrorReply> {
+    let kind = Some("invalid_request_error".to_owned());
+    Box::new(ErrorReply { kind, code: None, ..ErrorReply::new(400, "", message) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{Message, ToolCall};
+    use serde_json::Map;
+
+    fn calls(ids: &[&str]) -> Message {
+        let call = |id: &&str| ToolCall { id: (*id).into(), name: "look".into(), arguments: "{}".into() };
+        Message::Assistant { text: String::new(), calls: ids.iter().map(call).collect(), extra: Map::new() }
+    }
+
+    fn result(id: &str) -> Message {
+        Message::Tool { call: id.into(), tool: "look".into(), text: "seen".into(), error: false }
+    }
+
+    fn refused(messages: &[Message]) -> Option<String> {
+        let messages: Vec<_> = messages.iter().map(ChatMessage::from).collect();
+        check(&messages).err().map(|error| error.message)
+    }
+
+    #[test]
+    fn results_may_come_in_any_order() {
+        let user = Message::user("go");
+        assert_eq!(refused(&[user.clone(), calls(&["a", "b"]), result("b"), result("a"), user]), None);
+    }
+
+    #[test]
+    fn a_call_without_a_result_is_refused() {
+        let end = "did not have response messages: b";
+        assert!(refused(&[calls(&["a", "b"]), result("a"), Message::user("go")]).unwrap().ends_with(end));
+        assert!(refused(&[calls(&["b"])]).unwrap().ends_with(end));
+    }
+
+    #[test]
+    fn a_result_without_its_call_is_refused() {
+        let end = "No such call: a";
+        assert!(refused(&[Message::user("go"), result("a")]).unwrap().ends_with(end));
+        assert!(refused(&[calls(&["a"]), result("a"), result("a")]).unwrap().ends_with(end));
+    }
+}

@@ -1,0 +1,23 @@
+//! The scripted model: replies and faults from a file, in order or as they match. Without a network, and over
+//! real HTTP on loopback.
+
+#[cfg(feature = "scripted")]
+mod chunks;
+#[cfg(feature = "scripted")]
+mod connection;
+mod document;
+mod facts;
+mod history;
+mod model;
+mod render;
+mod script;
+#[cfg(feature = "scripted")]
+mod server;
+
+pub use facts::RequestFacts;
+pub use model::ScriptedModel;
+pub use script::{
+    Answer, Entry, ErrorReply, Fault, Matcher, Outcome, Reply, Script, ScriptState, ScriptedCall,
+};
+#[cfg(feature = "scripted")]
+pub use server::{ScriptedServer, SeenRequest, ServeError};

@@ -1,0 +1,326 @@
+//! A scripted model behind a real, OpenAI-compatible HTTP server on loopback.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures_util::{StreamExt, stream};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::chunks::{self, Chunks};
+use super::connection::{Breakable, Breaker};
+use super::facts::RequestFacts;
+use super::history;
+use super::render::{self, Rendering};
+use super::script::{ErrorReply, Fault, Outcome, Reply, Script, ScriptState};
+use crate::host::model::ChatRequest;
+
+const MAX_REQUEST: usize = 32 * 1024 * 1024;
+/// How many requests are remembered.
+const MAX_SEEN: usize = 1000;
+/// How long answers under way may take to end when the server is stopped.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// A scripted model behind a real HTTP server on loopback. Stops when it is dropped.
+#[derive(Debug)]
+pub struct ScriptedServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: Option<JoinHandle<()>>,
+}
+
+/// A request the server got.
+#[derive(Clone, Debug)]
+pub struct SeenRequest {
+    /// The body.
+    pub body: Value,
+    /// The bearer token, if one came along.
+    pub bearer: Option<SecretString>,
+}
+
+/// A server that cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Somebody else has the port.
+    #[error("port {0} on 127.0.0.1 is in use; stop what uses it, or set the port to 0 for any free one")]
+    PortInUse(u16),
+    /// Another reason.
+    #[error("no server can be opened on 127.0.0.1:{port}: {source}")]
+    Bind {
+        /// The port that was asked for.
+        port: u16,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+#[derive(Debug)]
+struct Shared {
+    script: Arc<Script>,
+    state: Mutex<ScriptState>,
+    seen: Mutex<VecDeque<SeenRequest>>,
+    /// Ends waits and open streams.
+    stop: CancellationToken,
+    /// Breaks all connections.
+    broken: CancellationToken,
+}
+
+impl ScriptedServer {
+    /// Serves `script` on 127.0.0.1; port 0 is any free one. The server is ready when this returns.
+    ///
+    /// # Errors
+    /// The port cannot be opened.
+    pub async fn start(script: impl Into<Arc<Script>>, port: u16) -> Result<Self, ServeError> {
+        let bind = |source: io::Error| match source.kind() {
+            io::ErrorKind::AddrInUse => ServeError::PortInUse(port),
+            _ => ServeError::Bind { port, source },
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let script = script.into();
+        let shared = Arc::new(Shared {
+            state: Mutex::new(ScriptState::new(Arc::clone(&script))),
+            script,
+            seen: Mutex::default(),
+            stop: CancellationToken::new(),
+            broken: CancellationToken::new(),
+        });
+        let router = Router::new()
+            .route("/v1/chat/completions", post(chat))
+            .route("/v1/models", get(models))
+            .fallback(unknown)
+            .layer(DefaultBodyLimit::max(MAX_REQUEST))
+            .with_state(Arc::clone(&shared));
+        let listener = Breakable::new(listener, shared.broken.clone());
+        let stop = shared.stop.clone().cancelled_owned();
+        let service = router.into_make_service_with_connect_info::<Breaker>();
+        let serving = axum::serve(listener, service).with_graceful_shutdown(stop);
+        let serve = async move {
+            if let Err(error) = serving.await {
+                tracing::warn!(%error, "the scripted model's server ended");
+            }
+        };
+        let task = tokio::spawn(serve.in_current_span());
+        Ok(Self { address, shared, task: Some(task) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What a client sets as its base URL.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The requests it got, the latest thousand.
+    pub fn requests(&self) -> Vec<SeenRequest> {
+        lock(&self.shared.seen).iter().cloned().collect()
+    }
+
+    /// Stops: answers under way end, hanging ones are broken off. Returns when nothing runs any more.
+    pub async fn shutdown(mut self) {
+        self.shared.stop.cancel();
+        if let Some(mut task) = self.task.take()
+            && tokio::time::timeout(DRAIN, &mut task).await.is_err()
+        {
+            self.shared.broken.cancel();
+            // Every connection has ended with its stream, so this ends too.
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for ScriptedServer {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+        self.shared.broken.cancel();
+    }
+}
+
+async fn models(State(shared): State<Arc<Shared>>) -> Response {
+    let model = json!({"id": shared.script.model, "object": "model", "created": 0, "owned_by": "script"});
+    json_body(StatusCode::OK, json!({"object": "list", "data": [model]}).to_string())
+}
+
+async fn unknown() -> Response {
+    let message = "unknown address; this server knows POST /v1/chat/completions and GET /v1/models";
+    error(&ErrorReply::new(404, "unknown_url", message))
+}
+
+async fn chat(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(Breaker(breaker)): ConnectInfo<Breaker>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let request = match read(&body) {
+        Ok((body, request)) => {
+            shared.remember(body, &headers);
+            request
+        }
+        Err(refused) => return error(&refused),
+    };
+    if let Err(refused) = history::check(&request.messages) {
+        return error(&refused);
+    }
+    let reply = lock(&shared.state).next(&RequestFacts::of_chat(&request.model, &request.messages));
+    if !reply.delay.is_zero() {
+        tokio::select! {
+            () = tokio::time::sleep(reply.delay.to_std()) => {}
+            () = shared.stop.cancelled() => {}
+        }
+    }
+    let wire = Wire {
+        model: &shared.script.model,
+        stream: request.stream,
+        include_usage: request
+            .extra
+            .get("stream_options")
+            .is_some_and(|options| options["include_usage"] == true),
+    };
+    wire.send(reply, &shared.stop, &breaker).await
+}
+
+/// How one request is answered.
+struct Wire<'a> {
+    model: &'a str,
+    stream: bool,
+    include_usage: bool,
+}
+
+impl Wire<'_> {
+    async fn send(&self, reply: Reply, stop: &CancellationToken, breaker: &CancellationToken) -> Response {
+        let rendering = |answer| Rendering { model: self.model, number: reply.number, answer };
+        match reply.outcome {
+            Outcome::Answer(answer) => self.whole(&rendering(&answer)),
+            Outcome::Error(refusal) if self.stream && (200..300).contains(&refusal.status) => {
+                events(vec![format!("event: error\n{}", chunks::event(&render::error_body(&refusal)))])
+            }
+            Outcome::Error(refusal) => error(&refusal),
+            Outcome::Fault(Fault::Close, _) => {
+                breaker.cancel();
+                StatusCode::NO_CONTENT.into_response()
+            }
+            Outcome::Fault(Fault::Hang, _) => {
+                stop.cancelled().await;
+                breaker.cancel();
+                StatusCode::NO_CONTENT.into_response()
+            }
+            Outcome::Fault(Fault::BadJson, _) if self.stream => events(vec![chunks::event(render::NOT_JSON)]),
+            Outcome::Fault(Fault::BadJson, _) => json_body(StatusCode::OK, render::NOT_JSON.to_owned()),
+            Outcome::Fault(fault, answer) => {
+                let half = self.half(&rendering(&render::with_a_middle(answer)));
+                self.broken(half, fault, stop)
+            }
+        }
+    }
+
+    fn whole(&self, answer: &Rendering<'_>) -> Response {
+        if self.stream {
+            let data = Chunks::of(answer, self.include_usage).data;
+            events(data.iter().map(|data| chunks::event(data)).collect())
+        } else {
+            json_body(StatusCode::OK, answer.body())
+        }
+    }
+
+    fn half(&self, answer: &Rendering<'_>) -> Vec<Bytes> {
+        if self.stream {
+            let data = Chunks::of(answer, self.include_usage).half();
+            data.iter().map(|data| chunks::event(data).into()).collect()
+        } else {
+            let body = Bytes::from(answer.body());
+            vec![body.slice(..body.len() / 2)]
+        }
+    }
+
+    /// Half an answer, and then what the fault says.
+    fn broken(&self, half: Vec<Bytes>, fault: Fault, stop: &CancellationToken) -> Response {
+        let half = stream::iter(half.into_iter().map(Ok::<_, io::Error>));
+        let body = match fault {
+            Fault::Reset => {
+                let reset = stream::iter([Err(io::ErrorKind::ConnectionReset.into())]);
+                Body::from_stream(half.chain(reset))
+            }
+            Fault::Stall => {
+                let stop = stop.clone().cancelled_owned();
+                Body::from_stream(half.chain(stream::pending()).take_until(Box::pin(stop)))
+            }
+            _ => Body::from_stream(half),
+        };
+        let kind = if self.stream { "text/event-stream" } else { "application/json" };
+        ([(CONTENT_TYPE, kind)], body).into_response()
+    }
+}
+
+impl Shared {
+    fn remember(&self, body: Value, headers: &HeaderMap) {
+        let bearer =
+            headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let mut seen = lock(&self.seen);
+        if seen.len() == MAX_SEEN {
+            seen.pop_front();
+        }
+        seen.push_back(SeenRequest { body, bearer: bearer.map(SecretString::from) });
+    }
+}
+
+fn read(body: &[u8]) -> Result<(Value, ChatRequest), Box<ErrorReply>> {
+    let refused = |error: serde_json::Error| {
+        let message = format!("the request is not a chat completion request: {error}");
+        let kind = Some("invalid_request_error".to_owned());
+        Box::new(ErrorReply { kind, ..ErrorReply::new(400, "bad_request", message) })
+    };
+    let body: Value = serde_json::from_slice(body).map_err(refused)?;
+    let request = serde_json::from_value(body.clone()).map_err(refused)?;
+    Ok((body, request))
+}
+
+fn events(data: Vec<String>) -> Response {
+    let body =
+        Body::from_stream(stream::iter(data.into_iter().map(|data| Ok::<_, io::Error>(Bytes::from(data)))));
+    ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+fn json_body(status: StatusCode, body: String) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+fn error(error: &ErrorReply) -> Response {
+    let unsendable = |what: &str| {
+        json_body(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            json!({"error": {"message": format!("the script's `{what}` cannot be sent over HTTP")}})
+                .to_string(),
+        )
+    };
+    let Ok(status) = StatusCode::from_u16(error.status) else { return unsendable("status") };
+    match render::error_headers(error) {
+        Ok(headers) => {
+            let mut response = json_body(status, render::error_body(error));
+            response.headers_mut().extend(headers);
+            response
+        }
+        Err(name) => unsendable(&name),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
