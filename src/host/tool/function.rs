@@ -1,0 +1,232 @@
+//! Tools that are Rust functions.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::task::{AbortHandle, JoinError};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument;
+
+use super::ToolError;
+use crate::engine::{EffectState, ToolOutcome, ToolSpec};
+use crate::host::{BoxFuture, Tool, ToolInput};
+use crate::policy::ErrorClass;
+use crate::time::Nanos;
+
+/// What a function is told about the run besides its arguments.
+#[derive(Clone, Debug)]
+pub struct ToolContext {
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The same for every attempt of this call.
+    pub idempotency_key: String,
+    /// The longest the run may take.
+    pub timeout: Option<Nanos>,
+    /// Fires when the run is stopped, has taken too long, or nobody waits for it any more. The function's
+    /// future is dropped then; work it handed to a thread must look at this.
+    pub cancel: CancellationToken,
+}
+
+/// A tool that is an async Rust function.
+///
+/// ```
+/// use serde_json::json;
+/// use unfazed::engine::ToolSpec;
+/// use unfazed::host::{FunctionTool, ToolError};
+///
+/// let spec = ToolSpec {
+///     name: "shout".into(),
+///     description: "Says it louder.".into(),
+///     parameters: json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}),
+///     effect: None,
+/// };
+/// let tool = FunctionTool::new(spec, |arguments, _context| async move {
+///     let text = arguments["text"].as_str().ok_or_else(|| ToolError::invalid_args("`text` is missing"))?;
+///     Ok(text.to_uppercase().into())
+/// });
+/// # let _ = tool;
+/// ```
+pub struct FunctionTool {
+    spec: ToolSpec,
+    function: Arc<Function>,
+}
+
+type Function = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
+
+impl FunctionTool {
+    /// The tool that runs `function`.
+    pub fn new<F, Fut>(spec: ToolSpec, function: F) -> Self
+    where
+        F: Fn(Value, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, ToolError>> + Send + 'static,
+    {
+        Self { spec, function: Arc::new(move |arguments, context| Box::pin(function(arguments, context))) }
+    }
+
+    async fn run_once(&self, input: ToolInput<'_>) -> Result<Value, ToolError> {
+        if input.cancel.is_cancelled() {
+            return Err(stopped(&self.spec.name).effect(EffectState::NotStarted));
+        }
+        let cancel = input.cancel.child_token();
+        let context = ToolContext {
+            attempt: input.attempt,
+            idempotency_key: input.idempotency_key.to_owned(),
+            timeout: input.timeout,
+            cancel: cancel.clone(),
+        };
+        let (function, arguments) = (Arc::clone(&self.function), input.arguments.clone());
+        // A task of its own: a panic ends there, and a function that never yields cannot hold up the timeout.
+        let task = async move { function(arguments, context).await };
+        let mut task = tokio::spawn(task.in_current_span());
+        let _leash = Leash { task: task.abort_handle(), _cancel: cancel.drop_guard() };
+        tokio::select! {
+            biased;
+            ended = &mut task => ended.unwrap_or_else(|error| Err(broken(&self.spec.name, error))),
+            () = input.cancel.cancelled() => Err(stopped(&self.spec.name)),
+            () = super::expiry(input.timeout) => {
+                let after = input.timeout.unwrap_or_default();
+                Err(ToolError::timeout(format!("`{}` gave no answer within {after}", self.spec.name)))
+            }
+        }
+    }
+}
+
+impl Tool for FunctionTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn run<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome> {
+        Box::pin(async move { self.run_once(input).await.into() })
+    }
+}
+
+impl std::fmt::Debug for FunctionTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FunctionTool").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+/// Ends the task when the run is over, however it ends.
+struct Leash {
+    task: AbortHandle,
+    _cancel: DropGuard,
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn stopped(name: &str) -> ToolError {
+    ToolError::cancelled(format!("`{name}` was stopped"))
+}
+
+fn broken(name: &str, error: JoinError) -> ToolError {
+    let Ok(panic) = error.try_into_panic() else { return stopped(name) };
+    let said = panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "it gave no message".to_owned());
+    ToolError::new(ErrorClass::ExecutionError, format!("`{name}` panicked: {said}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::tool::test_support::{failure, input, spec};
+    use serde_json::json;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[tokio::test]
+    async fn the_function_gets_the_arguments_and_the_context() {
+        let tool = FunctionTool::new(spec("add"), |arguments, context| async move {
+            Ok(json!([arguments["a"], context.attempt, context.idempotency_key]))
+        });
+        let outcome = tool.run(input(&json!({"a": 1}))).await;
+        assert_eq!(outcome, ToolOutcome::Ok { data: json!([1, 1, "key"]) });
+    }
+
+    #[tokio::test]
+    async fn an_error_keeps_its_class_and_effect() {
+        let tool = FunctionTool::new(spec("book"), |_, _| async {
+            Err(ToolError::unavailable("closed").retry_after(Nanos::from_secs(3)))
+        });
+        let ToolOutcome::Failed { failure, effect } = tool.run(input(&json!({}))).await else {
+            panic!("failed")
+        };
+        assert_eq!((failure.class, effect), (Some(ErrorClass::ToolUnavailable), EffectState::NotStarted));
+        assert_eq!(failure.retry_after, crate::engine::Hint::Wait(Nanos::from_secs(3)));
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_execution_error_of_unknown_effect() {
+        let tool = FunctionTool::new(spec("boom"), |arguments, _| async move {
+            assert!(arguments.is_null(), "no {}", 42);
+            Ok(Value::Null)
+        });
+        let said = failure(tool.run(input(&json!({}))).await);
+        assert_eq!(said, (ErrorClass::ExecutionError, EffectState::Unknown, "`boom` panicked: no 42".into()));
+    }
+
+    #[tokio::test]
+    async fn a_panic_before_the_future_exists_is_caught_too() {
+        fn never(_: Value, _: ToolContext) -> std::future::Ready<Result<Value, ToolError>> {
+            panic!("early")
+        }
+        let said = failure(FunctionTool::new(spec("boom"), never).run(input(&json!({}))).await);
+        assert_eq!(said.2, "`boom` panicked: early");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_timeout_ends_the_function() {
+        let dropped = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&dropped);
+        let tool = FunctionTool::new(spec("slow"), move |_, _| {
+            let guard = Flag(Arc::clone(&flag));
+            async move {
+                let _guard = guard;
+                std::future::pending().await
+            }
+        });
+        let arguments = json!({});
+        let run = ToolInput { timeout: Some(Nanos::from_secs(2)), ..input(&arguments) };
+        let said = failure(tool.run(run).await);
+        assert_eq!(
+            said,
+            (ErrorClass::Timeout, EffectState::Unknown, "`slow` gave no answer within 2s".into())
+        );
+        tokio::task::yield_now().await;
+        assert!(dropped.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn a_stop_ends_the_function() {
+        let tool = FunctionTool::new(spec("slow"), |_, _| std::future::pending());
+        let arguments = json!({});
+        let run = input(&arguments);
+        let cancel = run.cancel.clone();
+        let (said, ()) = tokio::join!(tool.run(run), async { cancel.cancel() });
+        assert_eq!(failure(said), (ErrorClass::Cancelled, EffectState::Unknown, "`slow` was stopped".into()));
+    }
+
+    #[tokio::test]
+    async fn a_run_that_was_stopped_before_it_began_did_not_start() {
+        let tool = FunctionTool::new(spec("any"), |_, _| async { Ok(Value::Null) });
+        let arguments = json!({});
+        let run = input(&arguments);
+        run.cancel.cancel();
+        assert_eq!(failure(tool.run(run).await).1, EffectState::NotStarted);
+    }
+
+    struct Flag(Arc<AtomicBool>);
+
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The tools of the host: Rust functions, processes, and a few that are built in.
+
+mod builtin;
+mod calc;
+mod error;
+mod function;
+mod process;
+mod registry;
+
+pub use builtin::{BUILTINS, builtin};
+pub use error::ToolError;
+pub use function::{FunctionTool, ToolContext};
+pub use process::{DEFAULT_ENV, OutputFormat, ProcessConfig, ProcessTool};
+pub use registry::Tools;
+
+use crate::time::Nanos;
+
+/// Ends after `timeout`; never, if there is none.
+async fn expiry(timeout: Option<Nanos>) {
+    match timeout {
+        Some(after) => tokio::time::sleep(after.to_std()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod test_support {
+    use serde_json::{Value, json};
+    use tokio_util::sync::CancellationToken;
+
+    use crate::engine::{EffectState, ToolOutcome, ToolSpec};
+    use crate::host::ToolInput;
+    use crate::policy::ErrorClass;
+
+    pub(super) fn spec(name: &str) -> ToolSpec {
+        ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: json!({"type": "object"}),
+            effect: None,
+        }
+    }
+
+    pub(super) fn input(arguments: &Value) -> ToolInput<'_> {
+        ToolInput {
+            arguments,
+            attempt: 1,
+            idempotency_key: "key",
+            timeout: None,
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    pub(super) fn failure(outcome: ToolOutcome) -> (ErrorClass, EffectState, String) {
+        match outcome {
+            ToolOutcome::Failed { failure, effect } => (failure.class.unwrap(), effect, failure.message),
+            ToolOutcome::Ok { data } => panic!("it went well: {data}"),
+        }
+    }
+}
