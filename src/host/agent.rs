@@ -1,0 +1,375 @@
+//! The reference host: a loop of named steps around the interpreter. It holds no policy logic.
+//!
+//! Take the next event, write it down, step, write down what was decided, set the work going, wait for the first
+//! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use secrecy::SecretString;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::clock::Clock;
+use super::model::Redactor;
+use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
+use super::port::{BoxFuture, Model, ModelRequest, ToolInput};
+use super::tool::Tools;
+use super::{Metrics, trace};
+use crate::context::{Estimate, TokenCounter, message_tokens, tool_tokens};
+use crate::engine::{
+    CallModel, CatalogueError, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order,
+    Outcome, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work,
+};
+use crate::policy::{ErrorClass, Policy};
+use crate::session::Message;
+
+/// How long running tools get to end after the run is stopped.
+const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// An agent: a policy, models, tools, and whoever listens.
+pub struct Agent {
+    policy: Policy,
+    models: Vec<(String, Arc<dyn Model>)>,
+    tools: Tools,
+    planner: Arc<dyn Planner>,
+    counter: Arc<dyn TokenCounter>,
+    clock: Option<Clock>,
+    redactor: Arc<Redactor>,
+}
+
+/// What one run is to do.
+#[derive(Clone, Debug, Default)]
+pub struct Task {
+    /// The run's id; the correlation id of everything logged about it.
+    pub run: String,
+    /// Instructions above the conversation.
+    pub system: String,
+    /// What the user wants.
+    pub task: String,
+    /// The seed of every jittered delay.
+    pub seed: u64,
+    /// The longest the run may take; `None`: no limit.
+    pub deadline: Option<crate::time::Nanos>,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct RunReport {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The state at its end.
+    pub state: State,
+    /// The conversation at its end.
+    pub messages: Vec<Message>,
+    /// What was counted.
+    pub metrics: Metrics,
+}
+
+/// A run that could not go on, for reasons outside the policy.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The tools cannot be used.
+    #[error(transparent)]
+    Tools(#[from] CatalogueError),
+    /// The session cannot be written.
+    #[error("the session cannot be written, so the run stops: {0}")]
+    Journal(#[from] JournalError),
+    /// The interpreter gave no work and no end: a fault of this product.
+    #[error("the run has neither work nor an end; please report this with the session file")]
+    Stalled,
+}
+
+impl Agent {
+    /// An agent under `policy`, without models and tools.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            models: Vec::new(),
+            tools: Tools::default(),
+            planner: Arc::new(TellModel),
+            counter: Arc::new(Estimate),
+            clock: None,
+            redactor: Arc::default(),
+        }
+    }
+
+    /// Adds a model under the name the policy's selectors match. The first is preferred.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
+        self.models.push((name.into(), Arc::new(model)));
+        self
+    }
+
+    /// Sets the tools.
+    #[must_use]
+    pub fn tools(mut self, tools: Tools) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// Sets who decides where the policy says `ask_planner`, and who may give single calls a layer of their own.
+    #[must_use]
+    pub fn planner(mut self, planner: impl Planner + 'static) -> Self {
+        self.planner = Arc::new(planner);
+        self
+    }
+
+    /// Sets how tokens are counted; without it they are estimated.
+    #[must_use]
+    pub fn counter(mut self, counter: Box<dyn TokenCounter>) -> Self {
+        self.counter = counter.into();
+        self
+    }
+
+    /// Takes the time from this clock instead of the system's.
+    #[must_use]
+    pub const fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Takes these values out of everything that becomes an event: replies of models, outcomes of tools, the task.
+    /// So they reach neither the session nor logs, observers or the model.
+    #[must_use]
+    pub fn redact(mut self, values: impl IntoIterator<Item = SecretString>) -> Self {
+        self.redactor = Arc::new(Redactor::new(values));
+        self
+    }
+
+    /// Runs the agent to its end, telling nobody and writing nothing down.
+    ///
+    /// # Errors
+    /// See [`Agent::run_with`].
+    pub async fn run(&self, task: Task) -> Result<RunReport, RunError> {
+        self.run_with(task, &mut Silent, None, CancellationToken::new()).await
+    }
+
+    /// Runs the agent to its end. When `cancel` fires the run ends as stopped, with all its processes.
+    ///
+    /// # Errors
+    /// Tools that cannot be used, or a session that cannot be written. A model or a tool that fails is no error:
+    /// it is part of the outcome.
+    pub async fn run_with(
+        &self,
+        task: Task,
+        observer: &mut dyn Observer,
+        journal: Option<&mut dyn Journal>,
+        cancel: CancellationToken,
+    ) -> Result<RunReport, RunError> {
+        let mut unwritten = Silent;
+        let journal = journal.unwrap_or(&mut unwritten);
+        let span = tracing::info_span!("run", correlation_id = %task.run);
+        let interpreter = Interpreter::new(self.policy.clone(), self.tools.catalogue()?);
+        let run = Run {
+            agent: self,
+            interpreter: &interpreter,
+            offered: offered(&interpreter),
+            measure: TurnMeasure::default(),
+            clock: self.clock.unwrap_or_else(Clock::system),
+            state: State::new(),
+            messages: Arc::new(Vec::new()),
+            metrics: Metrics::default(),
+            stop: cancel.child_token(),
+            observer,
+            journal,
+        };
+        run.live(task, cancel).instrument(span).await
+    }
+}
+
+/// One run under way.
+struct Run<'a> {
+    agent: &'a Agent,
+    interpreter: &'a Interpreter,
+    /// Every tool the model may be shown, the report's included.
+    offered: Arc<[ToolSpec]>,
+    measure: TurnMeasure,
+    clock: Clock,
+    state: State,
+    messages: Arc<Vec<Message>>,
+    metrics: Metrics,
+    stop: CancellationToken,
+    observer: &'a mut dyn Observer,
+    journal: &'a mut dyn Journal,
+}
+
+impl Run<'_> {
+    async fn live(mut self, task: Task, cancel: CancellationToken) -> Result<RunReport, RunError> {
+        let mut work: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
+        let offered: Vec<&ToolSpec> = self.offered.iter().collect();
+        self.measure.tool_tokens = tool_tokens(&*self.agent.counter, &offered);
+        let mut event = self.started(task);
+        loop {
+            let directives = self.step(event)?;
+            self.set_going(directives, &mut work);
+            if let Some(outcome) = self.state.outcome.clone() {
+                self.stop.cancel();
+                let drained = async { while work.next().await.is_some() {} };
+                if tokio::time::timeout(DRAIN, drained).await.is_err() {
+                    tracing::warn!("work under way did not end in time and is dropped");
+                }
+                drop(work);
+                let messages = Arc::unwrap_or_clone(self.messages);
+                return Ok(RunReport { outcome, state: self.state, messages, metrics: self.metrics });
+            }
+            event = tokio::select! {
+                biased;
+                () = cancel.cancelled() => Event::Cancelled { reason: "stopped by the user".into() },
+                next = work.next() => next.ok_or(RunError::Stalled)?,
+            };
+        }
+    }
+
+    fn started(&self, task: Task) -> Event {
+        let tools = self.interpreter.tools().iter();
+        Event::RunStarted(RunStarted {
+            run: task.run,
+            policy: self.agent.policy.digest().to_owned(),
+            seed: task.seed,
+            drive: Drive::Turns,
+            system: self.agent.redactor.text(task.system),
+            task: self.agent.redactor.text(task.task),
+            targets: self.agent.models.iter().map(|(name, _)| name.clone()).collect(),
+            tools: tools.map(ToolFacts::from).collect(),
+            deadline: task.deadline.map(|length| self.clock.now().saturating_add(length)),
+        })
+    }
+
+    /// Writes the event down, takes it, and writes down what was decided.
+    fn step(&mut self, event: Event) -> Result<Directives, JournalError> {
+        let envelope = Envelope { seq: self.state.seq.saturating_add(1), now: self.clock.now(), event };
+        self.observer.event(&envelope);
+        self.journal.event(&envelope)?;
+        let directives = self.interpreter.step(&mut self.state, envelope);
+        self.journal.directives(&directives, &self.state)?;
+        Ok(directives)
+    }
+
+    /// Takes note of the notes and sets the work going, in the order given.
+    fn set_going(&mut self, directives: Directives, work: &mut FuturesUnordered<BoxFuture<'static, Event>>) {
+        for directive in directives.0 {
+            self.observer.directive(&directive);
+            trace::directive(&directive);
+            match directive.order {
+                Order::Note(note) => self.take_note(note),
+                Order::Work(order) => work.push(self.begin(order)),
+            }
+        }
+        self.observer.stepped(&self.state);
+    }
+
+    fn take_note(&mut self, note: Note) {
+        match note {
+            Note::Append { message } => {
+                let tokens = message_tokens(&*self.agent.counter, &message);
+                self.measure.messages = self.measure.messages.saturating_add(1);
+                self.measure.message_tokens = self.measure.message_tokens.saturating_add(tokens);
+                Arc::make_mut(&mut self.messages).push(message);
+            }
+            Note::ReducerError { error } => self.observer.on_reducer_error(&error),
+            Note::Metric(metric) => self.metrics.record(&metric),
+            Note::Feedback { .. }
+            | Note::Refused { .. }
+            | Note::ToolEnded { .. }
+            | Note::RejectTurn { .. }
+            | Note::Breaker { .. }
+            | Note::Exhausted { .. }
+            | Note::OutputAccepted { .. }
+            | Note::OutputRefused { .. }
+            | Note::Warning { .. }
+            | Note::Finish { .. } => {}
+        }
+    }
+
+    fn begin(&self, work: Work) -> BoxFuture<'static, Event> {
+        match work {
+            Work::PrepareTurn(prepare) => Box::pin(std::future::ready(prepare.prepared(self.measure))),
+            Work::CallModel(call) => self.call_model(call),
+            Work::RunTool(run) => self.run_tool(run),
+            Work::Wait(wait) => sleep(wait),
+            Work::Consult(consult) => {
+                let decision = self.agent.planner.on_exhausted(&consult.exhausted);
+                Box::pin(std::future::ready(consult.decided(decision)))
+            }
+        }
+    }
+
+    fn call_model(&self, call: CallModel) -> BoxFuture<'static, Event> {
+        let named = self.agent.models.iter().find(|(name, _)| *name == call.target);
+        let model = named.map(|(_, model)| Arc::clone(model));
+        let offered = Arc::clone(&self.offered);
+        let messages = Arc::clone(&self.messages);
+        let planner = Arc::clone(&self.agent.planner);
+        let redactor = Arc::clone(&self.agent.redactor);
+        let cancel = self.stop.clone();
+        Box::pin(async move {
+            let Some(model) = model else {
+                let message = format!("there is no model `{}`", call.target);
+                return call.failed(Failure::of(ErrorClass::NotFound, message));
+            };
+            let request = ModelRequest {
+                messages: &messages,
+                tools: offered.iter().filter(|spec| call.tools.contains(&spec.name)).collect(),
+                tool_choice: call.tool_choice.clone(),
+                timeout: call.timeout,
+                cancel,
+            };
+            match model.call(request).await {
+                Ok(reply) => {
+                    let mut reply = redactor.reply(reply);
+                    for proposal in &mut reply.calls {
+                        if let Some(layer) = planner.for_call(&proposal.call) {
+                            proposal.policy = Some(layer);
+                        }
+                    }
+                    call.responded(reply)
+                }
+                Err(failure) => call.failed(redactor.texts_of(failure)),
+            }
+        })
+    }
+
+    fn run_tool(&self, run: RunTool) -> BoxFuture<'static, Event> {
+        let tool = self.agent.tools.get(&run.tool).map(Arc::clone);
+        let cancel = self.stop.clone();
+        let redactor = Arc::clone(&self.agent.redactor);
+        Box::pin(async move {
+            let Some(tool) = tool else {
+                let failure =
+                    Failure::of(ErrorClass::ToolUnavailable, format!("there is no tool `{}`", run.tool));
+                let effect = crate::engine::EffectState::NotStarted;
+                return run.finished(ToolOutcome::Failed { failure, effect });
+            };
+            let input = ToolInput {
+                arguments: &run.arguments,
+                attempt: run.attempt,
+                idempotency_key: &run.idempotency_key,
+                timeout: run.timeout,
+                cancel,
+            };
+            let outcome = tool.run(input).await;
+            run.finished(redactor.outcome(outcome))
+        })
+    }
+}
+
+/// Waits. The interpreter never asks for a wait of no time, so there is no timer without need.
+fn sleep(wait: Wait) -> BoxFuture<'static, Event> {
+    Box::pin(async move {
+        tokio::time::sleep(wait.delay.to_std()).await;
+        wait.fired()
+    })
+}
+
+/// The tools as they are declared to the model, and after them the one the final report is delivered by.
+fn offered(interpreter: &Interpreter) -> Arc<[ToolSpec]> {
+    let report = interpreter.policy().output().map(|output| ToolSpec {
+        name: output.tool.value.clone(),
+        description: output.description.value.clone(),
+        parameters: output.schema.value.json().clone(),
+        effect: None,
+    });
+    interpreter.tools().iter().cloned().chain(report).collect()
+}

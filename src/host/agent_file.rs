@@ -1,0 +1,263 @@
+//! The agent file: what an agent is told, which models it speaks to, which tools it has, under which policy.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::{BUILTINS, ConfigError, OpenAiConfig};
+use crate::policy::decode::{self, Document, OneOrMany, Spanned, choice, record, union};
+use crate::policy::yaml::{self, Data, Node};
+use crate::policy::{
+    Code, Diagnostic, Effect, Findings, Report, Schema, SchemaError, Source, SourceId, Sources, Span, closest,
+};
+
+/// The longest name of a tool that providers take.
+const MOST_NAME: usize = 64;
+
+record! {
+    /// An agent for `unfazed run`.
+    pub struct AgentFile {
+        /// The version of the format; always 1.
+        pub version: Spanned<u32>,
+        /// What the agent is called in reports.
+        pub name: String = "agent".to_owned(),
+        /// Instructions above the conversation.
+        pub system: String = String::new(),
+        /// What the user wants, unless the command line says otherwise.
+        pub task: Option<Spanned<String>>,
+        /// The policy files, the later ones above the earlier ones; paths start at this file's folder. Without
+        /// any, the built-in policy applies alone.
+        pub policy: OneOrMany<Spanned<String>> = OneOrMany(Vec::new()),
+        /// The models by the names the policy's selectors match. The first is preferred; the others are tried in
+        /// order when its attempts are exhausted.
+        pub models: IndexMap<String, ModelEntry>,
+        /// The tools by the names the model calls them by.
+        pub tools: IndexMap<String, ToolEntry> = IndexMap::new(),
+        /// Where sessions are kept.
+        pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), fsync: FsyncEntry::Turn },
+        /// The seed of every jittered delay; the same seed gives the same delays.
+        pub seed: u64 = 0,
+    }
+}
+
+union! {
+    /// How a model is reached.
+    pub enum ModelEntry by api {
+        /// A server that speaks the chat-completions format of `OpenAI`.
+        OpenAi = "openai" {
+            /// Where the server is: `https://api.openai.com/v1`.
+            base_url: Spanned<String>,
+            /// The model's name on the server.
+            model: String,
+            /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
+            api_key: Option<KeySource>,
+            /// Whether answers are streamed.
+            stream: bool = true,
+            /// The most tokens of one reply.
+            max_tokens: Option<u32>,
+            /// Further fields of the request body, sent as they are.
+            extra: Value = Value::Null,
+        },
+        /// A script that answers in a model's place, served over real HTTP on loopback.
+        Scripted = "scripted" {
+            /// The script file; the path starts at this file's folder.
+            script: Spanned<String>,
+            /// Whether answers are streamed.
+            stream: bool = true,
+            /// The port of the server; 0 takes a free one.
+            port: u16 = 0,
+        },
+    }
+}
+
+record! {
+    /// Where a key comes from: exactly one of the two.
+    pub struct KeySource {
+        /// The environment variable that holds it.
+        pub env: Option<Spanned<String>>,
+        /// The file that holds it.
+        pub file: Option<Spanned<String>>,
+    }
+}
+
+union! {
+    /// How a tool is run.
+    pub enum ToolEntry by kind {
+        /// A program: the arguments are JSON on its standard input, its standard output is the result.
+        Process = "process" {
+            /// The program and its arguments. No shell is involved unless it is the program.
+            command: Spanned<Vec<String>>,
+            /// What it does, for the model.
+            description: String,
+            /// JSON Schema of the arguments.
+            parameters: Spanned<Value>,
+            /// What a run does to the world.
+            effect: Option<Effect>,
+            /// The folder it runs in; the path starts at this file's folder, which is also the default.
+            working_dir: Option<String>,
+            /// Variables of its environment, besides those every program sees: `PATH`, `HOME`, `USER`, `LANG`,
+            /// `LC_ALL`, `LC_CTYPE`, `TZ`, `TMPDIR`, `SYSTEMROOT`.
+            env: IndexMap<String, String> = IndexMap::new(),
+            /// Variables of this process that are passed on to it.
+            pass_env: Vec<String> = Vec::new(),
+            /// The most bytes of output that are kept.
+            max_output: u32 = 1_048_576,
+        },
+        /// A tool that comes with the product: `calc`, `echo`.
+        Builtin = "builtin" {
+            /// Which one, if the tool is to have another name.
+            name: Option<Spanned<String>>,
+        },
+    }
+}
+
+record! {
+    /// Where sessions are kept.
+    pub struct SessionEntry {
+        /// The folder; the path starts at the folder the command runs in.
+        pub dir: String = ".unfazed/sessions".to_owned(),
+        /// When what was written is forced to the disk.
+        pub fsync: FsyncEntry = FsyncEntry::Turn,
+    }
+}
+
+choice! {
+    /// When what was written is forced to the disk.
+    pub enum FsyncEntry {
+        /// Whenever the system sees fit.
+        Never = "never",
+        /// After each turn.
+        Turn = "turn",
+        /// After each event.
+        Event = "event",
+    }
+}
+
+impl AgentFile {
+    /// Reads an agent file. `name` is how it is called in reports.
+    ///
+    /// # Errors
+    /// Every mistake in it, with its place.
+    pub fn read(name: &str, bytes: &[u8]) -> Result<Document<Self>, Report> {
+        let document = decode::read::<Self>(name, bytes)?;
+        let problems = problems(&document);
+        if problems.is_empty() { Ok(document) } else { Err(document.report(problems)) }
+    }
+
+    /// The JSON Schema of agent files.
+    pub fn json_schema() -> Value {
+        decode::schema::<Self>()
+    }
+
+    /// Where a key of the document is written: `["tools", "search"]`; the start of the file if it is not there.
+    pub fn key(document: &Document<Self>, path: &[&str]) -> Span {
+        let start = Span::new(SourceId(0), 0, 0);
+        let text = document.sources().iter().next().map_or("", Source::text);
+        let (_, root) = yaml::load(&mut Sources::new(), &mut Findings::default(), "", text.as_bytes());
+        let (mut node, mut span) = (root, start);
+        for name in path {
+            let Some(Node { data: Data::Map(entries), .. }) = node else { return start };
+            let Some((key, value)) = entries.iter().find(|(key, _)| &*key.name == *name) else {
+                return start;
+            };
+            span = key.span;
+            node = Some(value.clone());
+        }
+        span
+    }
+}
+
+/// What is wrong with a file that can be read.
+fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
+    let file = &document.value;
+    let mut problems = Vec::new();
+    let Spanned { value: version, span } = file.version;
+    if version != 1 {
+        let message = format!("version {version} is not known");
+        problems.push(Diagnostic::error(Code::BAD_VALUE, span, message).help("write `version: 1`"));
+    }
+    if let Some(task) = file.task.as_ref().filter(|task| task.value.trim().is_empty()) {
+        let problem = Diagnostic::error(Code::BAD_VALUE, task.span, "the task is empty");
+        problems.push(problem.help("say what is to be done, or remove the line and use --task"));
+    }
+    if file.models.is_empty() {
+        let problem = Diagnostic::error(Code::MISSING_FIELD, span, "the agent has no model");
+        problems.push(problem.help("add one under `models:`"));
+    }
+    for (name, entry) in &file.models {
+        problems.extend(model_problems(document, name, entry));
+    }
+    for (name, entry) in &file.tools {
+        let at = || AgentFile::key(document, &["tools", name]);
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if name.is_empty() || name.len() > MOST_NAME || !name.chars().all(allowed) {
+            let message = format!("providers refuse `{name}` as the name of a tool");
+            let help = "use letters, digits, `_` and `-`, at most 64 of them";
+            problems.push(Diagnostic::error(Code::BAD_VALUE, at(), message).help(help));
+        }
+        problems.extend(tool_problem(name, entry, at));
+    }
+    problems
+}
+
+fn model_problems(document: &Document<AgentFile>, name: &str, entry: &ModelEntry) -> Vec<Diagnostic> {
+    let ModelEntry::OpenAi { api_key, base_url, extra, .. } = entry else { return Vec::new() };
+    let mut problems = Vec::new();
+    let wrong = |at: Span, message: String| Diagnostic::error(Code::BAD_VALUE, at, message);
+    if let Some(KeySource { env, file }) = api_key
+        && env.is_some() == file.is_some()
+    {
+        let at = env.as_ref().map_or(base_url.span, |env| env.span);
+        problems.push(wrong(at, "`api_key` takes exactly one of `env` and `file`".into()));
+    }
+    let config = OpenAiConfig {
+        base_url: base_url.value.clone(),
+        extra: extra.as_object().cloned().unwrap_or_default(),
+        ..OpenAiConfig::default()
+    };
+    match config.check() {
+        Ok(()) => {}
+        Err(ConfigError::OwnField(field)) => {
+            let at = AgentFile::key(document, &["models", name, "extra", &field]);
+            problems.push(wrong(at, ConfigError::OwnField(field).to_string()));
+        }
+        Err(error) => problems.push(wrong(base_url.span, error.to_string())),
+    }
+    if !extra.is_null() && !extra.is_object() {
+        let at = AgentFile::key(document, &["models", name, "extra"]);
+        problems.push(wrong(at, "`extra` is a mapping of fields of the request's body".into()));
+    }
+    problems
+}
+
+fn tool_problem(name: &str, entry: &ToolEntry, at: impl Fn() -> Span) -> Vec<Diagnostic> {
+    let mut problems = Vec::new();
+    match entry {
+        ToolEntry::Process { command, parameters, .. } => {
+            if command.value.first().is_none_or(|program| program.trim().is_empty()) {
+                let problem = Diagnostic::error(Code::BAD_VALUE, command.span, "the command is empty");
+                problems.push(problem.help("write the program and its arguments: `[python3, tool.py]`"));
+            }
+            if let Err(SchemaError { message, pointer, help }) = Schema::compile(&parameters.value) {
+                let place = pointer.filter(|at| !at.is_empty()).map(|at| format!(" at {at}"));
+                let message =
+                    format!("`parameters` is no JSON Schema{}: {message}", place.unwrap_or_default());
+                problems.push(Diagnostic::error(Code::SCHEMA, parameters.span, message).help_if(help));
+            }
+        }
+        ToolEntry::Builtin { name: which } => {
+            let (which, span) = match which {
+                Some(which) => (which.value.as_str(), which.span),
+                None => (name, at()),
+            };
+            if !BUILTINS.contains(&which) {
+                let message = format!("there is no built-in tool `{which}`");
+                let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, message);
+                problems.push(match closest(which, BUILTINS.iter().copied()) {
+                    Some(meant) => problem.meant(span, meant),
+                    None => problem.help(format!("there are `{}`", BUILTINS.join("`, `"))),
+                });
+            }
+        }
+    }
+    problems
+}

@@ -1,0 +1,123 @@
+//! What a guard wants to know about arguments and errors.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::engine::{EffectState, Failure, Hint};
+use crate::policy::{ErrorClass, Policy};
+use crate::session::RetryExhausted;
+use crate::time::Nanos;
+
+/// Arguments of a tool call.
+pub trait Arguments {
+    /// As JSON, to be held against the tool's schema; `None`: there is nothing to validate.
+    fn as_json(&self) -> Option<&Value>;
+}
+
+/// An error of a guarded call.
+pub trait Classify {
+    /// Its class. `policy` has the tables that turn a provider's words into one.
+    fn class(&self, policy: &Policy) -> ErrorClass;
+
+    /// What went wrong, for records and for the model.
+    fn message(&self) -> String;
+
+    /// The wait the other side asked for.
+    fn retry_after(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// How far the call got before it failed.
+    fn effect(&self) -> EffectState {
+        EffectState::Unknown
+    }
+}
+
+/// A guarded call that did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError<E> {
+    /// It did not run: tell the model why and let it try again.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// No further attempt is made; the planner decides what is done instead.
+    #[error("{exhausted}")]
+    Exhausted {
+        /// Every attempt and its failure.
+        exhausted: RetryExhausted,
+        /// What the model is told.
+        message: String,
+        /// The last error itself; `None` if the last attempt timed out or did not run.
+        last: Option<E>,
+    },
+}
+
+/// A call that did not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// Why.
+    pub class: ErrorClass,
+    /// What the model is told.
+    pub message: String,
+    /// How long to wait before the model is asked again; usually zero.
+    pub delay: Nanos,
+}
+
+impl Arguments for &Value {
+    fn as_json(&self) -> Option<&Value> {
+        Some(self)
+    }
+}
+
+impl Arguments for Arc<Value> {
+    fn as_json(&self) -> Option<&Value> {
+        Some(self)
+    }
+}
+
+impl Arguments for () {
+    fn as_json(&self) -> Option<&Value> {
+        None
+    }
+}
+
+impl Classify for Failure {
+    fn class(&self, policy: &Policy) -> ErrorClass {
+        self.class.unwrap_or_else(|| {
+            let (code, kind) = (self.code.as_deref(), self.kind.as_deref());
+            policy.classify(self.status, code, kind, &self.message).class
+        })
+    }
+
+    fn message(&self) -> String {
+        self.message.clone()
+    }
+
+    fn retry_after(&self) -> Option<Nanos> {
+        match self.retry_after {
+            Hint::Wait(delay) => Some(delay),
+            Hint::None | Hint::Ignored(_) => None,
+        }
+    }
+}
+
+impl Classify for ErrorClass {
+    fn class(&self, _policy: &Policy) -> ErrorClass {
+        *self
+    }
+
+    fn message(&self) -> String {
+        self.name().to_owned()
+    }
+}
+
+impl<M: std::fmt::Display> Classify for (ErrorClass, M) {
+    fn class(&self, _policy: &Policy) -> ErrorClass {
+        self.0
+    }
+
+    fn message(&self) -> String {
+        self.1.to_string()
+    }
+}

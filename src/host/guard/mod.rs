@@ -1,0 +1,163 @@
+//! Guards: the policy around single calls, for a host that has a loop of its own.
+//!
+//! A guard wraps what the host does anyway. `guard.tool("search").call(&args, |args, ctx| async …)` validates the
+//! arguments, asks the breaker, runs the closure, and runs it again as the policy says; `guard.turn(request)`
+//! does the same for a call to a model, over the targets in order. Failures are written into the guard's session,
+//! where prompts can find them.
+//!
+//! The decisions are those of the interpreter ([`crate::engine::retry`], [`crate::engine::Breaker`]); the guard
+//! adds the waiting. A call that succeeds costs a few dozen instructions more than the bare call: no lock, no
+//! clock, no allocation, and no timer unless the call is still pending after its first poll.
+
+mod attempts;
+mod classify;
+mod session;
+mod tool;
+mod turn;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use attempts::CallContext;
+pub use classify::{Arguments, CallError, Classify, Refusal};
+pub use tool::ToolGuard;
+pub use turn::TurnGuard;
+
+use self::session::Session;
+use super::clock::Clock;
+use super::{Metrics, MetricsSnapshot};
+use crate::engine::{Catalogue, Metric, MetricName};
+use crate::policy::Policy;
+use crate::session::{ReducerError, RetryFeedback, Slices};
+
+/// A policy around calls, with a session of its own. Cheap to clone; clones share the session.
+#[derive(Clone)]
+pub struct Guard {
+    inner: Arc<Inner>,
+}
+
+/// What is told of a reducer that failed.
+type OnReducerError = Box<dyn Fn(&ReducerError) + Send + Sync>;
+
+struct Inner {
+    policy: Policy,
+    tools: Catalogue,
+    targets: Vec<String>,
+    run: String,
+    seed: u64,
+    clock: Clock,
+    calls: AtomicU64,
+    session: Session,
+    metrics: Metrics,
+    on_reducer_error: Option<OnReducerError>,
+}
+
+/// Makes a [`Guard`].
+pub struct GuardBuilder {
+    inner: Inner,
+}
+
+impl Guard {
+    /// A guard under `policy`, with a new session.
+    ///
+    /// Must be made inside a tokio runtime whose time is to be used.
+    pub fn new(policy: Policy) -> Self {
+        Self::builder(policy).build()
+    }
+
+    /// A guard to be told more: tools, targets, a seed, an id.
+    pub fn builder(policy: Policy) -> GuardBuilder {
+        let session = Session::new(policy.session());
+        let inner = Inner {
+            policy,
+            tools: Catalogue::default(),
+            targets: Vec::new(),
+            run: uuid::Uuid::now_v7().to_string(),
+            seed: 0,
+            clock: Clock::system(),
+            calls: AtomicU64::new(0),
+            session,
+            metrics: Metrics::new(),
+            on_reducer_error: None,
+        };
+        GuardBuilder { inner }
+    }
+
+    /// The guard of one tool. Keep it: it has the tool's policy at hand.
+    pub fn tool(&self, name: &str) -> ToolGuard {
+        ToolGuard::new(Arc::clone(&self.inner), name)
+    }
+
+    /// The guard of one call to a model.
+    pub fn turn<R: Clone>(&self, request: R) -> TurnGuard<R> {
+        TurnGuard::new(Arc::clone(&self.inner), request)
+    }
+
+    /// The latest feedback in the session.
+    pub fn latest_feedback(&self) -> Option<RetryFeedback> {
+        self.inner.session.with(Slices::latest_feedback)
+    }
+
+    /// What was counted so far: the same metrics as in a run.
+    pub fn metrics(&self) -> MetricsSnapshot {
+        for (tool, cell) in self.inner.session.tools() {
+            let metric =
+                Metric { name: MetricName::RetryAttempts, subject: format!("tool {tool}"), value: 1 };
+            self.inner.metrics.record_many(&metric, cell.take_at_once());
+        }
+        self.inner.metrics.snapshot()
+    }
+
+    /// Reads the slices of the session.
+    pub fn slices<T>(&self, read: impl FnOnce(&Slices) -> T) -> T {
+        self.inner.session.with(read)
+    }
+}
+
+impl GuardBuilder {
+    /// Sets the tools whose arguments are validated against their schemas.
+    #[must_use]
+    pub fn tools(mut self, tools: Catalogue) -> Self {
+        self.inner.tools = tools;
+        self
+    }
+
+    /// Sets the models a turn is offered to, in order.
+    #[must_use]
+    pub fn targets<T: Into<String>>(mut self, targets: impl IntoIterator<Item = T>) -> Self {
+        self.inner.targets = targets.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the seed of jittered delays.
+    #[must_use]
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.inner.seed = seed;
+        self
+    }
+
+    /// Sets the id that idempotency keys and log lines carry.
+    #[must_use]
+    pub fn run(mut self, run: impl Into<String>) -> Self {
+        self.inner.run = run.into();
+        self
+    }
+
+    /// Is told of every reducer that fails.
+    #[must_use]
+    pub fn on_reducer_error(mut self, told: impl Fn(&ReducerError) + Send + Sync + 'static) -> Self {
+        self.inner.on_reducer_error = Some(Box::new(told));
+        self
+    }
+
+    /// The guard.
+    pub fn build(self) -> Guard {
+        Guard { inner: Arc::new(self.inner) }
+    }
+}
+
+impl Inner {
+    fn next_call(&self) -> u64 {
+        self.calls.fetch_add(1, Ordering::Relaxed)
+    }
+}

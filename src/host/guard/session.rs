@@ -1,0 +1,222 @@
+//! The session of a guard: slices behind one lock that only failures take.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::Inner;
+use crate::engine::{Admission, Breaker, Metric, MetricName, validation};
+use crate::policy::{BreakerPolicy, ErrorClass, RetryPolicy, SessionPolicy, Trigger};
+use crate::session::{AttemptRecord, FeedbackSource, ReducerError, RetryFeedback, Slices};
+use crate::time::{Instant, Nanos};
+
+pub(super) struct Session {
+    shared: Mutex<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    slices: Slices,
+    tools: HashMap<String, Arc<ToolCell>>,
+}
+
+/// What is known of one tool. It costs one load as long as nothing has failed.
+#[derive(Default)]
+pub(super) struct ToolCell {
+    touched: AtomicBool,
+    /// Calls that went well at the first attempt, not yet in the metrics.
+    at_once: AtomicU64,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    breaker: Breaker,
+    corrections: Vec<AttemptRecord>,
+    /// The corrections are over: what is wrong from now on is refused at once.
+    over: bool,
+}
+
+/// One failure that feedback is due for.
+pub(super) struct Failed<'a> {
+    pub(super) tool: &'a str,
+    pub(super) attempt: u32,
+    pub(super) class: ErrorClass,
+    pub(super) message: String,
+    pub(super) next_delay: Nanos,
+}
+
+impl Session {
+    pub(super) fn new(policy: &SessionPolicy) -> Self {
+        let shared = Shared { slices: Slices::new(policy), ..Shared::default() };
+        Self { shared: Mutex::new(shared) }
+    }
+
+    pub(super) fn with<T>(&self, read: impl FnOnce(&Slices) -> T) -> T {
+        read(&self.lock().slices)
+    }
+
+    /// The tools there are guards of.
+    pub(super) fn tools(&self) -> Vec<(String, Arc<ToolCell>)> {
+        self.lock().tools.iter().map(|(name, cell)| (name.clone(), Arc::clone(cell))).collect()
+    }
+
+    pub(super) fn tool(&self, tool: &str) -> Arc<ToolCell> {
+        Arc::clone(self.lock().tools.entry(tool.to_owned()).or_default())
+    }
+
+    // A panic elsewhere leaves the slices as they were before the reducer that panicked: still good.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Writes a retryable failure into the session. Returns what a reducer had against it.
+    pub(super) fn feedback(
+        &self,
+        retry: &RetryPolicy,
+        failed: Failed<'_>,
+        now: Instant,
+    ) -> Option<ReducerError> {
+        if validation(failed.class) {
+            self.count(MetricName::ValidationRetryTotal, format!("tool {}", failed.tool), 1);
+        }
+        if !retry.emit_feedback.value {
+            return None;
+        }
+        let feedback = RetryFeedback {
+            source: FeedbackSource::Tool,
+            tool_name: Some(failed.tool.to_owned()),
+            attempt: failed.attempt,
+            max_attempts: retry.max_attempts.value.limit(),
+            error_type: failed.class,
+            message: failed.message,
+            retry_scheduled_at: now.saturating_add(failed.next_delay),
+            next_delay: failed.next_delay,
+        };
+        tracing::warn!(
+            correlation_id = self.run,
+            tool = failed.tool,
+            error_type = failed.class.name(),
+            attempt = failed.attempt,
+            delay_ms = failed.next_delay.0 / 1_000_000,
+            "retry feedback"
+        );
+        self.reduce(Trigger::RetryFeedback, &json!({ "tool": failed.tool, "feedback": feedback }))
+    }
+
+    /// Runs the reducers that listen to `trigger`. Returns the first that failed; the host is told of all.
+    pub(super) fn reduce(&self, trigger: Trigger, event: &Value) -> Option<ReducerError> {
+        let policy = self.policy.session();
+        let failed = {
+            let mut shared = self.session.lock();
+            let failed = shared.slices.reduce(policy, trigger, event);
+            let mut all = Vec::new();
+            for (error, _) in failed {
+                let news = shared.slices.reduce(policy, Trigger::ReducerError, &json!({ "error": error }));
+                all.push(error);
+                all.extend(news.into_iter().map(|(error, _)| error));
+            }
+            all
+        };
+        for error in &failed {
+            self.count(MetricName::ReducerErrorTotal, error.reducer.clone(), 1);
+            tracing::error!(
+                correlation_id = self.run,
+                reducer = error.reducer,
+                message = error.message,
+                "reducer error"
+            );
+            if let Some(told) = &self.on_reducer_error {
+                told(error);
+            }
+        }
+        failed.into_iter().next()
+    }
+
+    pub(super) fn count(&self, name: MetricName, subject: String, value: u64) {
+        self.metrics.record(&Metric { name, subject, value });
+    }
+
+    /// Whether any reducer listens to `trigger`.
+    pub(super) fn listens(&self, trigger: Trigger) -> bool {
+        self.policy.session().reducers.iter().any(|rule| rule.on.contains(&trigger))
+    }
+}
+
+impl ToolCell {
+    /// Whether nothing has failed so far.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.touched.load(Ordering::Acquire)
+    }
+
+    pub(super) fn ask(&self, now: Instant) -> Admission {
+        self.lock().breaker.ask(now)
+    }
+
+    /// A run went well at the first attempt; nothing has failed before.
+    #[inline]
+    pub(super) fn succeeded_at_once(&self) {
+        self.at_once.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The runs that went well at the first attempt since this was asked last.
+    pub(super) fn take_at_once(&self) -> u64 {
+        self.at_once.swap(0, Ordering::Relaxed)
+    }
+
+    /// A run went well: the breaker hears of it, and corrections begin anew. Returns how many there were.
+    pub(super) fn succeeded(&self) -> u64 {
+        if self.is_quiet() {
+            return 0;
+        }
+        let mut known = self.lock();
+        known.breaker.succeeded();
+        known.over = false;
+        let corrections = known.corrections.len();
+        known.corrections.clear();
+        u64::try_from(corrections).unwrap_or(u64::MAX)
+    }
+
+    /// A run failed with arguments that hold. Returns whether the breaker is open now.
+    pub(super) fn failed(&self, policy: &BreakerPolicy, now: Instant) -> bool {
+        if policy.failures.value.is_none() && self.is_quiet() {
+            return false;
+        }
+        self.touched.store(true, Ordering::Release);
+        let mut known = self.lock();
+        known.corrections.clear();
+        known.over = false;
+        known.breaker.failed(policy, now);
+        known.breaker.phase() == crate::engine::BreakerPhase::Open
+    }
+
+    pub(super) fn returned(&self, now: Instant) {
+        self.lock().breaker.returned(now);
+    }
+
+    pub(super) fn failures(&self) -> u32 {
+        self.lock().breaker.failures()
+    }
+
+    /// The corrections so far, and whether they are over.
+    pub(super) fn corrections(&self) -> (Vec<AttemptRecord>, bool) {
+        let known = self.lock();
+        (known.corrections.clone(), known.over)
+    }
+
+    pub(super) fn corrected(&self, record: AttemptRecord, over: bool) {
+        self.touched.store(true, Ordering::Release);
+        let mut known = self.lock();
+        known.corrections.push(record);
+        known.over = over;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

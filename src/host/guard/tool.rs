@@ -1,0 +1,405 @@
+//! The guard of one tool.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::attempts::{Attempts, Cause, context, start, within};
+use super::session::{Failed, ToolCell};
+use super::{Arguments, CallContext, CallError, Classify, Inner, Refusal};
+use crate::engine::retry::{Case, Obstacle, Progress, Verdict, decide};
+use crate::engine::{Admission, EffectState, MetricName, join_problems, may_run_again, told, violations};
+use crate::policy::{
+    CallOverride, Effect, ErrorClass, Problem, Seed, Setting, Template, ToolPolicy, Trigger,
+};
+use crate::session::{AttemptRecord, ReducerError, RetryExhausted, StopReason};
+use crate::time::Nanos;
+
+/// The guard of one tool.
+#[derive(Clone)]
+pub struct ToolGuard {
+    inner: Arc<Inner>,
+    name: Arc<str>,
+    policy: Arc<ToolPolicy>,
+    planner: Option<CallOverride>,
+    effect: Effect,
+    cell: Arc<ToolCell>,
+    /// Whether single calls have rules of their own.
+    per_call: bool,
+    /// Whether arguments are looked at before a run.
+    checked: bool,
+    /// Whether anybody listens to success.
+    listens: bool,
+}
+
+impl ToolGuard {
+    pub(super) fn new(inner: Arc<Inner>, name: &str) -> Self {
+        let policy = inner.policy.tool(name);
+        let effect = match policy.effect.value {
+            Effect::Unknown => inner.tools.get(name).and_then(|spec| spec.effect).unwrap_or(Effect::Unknown),
+            known => known,
+        };
+        let per_call = inner.policy.has_call_rules(name);
+        let checked = per_call || inner.tools.schema(name).is_some() || !policy.validators.value.is_empty();
+        Self {
+            name: name.into(),
+            effect,
+            cell: inner.session.tool(name),
+            per_call,
+            checked,
+            listens: inner.listens(Trigger::ToolSucceeded),
+            planner: None,
+            policy,
+            inner,
+        }
+    }
+
+    /// The same guard with the planner's own layer for the calls made through it.
+    #[must_use]
+    pub fn with(mut self, planner: CallOverride) -> Self {
+        self.planner = Some(planner);
+        self.per_call = true;
+        self.checked = true;
+        self
+    }
+
+    /// Runs `run` with `args` under the policy: validated first, and again after a failure as the policy says.
+    ///
+    /// `args` are handed to every attempt; give a reference, an `Arc`, or `()` if there is nothing to validate.
+    /// Dropping the future stops everything: the attempt under way, the wait, and a breaker's probe, which is
+    /// given back.
+    ///
+    /// # Errors
+    /// [`CallError::Refused`] if it did not run: tell the model and let it try again. [`CallError::Exhausted`] if
+    /// no further attempt is made, with the history of all of them.
+    #[expect(clippy::manual_async_fn, reason = "an async fn keeps every argument twice")]
+    pub fn call<A, T, E, F, Fut>(&self, args: A, mut run: F) -> impl Future<Output = Result<T, CallError<E>>>
+    where
+        A: Arguments + Clone,
+        E: Classify,
+        F: FnMut(A, CallContext<'_>) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        async move {
+            let own = if self.checked { self.examine(&args).map_err(|error| *error)? } else { None };
+            let policy = own.as_deref().unwrap_or(&self.policy);
+            let probe =
+                if self.cell.is_quiet() { None } else { self.admit(policy).map_err(|error| *error)? };
+            let call = self.inner.next_call();
+            let started = start(&policy.retry, &self.inner);
+            let context = context(&policy.retry, &self.inner, call, started, 1);
+            let cause = match within(context.timeout, run(args.clone(), context)).await {
+                Ok(value) => {
+                    if probe.is_none() && self.cell.is_quiet() && !self.listens {
+                        self.cell.succeeded_at_once();
+                    } else {
+                        self.succeeded(probe, 1, args.as_json());
+                    }
+                    return Ok(value);
+                }
+                Err(cause) => cause,
+            };
+            // On the heap, so that a call that goes well does not carry the room for retries around.
+            let attempts = Attempts::new(&policy.retry, &self.inner, call, started);
+            Box::pin(self.go_on(policy, attempts, probe, args, run, cause)).await
+        }
+    }
+
+    /// What follows a first attempt that failed.
+    async fn go_on<A, T, E, F, Fut>(
+        &self,
+        policy: &ToolPolicy,
+        mut attempts: Attempts<'_, E>,
+        probe: Option<Probe<'_>>,
+        args: A,
+        mut run: F,
+        mut cause: Cause<E>,
+    ) -> Result<T, CallError<E>>
+    where
+        A: Arguments + Clone,
+        E: Classify,
+        F: FnMut(A, CallContext<'_>) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        loop {
+            if self.blames_arguments(&cause) {
+                let problem = Problem { pointer: String::new(), message: cause.message() };
+                return Err(self.correct(policy, &[problem], args.as_json()));
+            }
+            match self.failed(policy, &mut attempts, cause) {
+                Next::Again(Nanos::ZERO) => {}
+                Next::Again(delay) => tokio::time::sleep(delay.to_std()).await,
+                Next::Stop(reason, objection) => {
+                    settle(probe);
+                    return Err(self.exhausted(policy, attempts, reason, objection.as_ref(), args.as_json()));
+                }
+            }
+            let context = attempts.context();
+            cause = match within(context.timeout, run(args.clone(), context)).await {
+                Ok(value) => {
+                    self.succeeded(probe, attempts.attempt(), args.as_json());
+                    return Ok(value);
+                }
+                Err(cause) => cause,
+            };
+        }
+    }
+
+    /// Holds the arguments against the schema and the validators. Returns the call's own policy if it has one.
+    fn examine<A: Arguments, E>(&self, args: &A) -> Result<Option<Arc<ToolPolicy>>, Box<CallError<E>>> {
+        let Some(args) = args.as_json() else {
+            let planned = self.planner.is_some().then(|| self.policy_of_call(&Value::Null));
+            return Ok(planned);
+        };
+        let policy = self.per_call.then(|| self.policy_of_call(args));
+        let rules = policy.as_deref().unwrap_or(&self.policy);
+        let mut problems =
+            self.inner.tools.schema(&self.name).map(|schema| schema.problems(args)).unwrap_or_default();
+        if problems.is_empty() {
+            let vars = json!({ "args": args, "tool": &*self.name });
+            problems = violations(&rules.validators.value, vars);
+        }
+        if problems.is_empty() {
+            Ok(policy)
+        } else {
+            Err(Box::new(self.correct(rules, &problems, Some(args))))
+        }
+    }
+
+    fn policy_of_call(&self, args: &Value) -> Arc<ToolPolicy> {
+        let rules = self.inner.policy.call(&self.name, args, self.planner.as_ref());
+        for left_out in &rules.left_out {
+            tracing::warn!(
+                correlation_id = self.inner.run,
+                tool = &*self.name,
+                left_out,
+                "a rule for single calls"
+            );
+        }
+        rules.policy
+    }
+
+    /// Arguments that do not hold count as an attempt of the tool; the next valid ones start anew.
+    #[cold]
+    fn correct<E>(&self, policy: &ToolPolicy, problems: &[Problem], args: Option<&Value>) -> CallError<E> {
+        let now = self.inner.clock.now();
+        let (mut records, over) = self.cell.corrections();
+        if over {
+            let exhausted = self.corrections_over(records, StopReason::Attempts);
+            return self.given_up(policy, exhausted, None, args, None);
+        }
+        let attempt = u32::try_from(records.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let started = records.first().map_or(now, |first| first.at);
+        let slept = records.iter().fold(Nanos::ZERO, |sum, record| sum.saturating_add(record.delay));
+        let class = ErrorClass::InvalidArgs;
+        let progress = Progress { started, attempt, slept };
+        let case = Case { class, hint: None, obstacle: Obstacle::None, run_deadline: None };
+        let seed = || Seed::new(self.inner.seed, "correction", &self.name);
+        let mut verdict = decide(&policy.retry, progress, case, now, seed);
+        let message = join_problems(problems);
+        let objection = match verdict {
+            Verdict::Stop(StopReason::NotRetryable | StopReason::NeverRetry) => None,
+            Verdict::Retry { .. } | Verdict::Stop(_) => {
+                let next_delay = verdict.delay();
+                let failed =
+                    Failed { tool: &self.name, attempt, class, message: message.clone(), next_delay };
+                self.inner.feedback(&policy.retry, failed, now)
+            }
+        };
+        if objection.is_some() {
+            verdict = Verdict::Stop(StopReason::ReducerError);
+        }
+        let vars = json!({
+            "tool": &*self.name, "attempt": attempt, "max_attempts": policy.retry.max_attempts.value.limit(),
+            "problems": problems,
+        });
+        let mut text = self.say(&policy.messages.invalid_args, &vars);
+        let mut over = objection.is_some() || verdict == Verdict::Stop(StopReason::Attempts);
+        if let Verdict::Retry { delay, .. } = verdict {
+            self.inner.count(MetricName::RetryDelaySeconds, format!("tool {}", self.name), delay.0);
+            let event = json!({ "tool": &*self.name, "error_type": class, "message": text });
+            if let Some(error) = self.inner.reduce(Trigger::ToolRefused, &event) {
+                text = self.reducer_text(policy, &error);
+                over = true;
+            }
+        }
+        let record = AttemptRecord { attempt, error_type: class, message, at: now, delay: verdict.delay() };
+        self.cell.corrected(record.clone(), over);
+        records.push(record);
+        match verdict {
+            Verdict::Retry { delay, .. } => CallError::Refused(Refusal { class, message: text, delay }),
+            Verdict::Stop(reason) => {
+                let exhausted = self.corrections_over(records, reason);
+                self.given_up(policy, exhausted, objection.as_ref(), args, None)
+            }
+        }
+    }
+
+    fn corrections_over(&self, attempts: Vec<AttemptRecord>, reason: StopReason) -> RetryExhausted {
+        RetryExhausted { action: format!("tool {}", self.name), reason, attempts, retry_after: None }
+    }
+
+    /// Whether the tool itself says that the arguments are wrong: running it again with the same ones cannot help.
+    fn blames_arguments<E: Classify>(&self, cause: &Cause<E>) -> bool {
+        match cause {
+            Cause::Error(error) => error.class(&self.inner.policy) == ErrorClass::InvalidArgs,
+            Cause::TimedOut(_) => false,
+        }
+    }
+
+    /// Asks the breaker.
+    #[cold]
+    fn admit<E>(&self, policy: &ToolPolicy) -> Result<Option<Probe<'_>>, Box<CallError<E>>> {
+        match self.cell.ask(self.inner.clock.now()) {
+            Admission::Run => Ok(None),
+            Admission::Probe => Ok(Some(Probe(self))),
+            Admission::Refused => {
+                let vars = json!({ "tool": &*self.name, "failures": self.cell.failures() });
+                let mut message = self.say(&policy.breaker.message, &vars);
+                let class = ErrorClass::CircuitOpen;
+                let event = json!({ "tool": &*self.name, "error_type": class, "message": message });
+                if let Some(error) = self.inner.reduce(Trigger::ToolRefused, &event) {
+                    message = self.reducer_text(policy, &error);
+                }
+                Err(Box::new(CallError::Refused(Refusal { class, message, delay: Nanos::ZERO })))
+            }
+        }
+    }
+
+    /// A call went well, but not simply: after failures, as a probe, or with somebody listening.
+    #[cold]
+    fn succeeded(&self, probe: Option<Probe<'_>>, attempts: u32, args: Option<&Value>) {
+        settle(probe);
+        let corrections = self.cell.succeeded();
+        let all = corrections.saturating_add(attempts.into());
+        self.inner.count(MetricName::RetryAttempts, format!("tool {}", self.name), all);
+        if self.listens {
+            let event = json!({ "tool": &*self.name, "attempts": attempts, "arguments": args });
+            self.inner.reduce(Trigger::ToolSucceeded, &event);
+        }
+    }
+
+    fn failed<E: Classify>(
+        &self,
+        policy: &ToolPolicy,
+        attempts: &mut Attempts<'_, E>,
+        cause: Cause<E>,
+    ) -> Next {
+        let (class, effect) = match &cause {
+            Cause::Error(error) => (error.class(&self.inner.policy), error.effect()),
+            Cause::TimedOut(_) => (ErrorClass::Timeout, EffectState::Unknown),
+        };
+        let hint = cause.retry_after();
+        let now = self.inner.clock.now();
+        let open = self.cell.failed(&policy.breaker, now);
+        let obstacle = if !may_run_again(self.effect, effect) {
+            Obstacle::MayHaveActed
+        } else if open {
+            Obstacle::CircuitOpen
+        } else {
+            Obstacle::None
+        };
+        let attempt = attempts.attempt();
+        let verdict = attempts.failed(cause, class, hint, obstacle, &self.name, now);
+        let retryable = !matches!(verdict, Verdict::Stop(StopReason::NotRetryable | StopReason::NeverRetry));
+        if retryable && policy.retry.emit_feedback.value {
+            let (message, next_delay) = (attempts.last_message(), verdict.delay());
+            let failed = Failed { tool: &self.name, attempt, class, message, next_delay };
+            if let Some(error) = self.inner.feedback(&policy.retry, failed, now) {
+                return Next::Stop(StopReason::ReducerError, Some(error));
+            }
+        }
+        match verdict {
+            Verdict::Retry { delay, .. } => {
+                if !delay.is_zero() {
+                    self.inner.count(MetricName::RetryDelaySeconds, format!("tool {}", self.name), delay.0);
+                }
+                Next::Again(delay)
+            }
+            Verdict::Stop(reason) => Next::Stop(reason, None),
+        }
+    }
+
+    #[cold]
+    fn exhausted<E: Classify>(
+        &self,
+        policy: &ToolPolicy,
+        attempts: Attempts<'_, E>,
+        reason: StopReason,
+        objection: Option<&ReducerError>,
+        args: Option<&Value>,
+    ) -> CallError<E> {
+        let (exhausted, last) = attempts.exhausted(format!("tool {}", self.name), reason);
+        self.given_up(policy, exhausted, objection, args, last)
+    }
+
+    fn given_up<E>(
+        &self,
+        policy: &ToolPolicy,
+        exhausted: RetryExhausted,
+        objection: Option<&ReducerError>,
+        args: Option<&Value>,
+        last: Option<E>,
+    ) -> CallError<E> {
+        tracing::error!(
+            correlation_id = self.inner.run,
+            action = exhausted.action,
+            reason = exhausted.reason.name(),
+            "attempts exhausted"
+        );
+        let failure = exhausted.attempts.last();
+        let (error_type, error) = failure.map_or((None, ""), |f| (Some(f.error_type), f.message.as_str()));
+        let count = exhausted.attempts.len();
+        let subject = exhausted.action.clone();
+        self.inner.count(MetricName::RetryAttempts, subject, u64::try_from(count).unwrap_or(u64::MAX));
+        let event = json!({
+            "tool": &*self.name, "attempts": count, "arguments": args, "error_type": error_type, "message": error,
+            "reason": exhausted.reason,
+        });
+        let refused = self.inner.reduce(Trigger::ToolFailed, &event);
+        let message = if let Some(objection) = objection.or(refused.as_ref()) {
+            self.reducer_text(policy, objection)
+        } else {
+            let vars = json!({
+                "tool": &*self.name, "error": error, "error_type": error_type, "attempts": count,
+                "may_have_acted": exhausted.reason == StopReason::MayHaveActed,
+            });
+            let used_up = exhausted.reason.used_up();
+            let template = if used_up { &policy.messages.exhausted } else { &policy.messages.failed };
+            self.say(template, &vars)
+        };
+        CallError::Exhausted { exhausted, message, last }
+    }
+
+    fn reducer_text(&self, policy: &ToolPolicy, error: &ReducerError) -> String {
+        let vars = json!({ "tool": &*self.name, "reducer": error.reducer, "error": error.message });
+        self.say(&policy.messages.reducer_error, &vars)
+    }
+
+    fn say(&self, template: &Setting<Template>, vars: &Value) -> String {
+        let empty = serde_json::Map::new();
+        let vars = vars.as_object().unwrap_or(&empty);
+        told(&self.inner.policy, &template.value, vars).unwrap_or_else(|error| error.to_string())
+    }
+}
+
+/// What comes after a failed attempt.
+enum Next {
+    Again(Nanos),
+    Stop(StopReason, Option<ReducerError>),
+}
+
+/// The one probe of a half-open breaker. It is given back if the call is dropped before it ends.
+struct Probe<'a>(&'a ToolGuard);
+
+impl Drop for Probe<'_> {
+    fn drop(&mut self) {
+        self.0.cell.returned(self.0.inner.clock.now());
+    }
+}
+
+/// The call has ended, and the breaker knows how: the probe is used up.
+fn settle(probe: Option<Probe<'_>>) {
+    std::mem::forget(probe);
+}

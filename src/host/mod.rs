@@ -1,0 +1,27 @@
+//! The reference host: the tokio driver and its ports.
+
+mod agent;
+pub mod agent_file;
+mod clock;
+pub mod guard;
+mod metrics;
+mod model;
+mod observer;
+mod port;
+pub mod scripted;
+mod tokenizer;
+mod tool;
+mod trace;
+
+pub use agent::{Agent, RunError, RunReport, Task};
+pub use clock::Clock;
+pub use guard::Guard;
+pub use metrics::{Bucket, CounterSnapshot, HistogramSnapshot, Metrics, MetricsSnapshot};
+pub use model::{ConfigError, OpenAi, OpenAiConfig};
+pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
+pub use port::{BoxFuture, Model, ModelRequest, Tool, ToolInput};
+pub use tokenizer::{Tiktoken, counter_for};
+pub use tool::{
+    BUILTINS, DEFAULT_ENV, FunctionTool, OutputFormat, ProcessConfig, ProcessTool, ToolContext, ToolError,
+    Tools, builtin,
+};

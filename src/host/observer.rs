@@ -1,0 +1,77 @@
+//! What a host may listen to and decide: the observer and the planner.
+
+use crate::engine::{Decision, Directive, Directives, Envelope, State};
+use crate::policy::CallOverride;
+use crate::session::{ReducerError, RetryExhausted, ToolCall};
+
+/// Is told everything that happens in a run, in order.
+pub trait Observer: Send {
+    /// An event is about to be taken.
+    fn event(&mut self, _envelope: &Envelope) {}
+
+    /// A directive was given.
+    fn directive(&mut self, _directive: &Directive) {}
+
+    /// A reducer failed. What it was given and why is in `error`; the session has it already.
+    fn on_reducer_error(&mut self, _error: &ReducerError) {}
+
+    /// The event has been taken and its directives are on their way.
+    fn stepped(&mut self, _state: &State) {}
+}
+
+/// Writes a run down while it goes on: each event before it is taken, each set of directives before it is acted on.
+pub trait Journal: Send {
+    /// The event is about to be taken.
+    ///
+    /// # Errors
+    /// It could not be written; the run must stop.
+    fn event(&mut self, envelope: &Envelope) -> Result<(), JournalError>;
+
+    /// The event was taken; this was decided, and `state` is what the interpreter knows now.
+    ///
+    /// # Errors
+    /// It could not be written; the run must stop.
+    fn directives(&mut self, directives: &Directives, state: &State) -> Result<(), JournalError>;
+}
+
+/// A session that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct JournalError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
+
+/// Decides where the policy leaves it to the host.
+pub trait Planner: Send + Sync {
+    /// A layer of its own for one call: the most specific of all, though never looser than `limits`.
+    fn for_call(&self, _call: &ToolCall) -> Option<CallOverride> {
+        None
+    }
+
+    /// What is done when attempts are exhausted and the policy says `ask_planner`.
+    fn on_exhausted(&self, exhausted: &RetryExhausted) -> Decision;
+}
+
+/// Listens to nothing and writes nothing down.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {}
+
+impl Journal for Silent {
+    fn event(&mut self, _envelope: &Envelope) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    fn directives(&mut self, _directives: &Directives, _state: &State) -> Result<(), JournalError> {
+        Ok(())
+    }
+}
+
+/// Tells the model and goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TellModel;
+
+impl Planner for TellModel {
+    fn on_exhausted(&self, _exhausted: &RetryExhausted) -> Decision {
+        Decision::TellModel
+    }
+}

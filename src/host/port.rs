@@ -1,0 +1,61 @@
+//! The ports of the host: what a model and a tool are to it.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::{Failure, ModelReply, ToolChoice, ToolOutcome, ToolSpec};
+use crate::session::Message;
+use crate::time::Nanos;
+
+/// A future on the heap, so that ports can be trait objects.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A model that can be called.
+pub trait Model: Send + Sync {
+    /// One call, no retries: retrying is the policy's business. Must return soon after `request.cancel` fires
+    /// or `request.timeout` has passed, with a failure of class `cancelled` or `timeout`.
+    fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>>;
+}
+
+/// One request to a model.
+#[derive(Clone, Debug)]
+pub struct ModelRequest<'a> {
+    /// The conversation.
+    pub messages: &'a [Message],
+    /// The tools the model may call, as they are sent.
+    pub tools: Vec<&'a ToolSpec>,
+    /// Whether it must call one.
+    pub tool_choice: ToolChoice,
+    /// The longest the call may take.
+    pub timeout: Option<Nanos>,
+    /// Fires when the run is stopped.
+    pub cancel: CancellationToken,
+}
+
+/// A tool that can be run.
+pub trait Tool: Send + Sync {
+    /// How it is declared to the model.
+    fn spec(&self) -> &ToolSpec;
+
+    /// One run, no retries. Must end, with all its processes, soon after `input.cancel` fires or
+    /// `input.timeout` has passed.
+    fn run<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome>;
+}
+
+/// One run of a tool.
+#[derive(Clone, Debug)]
+pub struct ToolInput<'a> {
+    /// The arguments; they hold the tool's schema.
+    pub arguments: &'a Value,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The same for every attempt of this call.
+    pub idempotency_key: &'a str,
+    /// The longest the run may take.
+    pub timeout: Option<Nanos>,
+    /// Fires when the run is stopped.
+    pub cancel: CancellationToken,
+}
