@@ -1,0 +1,81 @@
+//! Reading what the user names on the command line.
+
+use std::fs::FileType;
+use std::io::{Error, Read};
+use std::path::{Path, PathBuf};
+
+use super::exit::Failed;
+
+/// The largest file that is read at all; loaders have their own, smaller limits and name them.
+const MOST: u64 = 64 << 20;
+
+/// Reads a file whole.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failed> {
+    bytes(path).map_err(|error| Failed::io(format!("cannot read {}", path.display()), error))
+}
+
+/// Reads a file whole. Whatever is no file may never end, or never begin; it is not even opened.
+pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
+    let kind = std::fs::metadata(path)?.file_type();
+    if !kind.is_file() {
+        return Err(Error::other(format!("it is {}; only regular files are read", describe(kind))));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The files named by `paths`: a folder stands for all `.yaml` and `.yml` files below it, in order of name. With
+/// what could not be looked into.
+pub(crate) fn expand(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<Failed>) {
+    let (mut files, mut failed) = (Vec::new(), Vec::new());
+    for path in paths {
+        if path.is_dir() {
+            walk(path, &mut files, &mut failed);
+        } else {
+            files.push(path.clone());
+        }
+    }
+    (files, failed)
+}
+
+fn walk(dir: &Path, files: &mut Vec<PathBuf>, failed: &mut Vec<Failed>) {
+    let entries = std::fs::read_dir(dir).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(error) => {
+            return failed.push(Failed::io(format!("cannot read the folder {}", dir.display()), error));
+        }
+    };
+    let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if hidden {
+            continue;
+        }
+        // Symbolic links to folders are not followed: they may lead in circles.
+        if path.is_dir() && !path.is_symlink() {
+            walk(&path, files, failed);
+        } else if path.is_file() && path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml") {
+            files.push(path);
+        }
+    }
+}
+
+fn describe(kind: FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            return "a named pipe";
+        }
+        if kind.is_char_device() || kind.is_block_device() {
+            return "a device";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+    }
+    if kind.is_dir() { "a folder" } else { "no regular file" }
+}

@@ -1,0 +1,69 @@
+//! The command line: one file per command, and what they share.
+
+mod check;
+mod exit;
+mod explain;
+mod files;
+mod logs;
+mod named;
+mod out;
+mod run;
+mod schema;
+mod settings;
+mod status;
+mod text;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use exit::Exit;
+
+/// Keeps LLM agents going when tool calls and model turns go wrong: check YAML policies, see what they decide, run
+/// agents under them.
+#[derive(Parser)]
+#[command(name = "unfazed", version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    settings: settings::Flags,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Check(check::Args),
+    Explain(explain::Args),
+    Run(run::Args),
+    Schema(schema::Args),
+}
+
+const EXIT_CODES: &str = "Exit codes:
+  0    all is well
+  1    a problem in your files, or a run that failed
+  2    the command was not understood, or an input cannot be read
+  3    nothing to do
+  130  cancelled";
+
+/// Runs the command that was asked for.
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let settings = match cli.settings.resolve() {
+        Ok(settings) => settings,
+        Err(error) => return exit::complain(&error, Exit::Usage),
+    };
+    settings.color.apply();
+    let result = match cli.command {
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args, &settings),
+        Command::Run(args) => run::run(&args, &settings),
+        Command::Schema(args) => schema::run(&args),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            let exit = error.exit();
+            exit::complain(&error, exit)
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! An agent file with the policies and scripts it names, every mistake in all of them at its place.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use unfazed::host::agent_file::{AgentFile, ModelEntry};
+use unfazed::host::scripted::Script;
+use unfazed::policy::decode::{Document, Spanned};
+use unfazed::policy::yaml::{self, Data, Node};
+use unfazed::policy::{Code, Diagnostic, Findings, Policy, Report, Sources};
+
+use super::files;
+
+/// What a file is, by its top-level keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A policy, or nothing known.
+    Policy,
+    /// An agent file.
+    Agent,
+    /// A script of a model.
+    Script,
+}
+
+/// An agent file and what it names, without mistakes.
+pub(crate) struct Named {
+    pub(crate) file: Document<AgentFile>,
+    pub(crate) policy: Policy,
+    /// The scripts by the names of their models.
+    pub(crate) scripts: IndexMap<String, Script>,
+}
+
+/// What the file is. A script has replies; an agent has a task, models with an `api` or tools with a `kind`.
+pub(crate) fn kind(bytes: &[u8]) -> Kind {
+    let (_, root) = yaml::load(&mut Sources::new(), &mut Findings::default(), "", bytes);
+    let Some(root) = root else { return Kind::Policy };
+    let any = |key: &str, field: &str| match root.get(key).map(|node| &node.data) {
+        Some(Data::Map(entries)) => entries.iter().any(|(_, entry)| entry.get(field).is_some()),
+        _ => false,
+    };
+    let has = |key: &str| Node::get(&root, key).is_some();
+    if has("replies") {
+        Kind::Script
+    } else if any("models", "api") || any("tools", "kind") || has("task") || has("system") {
+        Kind::Agent
+    } else {
+        Kind::Policy
+    }
+}
+
+/// Reads an agent file and everything it names. Warnings come along with what was read.
+pub(crate) fn read(path: &Path, bytes: &[u8]) -> (Option<Named>, Vec<Report>) {
+    let file = match AgentFile::read(&path.display().to_string(), bytes) {
+        Ok(file) => file,
+        Err(report) => return (None, vec![report]),
+    };
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let (mut missing, mut reports) = (Vec::new(), Vec::new());
+    let policy = policy(&file.value, folder, &mut missing, &mut reports);
+    let mut scripts = IndexMap::new();
+    for (name, entry) in &file.value.models {
+        if let ModelEntry::Scripted { script, .. } = entry
+            && let Some((path, bytes)) = follow(folder, script, "script", &mut missing)
+        {
+            match Script::from_yaml(&path, &bytes) {
+                Ok(script) => drop(scripts.insert(name.clone(), script)),
+                Err(report) => reports.push(report),
+            }
+        }
+    }
+    if let Some(output) = policy.as_ref().and_then(Policy::output) {
+        let name = &output.tool.value;
+        if file.value.tools.contains_key(name) {
+            let message = format!("`{name}` is also the tool the policy takes the final report by");
+            let place = policy.as_ref().map(|policy| policy.place(output.tool.origin));
+            let problem =
+                Diagnostic::error(Code::CONTRADICTION, AgentFile::key(&file, &["tools", name]), message);
+            let other = place.map(|place| format!("give one of them another name; the report's: {place}"));
+            missing.push(problem.help_if(other));
+        }
+    }
+    if !missing.is_empty() {
+        reports.insert(0, file.report(missing));
+    }
+    let usable = !reports.iter().any(Report::has_errors);
+    (policy.filter(|_| usable).map(|policy| Named { file, policy, scripts }), reports)
+}
+
+fn policy(
+    file: &AgentFile,
+    folder: &Path,
+    missing: &mut Vec<Diagnostic>,
+    reports: &mut Vec<Report>,
+) -> Option<Policy> {
+    let sources: Vec<_> =
+        file.policy.0.iter().filter_map(|path| follow(folder, path, "policy", missing)).collect();
+    if sources.len() < file.policy.0.len() {
+        // The layers that are there may hold only together with those that are not.
+        return None;
+    }
+    match Policy::load(sources) {
+        Ok(policy) => {
+            reports.extend(policy.warnings().cloned());
+            Some(policy)
+        }
+        Err(report) => {
+            reports.push(report);
+            None
+        }
+    }
+}
+
+/// The file that is named there, or a problem at that place.
+fn follow(
+    folder: &Path,
+    named: &Spanned<String>,
+    what: &str,
+    missing: &mut Vec<Diagnostic>,
+) -> Option<(String, Vec<u8>)> {
+    let path = folder.join(&named.value);
+    match files::bytes(&path) {
+        Ok(bytes) => Some((path.display().to_string(), bytes)),
+        Err(error) => {
+            let message = format!("cannot read the {what} {}: {error}", path.display());
+            let problem = Diagnostic::error(Code::UNKNOWN_NAME, named.span, message);
+            missing.push(problem.help("paths start at the folder of this file"));
+            None
+        }
+    }
+}
+
+/// The reports without what is said twice: a file may be named by several others.
+pub(crate) fn once(reports: Vec<Report>) -> Vec<Report> {
+    let mut said = HashSet::new();
+    let mut once = Vec::new();
+    for report in reports {
+        if report.more() > 0 {
+            once.push(report);
+            continue;
+        }
+        let mut findings = Findings::default();
+        let mut any = false;
+        for problem in report.diagnostics() {
+            let mut place = report.sources().place_of(problem.span);
+            let path = PathBuf::from(&place.file);
+            place.file = path.canonicalize().unwrap_or(path).display().to_string();
+            if said.insert((place.to_string(), problem.code, problem.message.clone())) {
+                any = true;
+                findings.push(problem.clone());
+            }
+        }
+        if any {
+            once.push(findings.into_report(report.sources().clone()));
+        }
+    }
+    once
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_by_its_keys() {
+        for (text, expected) in [
+            ("version: 1\nreplies: []\n", Kind::Script),
+            ("{version: 1, models: {m: {api: scripted, script: s}}}", Kind::Agent),
+            ("version: 1\n\"models\":\n  m: {api: openai}\n", Kind::Agent),
+            ("version: 1\ntools: {t: {kind: builtin}}\n", Kind::Agent),
+            ("version: 1\nmodels: {m: {retry: {max_attempts: 2}}}\n", Kind::Policy),
+            ("version: 1\nturn:\n  text: |\n    task: do it\n", Kind::Policy),
+            ("", Kind::Policy),
+        ] {
+            assert_eq!(kind(text.as_bytes()), expected, "{text}");
+        }
+    }
+}

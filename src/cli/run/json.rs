@@ -1,0 +1,64 @@
+//! A run as JSON lines: each event, then each directive it led to, then the result.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use unfazed::engine::{Directive, Envelope};
+use unfazed::host::{Observer, RunReport};
+
+use crate::cli::exit::Failed;
+use crate::cli::out;
+
+/// Prints one event or directive a line.
+#[derive(Default)]
+pub(crate) struct JsonLines {
+    seq: u64,
+    failed: Unwritten,
+}
+
+/// The first line that could not be written, if there is one.
+pub(crate) type Unwritten = Arc<Mutex<Option<Failed>>>;
+
+impl JsonLines {
+    /// What could not be written, once the run is over: it is no reason to stop the run.
+    pub(crate) fn unwritten(&self) -> Unwritten {
+        Arc::clone(&self.failed)
+    }
+
+    fn line(&mut self, kind: &str, value: Value) {
+        let mut line = json!({ "v": 1, "kind": kind, "seq": self.seq });
+        if let (Some(line), Value::Object(fields)) = (line.as_object_mut(), value) {
+            line.extend(fields);
+        }
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.is_none() {
+            *failed = out::raw(&format!("{line}\n")).err();
+        }
+    }
+}
+
+impl Observer for JsonLines {
+    fn event(&mut self, envelope: &Envelope) {
+        self.seq = envelope.seq;
+        self.line("event", serde_json::to_value(envelope).unwrap_or_default());
+    }
+
+    fn directive(&mut self, directive: &Directive) {
+        self.line("directive", serde_json::to_value(directive).unwrap_or_default());
+    }
+}
+
+/// The last line: how it ended.
+pub(crate) fn result(report: &RunReport, session: &str) -> Value {
+    json!({
+        "v": 1,
+        "kind": "result",
+        "outcome": report.outcome,
+        "turns": report.state.turn,
+        "tokens": report.state.usage,
+        "slices": report.state.slices,
+        "metrics": report.metrics.snapshot(),
+        "state": report.state.digest(),
+        "session": session,
+    })
+}

@@ -1,0 +1,185 @@
+//! `unfazed run`: an agent, live, under a policy.
+
+mod json;
+mod setup;
+mod signals;
+mod timeline;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::PoisonError;
+
+use clap::ValueEnum;
+use tokio_util::sync::CancellationToken;
+use unfazed::engine::Outcome;
+use unfazed::host::{Observer, RunReport, Task};
+use unfazed::session::{AttemptRecord, RetryExhausted};
+use unfazed::store::Recorder;
+
+use self::json::{JsonLines, Unwritten};
+use self::setup::Setup;
+use self::signals::Signals;
+use self::timeline::{GivenUp, Timeline};
+use super::exit::{Exit, Failed};
+use super::out;
+use super::settings::Settings;
+use super::status::Status;
+use super::text::{one_line, visible};
+
+/// Runs an agent under its policy and shows live what happens and why
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed run examples/quickstart/agent.yaml
+  unfazed run agent.yaml --task 'find the cheapest flight' --format json")]
+pub(crate) struct Args {
+    /// The agent file.
+    #[arg(value_name = "AGENT")]
+    agent: PathBuf,
+    /// What the agent is to do, instead of what the file says.
+    #[arg(long)]
+    task: Option<String>,
+    /// The seed of jittered delays, instead of the file's.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How the run is shown.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+    /// Leaves out which policy line decided.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// How a run is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A timeline on standard error, the report on standard output.
+    #[default]
+    Human,
+    /// One event or directive a line on standard output.
+    Json,
+}
+
+pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+    super::logs::start(settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failed::io("cannot start", error))?;
+    runtime.block_on(live(args, settings))
+}
+
+async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+    let signals = Signals::listen();
+    let setup = Setup::load(&args.agent, settings, args.task.is_some()).await?;
+    let Setup { agent, id, session, servers, .. } = setup;
+    let task = Task {
+        run: id.to_string(),
+        system: setup.system,
+        task: args.task.clone().or(setup.task).unwrap_or_default(),
+        seed: args.seed.unwrap_or(setup.seed),
+        deadline: None,
+    };
+    let mut recorder = Recorder::new(session);
+    let (mut unwritten, mut given_up) = (Unwritten::default(), GivenUp::default());
+    let mut observer: Box<dyn Observer> = match args.format {
+        Format::Human => {
+            let timeline = Timeline::new(anstream::stderr(), Status::start(), args.quiet);
+            given_up = timeline.given_up();
+            Box::new(timeline)
+        }
+        Format::Json => {
+            let lines = JsonLines::default();
+            unwritten = lines.unwritten();
+            Box::new(lines)
+        }
+    };
+    let (cancel, kill) = (CancellationToken::new(), CancellationToken::new());
+    let listening = tokio::spawn(signals.pass_on(cancel.clone(), kill.clone()));
+    let result = tokio::select! {
+        biased;
+        // Dropped in the middle, the run kills every process group it has going.
+        () = kill.cancelled() => None,
+        result = agent.run_with(task, &mut *observer, Some(&mut recorder), cancel) => Some(result),
+    };
+    listening.abort();
+    drop(observer);
+    let Some(result) = result else {
+        out::say("Cancelled at once; tools under way were killed\n");
+        return Ok(Exit::Cancelled);
+    };
+    for server in servers {
+        server.shutdown().await;
+    }
+    let report = result.map_err(|error| Failed::Stopped(error.to_string()))?;
+    let session = recorder.path().display().to_string();
+    match args.format {
+        Format::Human => {
+            let given_up = given_up.lock().unwrap_or_else(PoisonError::into_inner);
+            show(&report, &given_up, &session)?;
+        }
+        Format::Json => {
+            if let Some(failed) = unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return Err(failed);
+            }
+            out::raw(&format!("{}\n", json::result(&report, &session)))?;
+        }
+    }
+    Ok(exit(&report.outcome))
+}
+
+/// The report on standard output, everything about it on standard error.
+fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str) -> Result<(), Failed> {
+    out::say("\n");
+    let mut shown = true;
+    let printed = match &report.outcome {
+        Outcome::Reported { output } => result(&format!("{output:#}\n")),
+        Outcome::Answered { text } => result(&format!("{text}\n")),
+        Outcome::Failed { exhausted } => {
+            out::say(&format!("the run failed: {}\n", one_line(&exhausted.to_string())));
+            // What another model came to before the last one belongs to the story.
+            let all =
+                if given_up.last() == Some(exhausted) { given_up } else { std::slice::from_ref(exhausted) };
+            out::say(&history(all));
+            Ok(())
+        }
+        Outcome::Stopped { .. } => {
+            out::say("Cancelled\n");
+            Ok(())
+        }
+    };
+    if matches!(report.outcome, Outcome::Reported { .. } | Outcome::Answered { .. }) {
+        shown = std::io::stdout().is_terminal();
+    }
+    let usage = report.state.usage;
+    let blank = if shown { "\n" } else { "" };
+    let turns = report.state.turn;
+    let (input, output) = (usage.input, usage.output);
+    out::say(&format!("{blank}turns    {turns}\ntokens   {input} in, {output} out\nsession  {session}\n"));
+    printed
+}
+
+/// Prints what the run came to. What a model wrote must not command a terminal; a file gets it as it is.
+fn result(text: &str) -> Result<(), Failed> {
+    if std::io::stdout().is_terminal() { out::raw(&visible(text)) } else { out::raw(text) }
+}
+
+/// Every attempt of everything that was given up.
+fn history(given_up: &[RetryExhausted]) -> String {
+    let mut lines = Vec::new();
+    for RetryExhausted { action, attempts, .. } in given_up {
+        let of = if given_up.len() > 1 { format!("{}, ", one_line(action)) } else { String::new() };
+        for AttemptRecord { attempt, error_type, message, .. } in attempts {
+            let message = one_line(message);
+            lines.push(format!("  {of}attempt {attempt}: {error_type}: {message}\n"));
+        }
+    }
+    lines.concat()
+}
+
+const fn exit(outcome: &Outcome) -> Exit {
+    match outcome {
+        Outcome::Reported { .. } | Outcome::Answered { .. } => Exit::Clean,
+        Outcome::Failed { .. } => Exit::Problem,
+        Outcome::Stopped { .. } => Exit::Cancelled,
+    }
+}

@@ -1,0 +1,226 @@
+//! From an agent file to an agent that can run: policy, models, tools, session.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use tracing::Instrument;
+use unfazed::engine::{LogHeader, ToolOutcome, ToolSpec};
+use unfazed::host::agent_file::{AgentFile, FsyncEntry, KeySource, ModelEntry, ToolEntry};
+use unfazed::host::scripted::{Script, ScriptedServer};
+use unfazed::host::{
+    Agent, BoxFuture, Clock, OpenAi, OpenAiConfig, ProcessConfig, ProcessTool, Tool, ToolInput, Tools,
+    builtin, counter_for,
+};
+use unfazed::policy::decode::{Document, Spanned};
+use unfazed::policy::{Code, Diagnostic, Span};
+use unfazed::store::{Fsync, JsonlStore, SessionId, SessionLog, Store};
+
+use crate::cli::exit::Failed;
+use crate::cli::explain::reported;
+use crate::cli::files;
+use crate::cli::named::{self, Named};
+use crate::cli::settings::Settings;
+
+/// An agent that can run.
+pub(crate) struct Setup {
+    pub(crate) agent: Agent,
+    pub(crate) id: SessionId,
+    pub(crate) session: Box<dyn SessionLog>,
+    pub(crate) servers: Vec<ScriptedServer>,
+    pub(crate) system: String,
+    pub(crate) task: Option<String>,
+    pub(crate) seed: u64,
+}
+
+impl Setup {
+    /// Reads the agent file and everything it names, checks it all, starts the scripted models, and begins the
+    /// session. Nothing is started before everything is checked.
+    pub(crate) async fn load(path: &Path, settings: &Settings, has_task: bool) -> Result<Self, Failed> {
+        let bytes = files::read(path)?;
+        let (named, reports) = named::read(path, &bytes);
+        let Named { file, policy, mut scripts } = named.ok_or_else(|| reported(&named::once(reports)))?;
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        if !has_task && file.value.task.is_none() {
+            let message = "there is nothing to do: give --task, or write `task:` into the agent file";
+            return Err(Failed::Usage(message.into()));
+        }
+        let keys = keys(&file, &folder)?;
+        let file = file.value;
+        let secrets: Vec<_> = keys.values().cloned().chain(passed_secrets(&file)).collect();
+        let tools: Tools = file.tools.iter().filter_map(|(name, entry)| tool(name, entry, &folder)).collect();
+        let mut agent = Agent::new(policy.clone()).tools(tools).clock(Clock::system()).redact(secrets);
+        let id = SessionId::generate();
+        // What the servers log belongs to the run they answer.
+        let span = tracing::info_span!("run", correlation_id = %id);
+        let mut servers = Vec::new();
+        for (name, entry) in &file.models {
+            let script = scripts.shift_remove(name);
+            let model = model(name, entry, keys.get(name), script, &mut servers);
+            let model = model.instrument(span.clone()).await?;
+            agent = agent.model(name.clone(), model);
+        }
+        if let Some(ModelEntry::OpenAi { model, .. }) = file.models.values().next() {
+            agent = agent.counter(counter_for(model));
+        }
+        let dir = settings.sessions.clone().unwrap_or_else(|| PathBuf::from(&file.session.dir));
+        let store = JsonlStore::new(dir, fsync(file.session.fsync));
+        let header = LogHeader::new(id.to_string(), policy.digest().to_owned(), Clock::system().now());
+        let session = store.create(&id, &header).map_err(|error| Failed::Stopped(error.to_string()))?;
+        let AgentFile { system, task, seed, .. } = file;
+        Ok(Self { agent, id, session, servers, system, task: task.map(|task| task.value), seed })
+    }
+}
+
+async fn model(
+    name: &str,
+    entry: &ModelEntry,
+    key: Option<&SecretString>,
+    script: Option<Script>,
+    servers: &mut Vec<ScriptedServer>,
+) -> Result<OpenAi, Failed> {
+    let stopped = |error: &dyn std::fmt::Display| Failed::Stopped(format!("model `{name}`: {error}"));
+    let config = match entry {
+        ModelEntry::OpenAi { base_url, model, stream, max_tokens, extra, .. } => OpenAiConfig {
+            base_url: base_url.value.clone(),
+            model: model.clone(),
+            api_key: key.cloned(),
+            stream: *stream,
+            max_tokens: *max_tokens,
+            extra: extra.as_object().cloned().unwrap_or_default(),
+            ..OpenAiConfig::default()
+        },
+        ModelEntry::Scripted { stream, port, .. } => {
+            let script = script.ok_or_else(|| stopped(&"its script was not read"))?;
+            let server = ScriptedServer::start(script, *port).await.map_err(|error| stopped(&error))?;
+            let base_url = server.base_url();
+            servers.push(server);
+            OpenAiConfig { base_url, model: name.to_owned(), stream: *stream, ..OpenAiConfig::default() }
+        }
+    };
+    OpenAi::new(config).map_err(|error| stopped(&error))
+}
+
+/// The keys of all models, or every one that is missing, each at its place.
+fn keys(file: &Document<AgentFile>, folder: &Path) -> Result<HashMap<String, SecretString>, Failed> {
+    let (mut keys, mut missing) = (HashMap::new(), Vec::new());
+    for (name, entry) in &file.value.models {
+        let ModelEntry::OpenAi { api_key: Some(source), .. } = entry else { continue };
+        match key(source, folder) {
+            Some((_, Ok(text))) => drop(keys.insert(name.clone(), SecretString::from(text))),
+            Some((span, Err(message))) => {
+                let message = format!("model `{name}`: {message}");
+                missing.push(Diagnostic::error(Code::UNKNOWN_NAME, span, message));
+            }
+            None => {}
+        }
+    }
+    if missing.is_empty() { Ok(keys) } else { Err(reported(&[file.report(missing)])) }
+}
+
+/// The key, or why there is none, and where the file says so.
+fn key(source: &KeySource, folder: &Path) -> Option<(Span, Result<String, String>)> {
+    let (span, from, text) = match (&source.env, &source.file) {
+        (Some(Spanned { value: name, span }), _) => {
+            let from = format!("the environment variable {name}");
+            let text = std::env::var(name).map_err(|_| format!("{from} is not set; it holds the key"));
+            (*span, from, text)
+        }
+        (None, Some(Spanned { value: path, span })) => {
+            let path = folder.join(path);
+            let from = path.display().to_string();
+            let text =
+                files::bytes(&path).map_err(|error| format!("cannot read the key from {from}: {error}"));
+            (*span, from, text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        }
+        (None, None) => return None,
+    };
+    let text = text.and_then(|text| {
+        if text.trim().is_empty() {
+            Err(format!("{from} is empty; it should hold the key"))
+        } else {
+            Ok(text)
+        }
+    });
+    Some((span, text))
+}
+
+/// The values of variables passed on to tools whose names say that they are secrets.
+fn passed_secrets(file: &AgentFile) -> Vec<SecretString> {
+    let mut secrets = Vec::new();
+    for entry in file.tools.values() {
+        if let ToolEntry::Process { env, pass_env, .. } = entry {
+            let passed = pass_env.iter().filter(|name| is_secret(name));
+            secrets.extend(passed.filter_map(|name| std::env::var(name).ok()));
+            secrets.extend(env.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value.clone()));
+        }
+    }
+    secrets.into_iter().map(SecretString::from).collect()
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word))
+}
+
+/// The tool; `None` for a built-in one that does not exist, which the check of the file has refused.
+fn tool(name: &str, entry: &ToolEntry, folder: &Path) -> Option<Arc<dyn Tool>> {
+    match entry {
+        ToolEntry::Builtin { name: which } => {
+            let tool = builtin(which.as_ref().map_or(name, |which| which.value.as_str()))?;
+            let spec = ToolSpec { name: name.to_owned(), ..tool.spec().clone() };
+            Some(if tool.spec().name == name { tool } else { Arc::new(Renamed { spec, tool }) })
+        }
+        ToolEntry::Process {
+            command,
+            description,
+            parameters,
+            effect,
+            working_dir,
+            env,
+            pass_env,
+            max_output,
+        } => {
+            let spec = ToolSpec {
+                name: name.to_owned(),
+                description: description.clone(),
+                parameters: parameters.value.clone(),
+                effect: *effect,
+            };
+            let mut config = ProcessConfig::new(spec, command.value.clone());
+            let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            config.working_dir =
+                Some(working_dir.as_ref().map_or_else(|| here.to_path_buf(), |dir| here.join(dir)));
+            config.env =
+                env.iter().map(|(name, value)| (name.clone(), value.clone())).collect::<BTreeMap<_, _>>();
+            config.pass_env.extend(pass_env.iter().cloned());
+            config.max_output = usize::try_from(*max_output).unwrap_or(usize::MAX);
+            Some(Arc::new(ProcessTool::new(config)))
+        }
+    }
+}
+
+/// A tool under another name.
+struct Renamed {
+    spec: ToolSpec,
+    tool: Arc<dyn Tool>,
+}
+
+impl Tool for Renamed {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn run<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome> {
+        self.tool.run(input)
+    }
+}
+
+const fn fsync(entry: FsyncEntry) -> Fsync {
+    match entry {
+        FsyncEntry::Never => Fsync::Never,
+        FsyncEntry::Turn => Fsync::Turn,
+        FsyncEntry::Event => Fsync::Event,
+    }
+}

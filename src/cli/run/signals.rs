@@ -1,0 +1,65 @@
+//! The signals that stop a run: the first asks it to end, the second ends it at once.
+
+use tokio_util::sync::CancellationToken;
+
+#[cfg(unix)]
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Ctrl-C, and on Unix SIGTERM and SIGHUP, as they come.
+pub(crate) struct Signals {
+    #[cfg(unix)]
+    streams: Vec<Signal>,
+}
+
+impl Signals {
+    /// Passes the first signal on to `cancel` and the second to `kill`.
+    pub(crate) async fn pass_on(mut self, cancel: CancellationToken, kill: CancellationToken) {
+        self.next().await;
+        cancel.cancel();
+        self.next().await;
+        kill.cancel();
+    }
+}
+
+#[cfg(unix)]
+impl Signals {
+    /// Listens from now on: whoever presses Ctrl-C twice in a hurry is heard twice.
+    pub(crate) fn listen() -> Self {
+        let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
+        if !hangups_are_ignored() {
+            kinds.push(SignalKind::hangup());
+        }
+        Self { streams: kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect() }
+    }
+
+    async fn next(&mut self) {
+        let streams = &mut self.streams;
+        std::future::poll_fn(|cx| {
+            let heard = streams.iter_mut().any(|stream| stream.poll_recv(cx).is_ready());
+            if heard { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// Whether who started this wants it to survive the terminal, as `nohup` does. Known on Linux only.
+#[cfg(unix)]
+fn hangups_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+#[cfg(not(unix))]
+impl Signals {
+    /// Listens from now on.
+    pub(crate) fn listen() -> Self {
+        Self {}
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

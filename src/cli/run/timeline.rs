@@ -1,0 +1,368 @@
+//! The live timeline: what happened, what is waited for, and which line of the policy decided it.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::cli::status::Status;
+use crate::cli::text::{delay, one_line, shorten};
+use unfazed::engine::{
+    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, ModelReply, Note, Order, Outcome,
+    RunStarted, ToolOutcome, Work, WorkId,
+};
+use unfazed::host::Observer;
+use unfazed::policy::{ErrorClass, Scope};
+use unfazed::session::{RetryExhausted, StopReason};
+use unfazed::time::Instant;
+
+/// The longest piece of foreign text on one line, in characters.
+const SHOWN: usize = 110;
+
+const DIM: Style = Style::new().dimmed();
+const BOLD: Style = Style::new().bold();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
+const WARN: Style = AnsiColor::Yellow.on_default();
+const INFO: Style = AnsiColor::Cyan.on_default();
+
+/// Prints a run as it goes on, for people.
+pub(crate) struct Timeline<W> {
+    out: W,
+    status: Status,
+    quiet: bool,
+    started: Instant,
+    now: Instant,
+    /// What the work under way is called.
+    names: HashMap<WorkId, String>,
+    /// The reasons said last; the same are not said twice in a row.
+    said: Vec<Because>,
+    /// What was said to be wrong last; it is not said twice in a row.
+    failure: String,
+    /// The models, in order of preference.
+    targets: Vec<String>,
+    /// The models that were given up since one answered.
+    given_up: GivenUp,
+}
+
+/// What was given up, each with its attempts.
+pub(crate) type GivenUp = Arc<Mutex<Vec<RetryExhausted>>>;
+
+impl<W: Write + Send> Timeline<W> {
+    /// Prints to `out`; `status` shows what is waited for; `quiet` leaves the reasons out.
+    pub(crate) fn new(out: W, status: Status, quiet: bool) -> Self {
+        Self {
+            out,
+            status,
+            quiet,
+            started: Instant::default(),
+            now: Instant::default(),
+            names: HashMap::new(),
+            said: Vec::new(),
+            failure: String::new(),
+            targets: Vec::new(),
+            given_up: GivenUp::default(),
+        }
+    }
+
+    /// The models that were given up since one answered, for the end of the story.
+    pub(crate) fn given_up(&self) -> GivenUp {
+        Arc::clone(&self.given_up)
+    }
+
+    fn giving_up(&self) -> MutexGuard<'_, Vec<RetryExhausted>> {
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The model that is tried when this one is given up.
+    fn next_model(&self, exhausted: &RetryExhausted) -> Option<&str> {
+        let name = exhausted.action.strip_prefix("model ")?;
+        if exhausted.reason == StopReason::Deadline {
+            return None;
+        }
+        let at = self.targets.iter().position(|target| target == name)?;
+        self.targets.get(at + 1).map(String::as_str)
+    }
+
+    fn line(&mut self, mark: &str, style: Style, text: &str) {
+        let at = self.now.since(self.started);
+        let (secs, millis) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000 / 1_000_000);
+        self.status.clear();
+        // A terminal that is gone is no reason to stop the run.
+        let _ = writeln!(self.out, "{DIM}{secs:>4}.{millis:03}s{DIM:#}  {style}{mark}{style:#} {text}");
+    }
+
+    fn reasons(&mut self, because: &[Because]) {
+        if self.quiet || because.is_empty() || because == self.said {
+            return;
+        }
+        for Because { rule, value, layer, place, facts } in because {
+            let facts = if facts.is_empty() { String::new() } else { format!("{}: ", facts.join(", ")) };
+            let layer = match layer {
+                Scope::Builtin => String::new(),
+                layer => format!(", {layer} layer"),
+            };
+            // A list of classes is long, and the fact says which of them matters.
+            let value =
+                if value.starts_with('[') { String::new() } else { format!(" = {}", one_line(value)) };
+            let line = format!("{facts}{rule}{value} ({place}{layer})");
+            let _ = writeln!(self.out, "{DIM}             {line}{DIM:#}");
+        }
+        self.said = because.to_vec();
+    }
+
+    fn run_started(&mut self, run: &RunStarted) {
+        let tools: Vec<&str> = run.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let policy = run.policy.get(..12).unwrap_or(&run.policy);
+        let text = format!(
+            "{BOLD}run {}{BOLD:#}  models {}  tools {}  policy {policy}",
+            run.run,
+            run.targets.join(", "),
+            tools.join(", "),
+        );
+        self.line("●", INFO, &text);
+        self.line(" ", DIM, &format!("task: {}", shorten(&one_line(&run.task), SHOWN)));
+    }
+
+    fn answered(&mut self, name: &str, reply: &ModelReply) {
+        let tokens = reply
+            .usage
+            .map(|usage| format!("  {DIM}{} in, {} out{DIM:#}", usage.input, usage.output))
+            .unwrap_or_default();
+        let what = match reply.calls.as_slice() {
+            [] => format!("says “{}”", shorten(&one_line(&reply.text), SHOWN)),
+            calls => {
+                let calls: Vec<String> = calls
+                    .iter()
+                    .map(|p| {
+                        format!("{}({})", one_line(&p.call.name), shorten(&one_line(&p.call.arguments), 60))
+                    })
+                    .collect();
+                format!("calls {}", calls.join(", "))
+            }
+        };
+        self.line("✓", GOOD, &format!("{name} {what}{tokens}"));
+    }
+
+    fn tool_finished(&mut self, name: &str, outcome: &ToolOutcome) {
+        match outcome {
+            ToolOutcome::Ok { data } => {
+                let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+                self.line("✓", GOOD, &format!("{name} returns {}", shorten(&one_line(&text), SHOWN)));
+            }
+            ToolOutcome::Failed { failure, .. } => self.failed(name, failure),
+        }
+    }
+
+    fn failed(&mut self, what: &str, failure: &Failure) {
+        self.failure.clone_from(&failure.message);
+        let status = failure.status.map(|status| format!("{status} ")).unwrap_or_default();
+        let class = failure.class.map(|class| format!("{class}: ")).unwrap_or_default();
+        let text = shorten(&one_line(&failure.message), SHOWN);
+        self.line("✗", BAD, &format!("{what} failed: {status}{class}{text}"));
+    }
+
+    /// What the work was called; it is over now.
+    fn name(&mut self, work: WorkId) -> String {
+        self.names.remove(&work).unwrap_or_default()
+    }
+
+    fn work(&mut self, work: &Work) {
+        match work {
+            Work::CallModel(call) => self.names.insert(work.id(), call.target.clone()),
+            Work::RunTool(run) => self.names.insert(work.id(), run.tool.clone()),
+            Work::PrepareTurn(_) | Work::Wait(_) | Work::Consult(_) => None,
+        };
+        match work {
+            Work::PrepareTurn(turn) => {
+                let last = if turn.last { "  only the report is allowed" } else { "" };
+                self.line(
+                    "─",
+                    INFO,
+                    &format!("{BOLD}turn {} of {}{BOLD:#}{last}", turn.turn, turn.max_turns),
+                );
+            }
+            Work::CallModel(call) => {
+                let attempt = attempt(call.attempt, call.max_attempts);
+                self.status.set(format!("model {}{attempt}", call.target));
+                if call.attempt > 1 {
+                    self.line("→", INFO, &format!("model {}{attempt}", call.target));
+                }
+            }
+            Work::RunTool(run) => {
+                let attempt = attempt(run.attempt, run.max_attempts);
+                let arguments = shorten(&one_line(&run.arguments.to_string()), 60);
+                self.line("→", INFO, &format!("runs {}({arguments}){attempt}", run.tool));
+                self.status.set(format!("tool {}{attempt}", run.tool));
+            }
+            Work::Wait(wait) => {
+                let text = format!(
+                    "{WARN}waits {}{WARN:#} for {}: {}; then attempt {}{}",
+                    delay(wait.delay),
+                    wait.subject,
+                    wait.error_type,
+                    wait.attempt,
+                    of(wait.max_attempts),
+                );
+                self.line("…", WARN, &text);
+                self.status
+                    .count_down(format!("waiting for {} ({})", wait.subject, wait.error_type), wait.delay);
+            }
+            Work::Consult(consult) => {
+                self.line(
+                    "?",
+                    WARN,
+                    &format!("the planner is asked: {}", one_line(&consult.exhausted.to_string())),
+                );
+            }
+        }
+    }
+
+    fn note(&mut self, note: &Note) {
+        match note {
+            Note::Feedback { feedback } => {
+                let what = feedback.tool_name.as_deref().unwrap_or("the report");
+                let attempt = format!("attempt {}{}", feedback.attempt, of(feedback.max_attempts));
+                let mut text = format!("feedback on {what}, {attempt}: {}", feedback.error_type);
+                if feedback.message != self.failure {
+                    text.push_str(": ");
+                    text.push_str(&shorten(&one_line(&feedback.message), SHOWN));
+                    self.failure.clone_from(&feedback.message);
+                }
+                self.line("↺", WARN, &text);
+            }
+            Note::ReducerError { error } => {
+                self.line(
+                    "✗",
+                    BAD,
+                    &format!("reducer {} failed: {}", error.reducer, one_line(&error.message)),
+                );
+            }
+            Note::Refused { tool, error_type, message, .. } => {
+                let text = match error_type {
+                    // The feedback before it has said what is wrong.
+                    ErrorClass::InvalidArgs | ErrorClass::MalformedToolCall => {
+                        format!("{} does not run; the model is told what to change", one_line(tool))
+                    }
+                    class => {
+                        let told = shorten(&one_line(message), SHOWN);
+                        format!("{} does not run ({class}); the model is told: {told}", one_line(tool))
+                    }
+                };
+                self.line("⊘", WARN, &text);
+            }
+            Note::RejectTurn { error_type, .. } => {
+                self.line(
+                    "⊘",
+                    WARN,
+                    &format!("reply rejected ({error_type}); the model is told what is due"),
+                );
+            }
+            Note::Breaker { tool, state, until } => {
+                let text = match (state, until) {
+                    (BreakerPhase::Open, None) => format!("breaker of {tool} opens for the rest of the run"),
+                    (BreakerPhase::Open, Some(until)) => {
+                        format!("breaker of {tool} opens for {}", delay(until.since(self.now)))
+                    }
+                    (BreakerPhase::HalfOpen, _) => format!("breaker of {tool} lets one probe through"),
+                    (BreakerPhase::Closed, _) => format!("breaker of {tool} closes"),
+                };
+                self.line("⚡", WARN, &text);
+            }
+            Note::Exhausted { exhausted, decision } => {
+                let then = match (decision, self.next_model(exhausted)) {
+                    (Some(Decision::TellModel), _) if exhausted.action.starts_with("model ") => {
+                        "the run ends".to_owned()
+                    }
+                    (Some(Decision::TellModel), _) => "the model is told".to_owned(),
+                    (Some(Decision::FinalTurn), _) => "one last turn".to_owned(),
+                    (Some(Decision::Fail), _) => "the run ends".to_owned(),
+                    (None, Some(next)) => format!("model {next} is asked next"),
+                    (None, None) => "the planner is asked".to_owned(),
+                };
+                if exhausted.action.starts_with("model ") {
+                    self.giving_up().push(exhausted.clone());
+                }
+                let attempts = exhausted.attempts.len();
+                let plural = if attempts == 1 { "" } else { "s" };
+                let reason = exhausted.reason.name();
+                let text = format!(
+                    "{} given up after {attempts} attempt{plural}: {reason}; {then}",
+                    exhausted.action
+                );
+                self.line("✗", BAD, &text);
+            }
+            Note::OutputAccepted { .. } => self.line("✓", GOOD, "report accepted"),
+            Note::OutputRefused { message, .. } => {
+                let mut text = "report refused; the model is told what to change".to_owned();
+                if *message != self.failure {
+                    text = format!("report refused: {}", shorten(&one_line(message), SHOWN));
+                }
+                self.line("⊘", WARN, &text);
+            }
+            Note::Warning { message } => self.line("!", WARN, &one_line(message)),
+            Note::Finish { outcome } => {
+                let (style, text) = match outcome {
+                    Outcome::Reported { .. } => (GOOD, "done: reported"),
+                    Outcome::Answered { .. } => (GOOD, "done: answered"),
+                    Outcome::Failed { .. } => (BAD, "failed"),
+                    Outcome::Stopped { .. } => (WARN, "stopped"),
+                };
+                self.line("●", style, text);
+            }
+            // How a tool call ended has been said by its event, or is said by the end of its attempts.
+            Note::Append { .. } | Note::Metric(_) | Note::ToolEnded { .. } => {}
+        }
+    }
+}
+
+impl<W: Write + Send> Observer for Timeline<W> {
+    fn event(&mut self, envelope: &Envelope) {
+        self.now = envelope.now;
+        match &envelope.event {
+            Event::RunStarted(run) => {
+                self.started = envelope.now;
+                self.targets.clone_from(&run.targets);
+                self.run_started(run);
+            }
+            Event::ModelResponded { work, reply } => {
+                self.giving_up().clear();
+                let name = self.name(*work);
+                self.answered(&name, reply);
+            }
+            Event::ModelFailed { work, failure } => {
+                let name = self.name(*work);
+                self.failed(&name, failure);
+            }
+            Event::ToolFinished { work, outcome } => {
+                let name = self.name(*work);
+                self.tool_finished(&name, outcome);
+            }
+            Event::Cancelled { reason } => self.line("■", WARN, reason),
+            Event::TurnPrepared { .. }
+            | Event::TimerFired { .. }
+            | Event::PlannerDecided { .. }
+            | Event::ToolsProposed { .. }
+            | Event::OutputProposed { .. } => {}
+        }
+    }
+
+    fn directive(&mut self, directive: &Directive) {
+        match &directive.order {
+            Order::Work(work) => self.work(work),
+            Order::Note(note) => self.note(note),
+        }
+        if !matches!(directive.order, Order::Note(Note::Feedback { .. } | Note::ToolEnded { .. })) {
+            self.reasons(&directive.because);
+        }
+    }
+}
+
+fn attempt(attempt: u32, max: Option<u32>) -> String {
+    if attempt > 1 { format!(", attempt {attempt}{}", of(max)) } else { String::new() }
+}
+
+fn of(max: Option<u32>) -> String {
+    max.map(|max| format!(" of {max}")).unwrap_or_default()
+}

@@ -1,0 +1,78 @@
+//! Foreign text on a terminal: one line, no control characters, a bounded length.
+
+use unfazed::time::Nanos;
+
+/// The text in one line. Control characters, and so terminal escapes, are shown as what they are.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.trim().chars() {
+        match c {
+            '\n' | '\r' | '\t' => {
+                if !out.ends_with(' ') {
+                    out.push(' ');
+                }
+            }
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The text with its lines. Other control characters, and so terminal escapes, are shown as what they are.
+pub(crate) fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && !matches!(c, '\n' | '\t') {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// At most `most` characters of the text.
+pub(crate) fn shorten(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+/// A delay as people read it: nothing finer than a millisecond, unless there is nothing else.
+pub(crate) fn delay(delay: Nanos) -> String {
+    const MILLI: u64 = 1_000_000;
+    match delay.0 {
+        nanos if nanos < MILLI => delay.to_string(),
+        nanos => Nanos::from_millis(nanos.saturating_add(MILLI / 2) / MILLI).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_foreign_text_do_not_reach_the_terminal() {
+        assert_eq!(one_line("a\u{1b}[2Jb\r\n\n c"), "a\\u{1b}[2Jb  c");
+    }
+
+    #[test]
+    fn lines_stay_and_escapes_are_shown() {
+        assert_eq!(visible("a\n\tb\u{1b}]0;x\u{7}\u{9b}"), "a\n\tb\\u{1b}]0;x\\u{7}\\u{9b}");
+    }
+
+    #[test]
+    fn delays_are_shown_in_milliseconds() {
+        assert_eq!(delay(Nanos(982_887_852)), "983ms");
+        assert_eq!(delay(Nanos(2_384_183_874)), "2.384s");
+        assert_eq!(delay(Nanos(1_500)), "1500ns");
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!(shorten("äöü", 2), "äö…");
+        assert_eq!(shorten("äöü", 3), "äöü");
+    }
+}
