@@ -1,0 +1,104 @@
+//! The reference host: whole runs, with a scripted model in process and tokio's paused time.
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use unfazed::engine::{Decision, Outcome, ToolSpec};
+use unfazed::host::scripted::{Entry, Script, ScriptedModel};
+use unfazed::host::{Agent, FunctionTool, Planner, RunReport, Silent, Task, ToolError, Tools};
+use unfazed::policy::{CallOverride, Policy};
+use unfazed::session::{RetryExhausted, ToolCall};
+
+fn policy(text: &str) -> Policy {
+    Policy::from_yaml("policy.yaml", text).unwrap_or_else(|report| panic!("{report}"))
+}
+
+fn agent(text: &str, replies: impl IntoIterator<Item = Entry>) -> Agent {
+    let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let spec = ToolSpec { name: "half".into(), description: String::new(), parameters, effect: None };
+    let half = FunctionTool::new(spec, |args, _| async move {
+        match args["n"].as_i64() {
+            Some(n) if n % 2 == 0 => Ok(json!(n / 2)),
+            _ => Err(ToolError::failed("odd numbers have no half")),
+        }
+    });
+    let model = ScriptedModel::new(Script::new("script", replies));
+    Agent::new(policy(text)).model("main", model).tools(Tools::new().with(half))
+}
+
+fn task() -> Task {
+    Task { run: "run-1".into(), task: "halve it".into(), ..Task::default() }
+}
+
+async fn run(agent: &Agent) -> RunReport {
+    agent.run(task()).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_calls_its_tools_and_answers() {
+    let agent = agent("version: 1", [Entry::call("half", r#"{"n": 8}"#), Entry::text("It is 4.")]);
+    let report = run(&agent).await;
+    assert_eq!(report.outcome, Outcome::Answered { text: "It is 4.".into() });
+    assert_eq!(report.messages.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_limit_is_waited_for_in_virtual_time() {
+    let limit = unfazed::host::scripted::ErrorReply::new(429, "rate_limit_exceeded", "slow down")
+        .header("retry-after", "30");
+    let limited = Entry::new(unfazed::host::scripted::Outcome::Error(limit));
+    let agent = agent("version: 1", [limited, Entry::text("hello")]);
+    let start = tokio::time::Instant::now();
+    let report = run(&agent).await;
+    assert_eq!(report.outcome, Outcome::Answered { text: "hello".into() });
+    assert!(start.elapsed().as_secs() >= 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_run_ends_in_the_same_state() {
+    let clock = || unfazed::host::Clock::starting_at(unfazed::time::Instant(0));
+    let replies = || [Entry::call("half", "{}"), Entry::call("half", r#"{"n": 3}"#), Entry::text("no")];
+    let digest = async || run(&agent("version: 1", replies()).clock(clock())).await.state.digest();
+    assert_eq!(digest().await, digest().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_can_be_stopped_while_it_waits() {
+    let agent = agent("version: 1", [Entry::error(503, "overloaded", "later").times(9)]);
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        stop.cancel();
+    });
+    let report = agent.run_with(task(), &mut Silent, None, cancel).await.unwrap();
+    assert!(matches!(report.outcome, Outcome::Stopped { .. }));
+}
+
+struct Careful;
+
+impl Planner for Careful {
+    fn for_call(&self, _: &ToolCall) -> Option<CallOverride> {
+        CallOverride::new(json!({"retry": {"max_attempts": 1}})).ok()
+    }
+
+    fn on_exhausted(&self, _: &RetryExhausted) -> Decision {
+        Decision::Fail
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_planner_decides_where_the_policy_leaves_it_to_it() {
+    let text = "version: 1\ntools: {'*': {on_exhausted: ask_planner}}";
+    let agent = agent(text, [Entry::call("half", "{}"), Entry::text("never asked")]).planner(Careful);
+    let report = run(&agent).await;
+    let Outcome::Failed { exhausted } = report.outcome else { panic!("{:?}", report.outcome) };
+    assert_eq!(exhausted.attempts.len(), 1, "the planner allowed one attempt and then ended the run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_counted_is_in_the_report() {
+    let agent = agent("version: 1", [Entry::call("half", "{}"), Entry::text("no")]);
+    let report = run(&agent).await;
+    let text = report.metrics.prometheus();
+    assert!(text.contains(r#"validation_retry_total{subject="tool half"} 1"#), "{text}");
+}

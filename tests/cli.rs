@@ -1,0 +1,409 @@
+//! The command as people use it: files in, output and exit codes out.
+#![cfg(all(feature = "cli", unix))]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const SCRIPT: &str = "version: 1\nmodel: m\nreplies:\n  - text: done\n";
+const AGENT: &str = "version: 1\ntask: do it\nmodels:\n  m: {api: scripted, script: model.yaml}\n";
+
+/// A folder with these files.
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    dir
+}
+
+fn command(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
+    for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS"] {
+        command.env_remove(format!("UNFAZED_{name}"));
+    }
+    command.args(args).current_dir(dir).stdin(Stdio::null());
+    command
+}
+
+fn unfazed(dir: &TempDir, args: &[&str]) -> Output {
+    command(dir.path(), args).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+#[track_caller]
+fn says(text: &str, wanted: &[&str]) {
+    for wanted in wanted {
+        assert!(text.contains(wanted), "this is not said: {wanted}\nbut:\n{text}");
+    }
+}
+
+#[test]
+fn a_reader_that_is_gone_ends_the_output_quietly() {
+    let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", SCRIPT)]);
+    for args in [
+        &["schema", "policy"][..],
+        &["explain", "t"],
+        &["check", "agent.yaml"],
+        &["run", "agent.yaml", "--format", "json"],
+        &["run", "agent.yaml"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(dir.path(), args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(code(&output), 0, "{args:?}: {}", err(&output));
+        assert!(!err(&output).contains("error"), "{args:?}: {}", err(&output));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_cannot_be_written_is_an_error() {
+    let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", SCRIPT)]);
+    for args in [
+        &["schema", "policy"][..],
+        &["explain", "t"],
+        &["check", "agent.yaml"],
+        &["run", "agent.yaml", "--format", "json"],
+        &["run", "agent.yaml"],
+    ] {
+        let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command(dir.path(), args).stdout(full()).output().unwrap();
+        says(&err(&output), &["error: cannot write to standard output: "]);
+        assert_eq!(code(&output), 2, "{args:?}");
+        let output = command(dir.path(), args).stderr(full()).output().unwrap();
+        assert_eq!(code(&output), 0, "{args:?}");
+    }
+}
+
+#[test]
+fn every_mistake_of_an_agent_file_is_found_before_anything_starts() {
+    let agent = "version: 1
+task: ''
+models:
+  m: {api: openai, base_url: api.openai.com, model: x}
+  n: {api: openai, base_url: 'http://h', model: x, extra: {stream: true}}
+tools:
+  a.b: {kind: builtin, name: ehco}
+  p:
+    kind: process
+    command: []
+    description: d
+    parameters: {type: objekt}
+";
+    let dir = folder(&[("agent.yaml", agent)]);
+    let check = unfazed(&dir, &["check", "agent.yaml", "--format", "short"]);
+    assert_eq!(code(&check), 1);
+    says(
+        &out(&check),
+        &[
+            "agent.yaml:2:7: error[P0104]: the task is empty",
+            "agent.yaml:4:30: error[P0104]: `base_url` is not a URL",
+            "agent.yaml:5:60: error[P0104]: `stream` cannot be set as an extra field",
+            "agent.yaml:7:3: error[P0104]: providers refuse `a.b` as the name of a tool",
+            "agent.yaml:7:30: error[P0201]: there is no built-in tool `ehco` (did you mean `echo`?)",
+            "agent.yaml:10:14: error[P0104]: the command is empty",
+            "agent.yaml:12:17: error[P0109]: `parameters` is no JSON Schema",
+        ],
+    );
+    let run = unfazed(&dir, &["run", "agent.yaml"]);
+    assert_eq!(code(&run), 1);
+    says(&err(&run), &["agent.yaml:2:7", "the command is empty"]);
+    assert!(!dir.path().join(".unfazed").exists());
+}
+
+#[test]
+fn check_follows_what_an_agent_file_names() {
+    let agent = "version: 1
+policy: [policy.yaml, gone.yaml]
+models:
+  m: {api: scripted, script: model.yaml}
+  n: {api: scripted, script: nowhere.yaml}
+";
+    let files = [("agent.yaml", agent), ("policy.yaml", "version: 1\n"), ("model.yaml", "replies: 7\n")];
+    let dir = folder(&files);
+    let check = unfazed(&dir, &["check", "agent.yaml", "model.yaml", "--format", "short"]);
+    assert_eq!(code(&check), 1);
+    let said = out(&check);
+    says(
+        &said,
+        &[
+            "agent.yaml:2:23: error[P0201]: cannot read the policy gone.yaml: ",
+            "agent.yaml:5:30: error[P0201]: cannot read the script nowhere.yaml: ",
+        ],
+    );
+    assert_eq!(said.matches("model.yaml:1:10").count(), 1, "{said}");
+}
+
+#[test]
+fn a_tool_named_like_the_report_is_refused() {
+    let agent =
+        format!("{AGENT}policy: policy.yaml\ntools:\n  final_report: {{kind: builtin, name: echo}}\n");
+    let policy = "version: 1\noutput: {schema: {type: object}}\n";
+    let dir = folder(&[("agent.yaml", &agent), ("policy.yaml", policy), ("model.yaml", SCRIPT)]);
+    let check = unfazed(&dir, &["check", "agent.yaml", "--format", "short"]);
+    says(&out(&check), &["agent.yaml:7:3: error[P0202]: `final_report` is also the tool"]);
+}
+
+#[test]
+fn a_key_that_is_missing_is_missed_at_its_place() {
+    let agent = "version: 1
+task: t
+models:
+  m: {api: openai, base_url: 'http://127.0.0.1:1', model: x, api_key: {env: NO_SUCH_KEY_HERE}}
+";
+    let dir = folder(&[("agent.yaml", agent)]);
+    let run = unfazed(&dir, &["run", "agent.yaml"]);
+    assert_eq!(code(&run), 1);
+    says(&err(&run), &["agent.yaml:4:77", "the environment variable NO_SUCH_KEY_HERE is not set"]);
+    assert_eq!(code(&unfazed(&dir, &["check", "agent.yaml"])), 0);
+}
+
+#[test]
+fn only_regular_files_are_opened() {
+    let dir = folder(&[("good.yaml", "version: 1\n")]);
+    assert!(Command::new("mkfifo").arg(dir.path().join("pipe.yaml")).status().unwrap().success());
+    for (path, what) in [("pipe.yaml", "a named pipe"), ("/dev/zero", "a device")] {
+        for args in [&["check", path][..], &["explain", "t", path], &["run", path]] {
+            let output = unfazed(&dir, args);
+            says(&err(&output), &[&format!("cannot read {path}: it is {what}; only regular files are read")]);
+            assert_eq!(code(&output), 2, "{args:?}");
+        }
+    }
+    let all = unfazed(&dir, &["check", "."]);
+    assert_eq!((code(&all), out(&all)), (0, "1 file(s) checked, no problems\n".into()));
+}
+
+#[test]
+fn check_goes_on_after_a_file_it_cannot_read() {
+    let dir = folder(&[("bad.yaml", "version: 1\nretyr: {}\n")]);
+    let check = unfazed(&dir, &["check", "gone.yaml", "bad.yaml", "--format", "short"]);
+    assert_eq!(code(&check), 2);
+    says(&out(&check), &["bad.yaml:2:1: error[P0101]: unknown field `retyr`"]);
+    says(&err(&check), &["error: cannot read gone.yaml"]);
+}
+
+#[test]
+fn a_builtin_tool_may_have_another_name() {
+    let agent = format!("{AGENT}policy: policy.yaml\ntools:\n  ok: {{kind: builtin, name: echo}}\n");
+    let policy = "version: 1\ntools:\n  ok:\n    validate: [{name: short, check: size(args.text) < 3, message: too long}]\n";
+    let script = "version: 1\nreplies:
+  - calls: [{name: ok, arguments: {text: long}}]
+  - calls: [{name: ok, arguments: {text: hi}}]
+  - text: done
+";
+    let dir = folder(&[("agent.yaml", &agent), ("policy.yaml", policy), ("model.yaml", script)]);
+    let run = unfazed(&dir, &["run", "agent.yaml", "--format", "json"]);
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    says(&out(&run), &[r#""tools":["ok"]"#, "too long", r#""outcome":"ok","data":"hi""#]);
+}
+
+fn alive(pid: &str) -> bool {
+    // A dead process nobody has reaped still has a number; its state says so.
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'),
+        Err(_) => false,
+    }
+}
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_second_signal_leaves_no_tool_running() {
+    for (first, second) in [("INT", "INT"), ("HUP", "TERM")] {
+        let agent = format!(
+            "{AGENT}tools:\n  stay:\n    kind: process\n    command: [sh, stay.sh]\n    description: d\n    parameters: {{type: object}}\n"
+        );
+        let stay = "trap '' TERM HUP INT\nsh -c 'trap \"\" TERM HUP INT; echo $$ > child; while :; do sleep 1; done' &\nwhile [ ! -s child ]; do sleep 0.01; done\necho $$ > pid\nwhile :; do sleep 1; done\n";
+        let script = "version: 1\nreplies:\n  - calls: [{name: stay, arguments: {}}]\n";
+        let dir = folder(&[("agent.yaml", &agent), ("stay.sh", stay), ("model.yaml", script)]);
+        let mut run = command(dir.path(), &["run", "agent.yaml"]).stderr(Stdio::piped()).spawn().unwrap();
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap_or_default();
+        wait_for("the tool starts", || read("pid").ends_with('\n'));
+        let signal = |name: &str| {
+            let sent = Command::new("kill").args([&format!("-{name}"), &run.id().to_string()]).status();
+            assert!(sent.unwrap().success());
+        };
+        signal(first);
+        wait_for("the first signal is taken", || {
+            let session =
+                fs::read_dir(dir.path().join(".unfazed/sessions")).unwrap().next().unwrap().unwrap();
+            fs::read_to_string(session.path()).unwrap().contains("cancelled")
+        });
+        let asked = Instant::now();
+        signal(second);
+        assert_eq!(run.wait().unwrap().code(), Some(130));
+        assert!(
+            asked.elapsed() < Duration::from_millis(1900),
+            "the grace was not cut: {:?}",
+            asked.elapsed()
+        );
+        for name in ["pid", "child"] {
+            let pid = read(name).trim().to_owned();
+            wait_for("it is killed", || !alive(&pid));
+        }
+    }
+}
+
+#[test]
+fn secrets_reach_neither_output_nor_session() {
+    let agent = "version: 1
+task: t
+models:
+  m: {api: scripted, script: model.yaml}
+  n: {api: openai, base_url: 'http://127.0.0.1:1', model: x, api_key: {env: PROVIDER_KEY}}
+tools:
+  leak:
+    kind: process
+    command: [sh, -c, 'cat key.txt; echo $SHOP_TOKEN']
+    description: d
+    parameters: {type: object}
+    pass_env: [SHOP_TOKEN]
+  fail:
+    kind: process
+    command: [sh, -c, 'echo $SHOP_TOKEN >&2; exit 1']
+    description: d
+    parameters: {type: object}
+    pass_env: [SHOP_TOKEN]
+";
+    let script = "version: 1\nreplies:
+  - text: sk-planted-1 it is
+    calls:
+      - {name: leak, arguments: {a: shop-planted-2}}
+      - {name: fail, arguments: {}}
+  - text: the key is sk-planted-1 and shop-planted-2
+";
+    let files = [("agent.yaml", agent), ("model.yaml", script), ("key.txt", "sk-planted-1\n")];
+    for format in ["human", "json"] {
+        let dir = folder(&files);
+        let args = ["run", "agent.yaml", "--format", format, "--log", "trace"];
+        let mut run = command(dir.path(), &args);
+        let run =
+            run.env("PROVIDER_KEY", "sk-planted-1").env("SHOP_TOKEN", "shop-planted-2").output().unwrap();
+        assert_eq!(code(&run), 0, "{}", err(&run));
+        let session = fs::read_dir(dir.path().join(".unfazed/sessions")).unwrap().next().unwrap().unwrap();
+        let session = fs::read_to_string(session.path()).unwrap();
+        for (what, text) in [("stdout", out(&run)), ("stderr", err(&run)), ("session", session)] {
+            assert!(!text.contains("planted"), "{what}:\n{text}");
+        }
+        says(&out(&run), &["the key is [redacted] and [redacted]"]);
+    }
+}
+
+#[test]
+fn variables_of_settings_are_text() {
+    let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", SCRIPT), ("a.yaml", "version: 1\n")]);
+    let run = command(dir.path(), &["run", "agent.yaml"])
+        .envs([("UNFAZED_SESSIONS", "123"), ("UNFAZED_LOG", "5"), ("UNFAZED_WHATEVER", "x")])
+        .output()
+        .unwrap();
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    assert!(dir.path().join("123").is_dir());
+    fs::write(dir.path().join("b.yaml"), "version: 1\nretry: {max_attempts: 9}\n").unwrap();
+    for policy in ["b.yaml", "a.yaml:b.yaml"] {
+        let explain = command(dir.path(), &["explain", "t"]).env("UNFAZED_POLICY", policy).output().unwrap();
+        says(&out(&explain), &["b.yaml:2:"]);
+    }
+    let bad = command(dir.path(), &["explain", "t"]).env("UNFAZED_LOG_JSON", "maybe").output().unwrap();
+    assert_eq!(code(&bad), 2);
+    says(&err(&bad), &["error: UNFAZED_LOG_JSON is `maybe`; set it to `true` or `false`"]);
+}
+
+#[test]
+fn a_mistake_in_the_settings_names_file_and_key() {
+    for (text, wanted) in [
+        ("colour = \"auto\"\n", "unknown key `colour`; there are `color`"),
+        ("color = \"blue\"\n", "`color` is `blue`; write one of `auto`"),
+        ("log_json = 3\n", "`log_json` must be a boolean"),
+    ] {
+        let dir = folder(&[("unfazed.toml", text)]);
+        let output = unfazed(&dir, &["explain", "t"]);
+        assert_eq!(code(&output), 2);
+        says(&err(&output), &["unfazed.toml: ", wanted]);
+    }
+}
+
+#[test]
+fn every_log_line_of_a_run_carries_its_id() {
+    let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", SCRIPT)]);
+    let args = ["run", "agent.yaml", "--format", "json", "--log", "debug", "--log-json"];
+    let run = unfazed(&dir, &args);
+    let lines = err(&run);
+    assert!(lines.lines().count() >= 3, "{lines}");
+    for line in lines.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert!(line["span"]["correlation_id"].is_string(), "{line}");
+    }
+    let plain = unfazed(&dir, &["run", "agent.yaml", "--format", "json", "--log", "debug"]);
+    assert!(!err(&plain).contains('\u{1b}'));
+}
+
+#[test]
+fn a_file_where_a_name_is_due_is_named() {
+    let dir = folder(&[("policy.yaml", "version: 1\n")]);
+    let output = unfazed(&dir, &["explain", "policy.yaml"]);
+    assert_eq!(code(&output), 2);
+    says(&err(&output), &["`policy.yaml` is a file, not a name", "unfazed explain TOOL policy.yaml"]);
+}
+
+#[test]
+fn an_agent_file_stands_for_its_policies() {
+    let agent = format!("{AGENT}policy: policy.yaml\ntools:\n  echo: {{kind: builtin}}\n");
+    let policy = "version: 1\ntools: {echo: {retry: {max_attempts: 9}}}\n";
+    let dir = folder(&[("agent.yaml", &agent), ("policy.yaml", policy), ("model.yaml", SCRIPT)]);
+    let known = unfazed(&dir, &["explain", "echo", "agent.yaml"]);
+    says(&out(&known), &["policy.yaml:2:"]);
+    assert_eq!(err(&known), "");
+    let unknown = unfazed(&dir, &["explain", "ecko", "agent.yaml"]);
+    says(&err(&unknown), &["note: the agent has no tool `ecko` (it has: echo)"]);
+}
+
+#[test]
+fn the_end_tells_of_every_model_that_failed() {
+    let agent = "version: 1
+task: t
+models:
+  one: {api: scripted, script: a.yaml}
+  two: {api: scripted, script: b.yaml}
+";
+    let script = |message: &str| {
+        format!(
+            "version: 1\nrepeat_last: true\nreplies:\n  - error: {{status: 401, code: invalid_api_key, message: {message}}}\n"
+        )
+    };
+    let dir = folder(&[("agent.yaml", agent), ("a.yaml", &script("first")), ("b.yaml", &script("second"))]);
+    let run = unfazed(&dir, &["run", "agent.yaml"]);
+    assert_eq!(code(&run), 1);
+    let said = err(&run);
+    says(
+        &said,
+        &[
+            "model two is asked next",
+            "  model one, attempt 1: auth_error: first",
+            "  model two, attempt 1: auth_error: second",
+        ],
+    );
+    assert!(!said.contains("\n\n\n"), "{said}");
+}

@@ -1,0 +1,168 @@
+//! The documentation is true: every file shown in it loads, every piece of Rust stands in an example, every page is
+//! there, and the tables name what the language knows.
+#![cfg(feature = "cli")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use unfazed::host::agent_file::AgentFile;
+use unfazed::host::scripted::Script;
+use unfazed::policy::{ErrorClass, Policy};
+
+/// A fenced block of a page.
+struct Block {
+    page: String,
+    line: usize,
+    language: String,
+    text: String,
+}
+
+#[test]
+fn every_file_shown_loads() {
+    let mut checked = 0;
+    for block in blocks().iter().filter(|block| block.language == "yaml") {
+        let name = format!("{}:{}", block.page, block.line);
+        let problem = match block.text.lines().next() {
+            Some("# policy.yaml") => Policy::from_yaml(&name, &block.text).err(),
+            Some("# agent.yaml") => AgentFile::read(&name, block.text.as_bytes()).err(),
+            Some("# model.yaml") => Script::from_yaml(&name, block.text.as_bytes()).err(),
+            first => panic!("{name}: say what file this is in the first line, not {first:?}"),
+        };
+        if let Some(report) = problem {
+            panic!("{}", report.human(false));
+        }
+        checked += 1;
+    }
+    assert!(checked >= 6, "only {checked} files were found");
+}
+
+#[test]
+fn every_piece_of_rust_stands_in_an_example() {
+    let examples: Vec<String> = files("examples", "rs").iter().map(|path| outdented(&read(path))).collect();
+    let mut checked = 0;
+    for block in blocks().iter().filter(|block| block.language == "rust") {
+        let text = outdented(&block.text);
+        let found = examples.iter().any(|example| example.contains(text.trim()));
+        assert!(found, "{}:{}: no example has these lines:\n{text}", block.page, block.line);
+        checked += 1;
+    }
+    assert!(checked >= 2, "only {checked} pieces were found");
+}
+
+#[test]
+fn every_policy_shown_in_the_readme_is_short() {
+    let blocks = blocks();
+    let shown = blocks.iter().filter(|block| block.page == "README.md" && block.language == "yaml");
+    for block in shown {
+        let lines = block.text.lines().count();
+        assert!(lines <= 30, "README.md:{}: {lines} lines", block.line);
+    }
+}
+
+#[test]
+fn every_class_is_described() {
+    let page = read(&root().join("docs/policy.md"));
+    for class in ErrorClass::ALL {
+        assert!(page.contains(&format!("| `{class}` |")), "docs/policy.md does not describe `{class}`");
+    }
+}
+
+#[test]
+fn every_key_of_a_policy_is_described() {
+    let page = read(&root().join("docs/policy.md"));
+    let mut keys = Vec::new();
+    names(&unfazed::policy::json_schema(), &mut keys);
+    keys.sort();
+    keys.dedup();
+    assert!(keys.len() > 40, "only {} keys were found", keys.len());
+    let missing: Vec<_> = keys.iter().filter(|key| !described(&page, key)).collect();
+    assert!(missing.is_empty(), "docs/policy.md does not describe {missing:?}");
+}
+
+#[test]
+fn every_file_that_is_named_exists() {
+    for page in pages() {
+        let text = read(&page);
+        for name in text.split('`').filter(|name| {
+            ["docs/", "examples/", "policies/", "schemas/", "tests/", "src/"]
+                .iter()
+                .any(|dir| name.starts_with(dir))
+        }) {
+            assert!(root().join(name).exists(), "{}: there is no `{name}`", page.display());
+        }
+    }
+}
+
+/// The names of all properties of a schema.
+fn names(schema: &serde_json::Value, keys: &mut Vec<String>) {
+    match schema {
+        serde_json::Value::Object(fields) => {
+            if let Some(serde_json::Value::Object(properties)) = fields.get("properties") {
+                keys.extend(properties.keys().cloned());
+            }
+            fields.values().for_each(|value| names(value, keys));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| names(item, keys)),
+        _ => {}
+    }
+}
+
+fn described(page: &str, key: &str) -> bool {
+    page.match_indices(key).any(|(at, _)| {
+        let word = |c: char| c.is_alphanumeric() || c == '_';
+        let inside = page[..at].rsplit('\n').next().is_some_and(|line| line.matches('`').count() % 2 == 1);
+        inside && !page[..at].ends_with(word) && !page[at + key.len()..].starts_with(word)
+    })
+}
+
+fn blocks() -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for path in pages() {
+        let page = path.strip_prefix(root()).unwrap().display().to_string();
+        let text = read(&path);
+        let mut open: Option<Block> = None;
+        for (index, line) in text.lines().enumerate() {
+            match (line.strip_prefix("```"), &mut open) {
+                (Some(language), None) => {
+                    let (line, language) = (index + 2, language.to_owned());
+                    open = Some(Block { page: page.clone(), line, language, text: String::new() });
+                }
+                (Some(_), Some(_)) => blocks.extend(open.take()),
+                (None, Some(block)) => {
+                    block.text.push_str(line);
+                    block.text.push('\n');
+                }
+                (None, None) => {}
+            }
+        }
+        assert!(open.is_none(), "{page}: a block has no end");
+    }
+    blocks
+}
+
+/// The text without the blanks its lines begin with.
+fn outdented(text: &str) -> String {
+    text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n")
+}
+
+fn pages() -> Vec<PathBuf> {
+    let mut pages = files("docs", "md");
+    pages.push(root().join("README.md"));
+    pages
+}
+
+fn files(dir: &str, ext: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(dir)).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|found| found == ext)).collect();
+    paths.sort();
+    paths
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}

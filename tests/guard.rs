@@ -1,0 +1,255 @@
+//! Guards: the policy around single calls, in tokio's paused time.
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use unfazed::engine::{Catalogue, EffectState, Failure, ToolSpec};
+use unfazed::host::guard::{CallError, ToolGuard};
+use unfazed::host::{Guard, ToolError};
+use unfazed::policy::{CallOverride, ErrorClass, Policy};
+use unfazed::session::StopReason;
+use unfazed::time::Nanos;
+
+const POLICY: &str = "
+version: 1
+tools:
+  '*':
+    effect: read_only
+    breaker: {failures: 3, open_for: 1m}
+    retry:
+      max_attempts: 3
+      retry_on: [network_error, invalid_args, timeout]
+      backoff: {kind: linear, base: 1s, step: 1s}
+      attempt_timeout: 10s
+";
+
+fn policy(text: &str) -> Policy {
+    Policy::from_yaml("policy.yaml", text).unwrap_or_else(|report| panic!("{report}"))
+}
+
+fn guard() -> ToolGuard {
+    Guard::new(policy(POLICY)).tool("fetch")
+}
+
+/// Fails so often, then succeeds.
+async fn flaky(left: &Cell<u32>) -> Result<&'static str, ToolError> {
+    tokio::task::yield_now().await;
+    match left.get() {
+        0 => Ok("done"),
+        n => {
+            left.set(n - 1);
+            Err(ToolError::network("reset"))
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_fails_is_made_again_after_the_backoff() {
+    let (guard, left, start) = (guard(), Cell::new(2), Instant::now());
+    assert_eq!(guard.call((), |(), _| flaky(&left)).await.unwrap(), "done");
+    assert_eq!(start.elapsed().as_secs(), 3, "one second, then two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_attempts_has_their_history_and_the_last_error() {
+    let guard = Guard::new(policy(POLICY));
+    let left = Cell::new(9);
+    let error = guard.tool("fetch").call((), |(), _| flaky(&left)).await.unwrap_err();
+    let CallError::Exhausted { exhausted, last, message } = error else { panic!("refused") };
+    assert_eq!(exhausted.attempts.len(), 3);
+    assert_eq!(last, Some(ToolError::network("reset")));
+    assert!(message.contains("fetch"), "{message}");
+    let feedback: Vec<_> =
+        guard.slices(|slices| slices.feedback().map(|f| (f.attempt, f.next_delay)).collect());
+    assert_eq!(feedback, [(1, Nanos::from_secs(1)), (2, Nanos::from_secs(2)), (3, Nanos::ZERO)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_takes_too_long_is_dropped_and_counts_as_a_timeout() {
+    let (guard, tries) = (guard(), Cell::new(0));
+    let result = guard
+        .call((), |(), _| {
+            tries.set(tries.get() + 1);
+            let first = tries.get() == 1;
+            async move {
+                if first {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, ToolError>("done")
+            }
+        })
+        .await;
+    assert_eq!(result.unwrap(), "done");
+    assert_eq!(tries.get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_idempotency_key_is_the_same_for_every_attempt_and_for_no_other_call() {
+    let (guard, keys) = (guard(), Mutex::new(Vec::new()));
+    for _ in 0..2 {
+        let left = Cell::new(1);
+        let call = guard.call((), |(), ctx| {
+            keys.lock().unwrap().push(ctx.idempotency_key());
+            flaky(&left)
+        });
+        call.await.unwrap();
+    }
+    let keys = keys.into_inner().unwrap();
+    assert_eq!(keys[0], keys[1]);
+    assert_ne!(keys[1], keys[2]);
+}
+
+fn fetch() -> Catalogue {
+    let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let spec = ToolSpec { name: "fetch".into(), description: String::new(), parameters, effect: None };
+    Catalogue::new([spec]).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_that_do_not_hold_never_reach_the_tool() {
+    let guard = Guard::builder(policy(POLICY)).tools(fetch()).build().tool("fetch");
+    let wrong = json!({"n": "one"});
+    let run = |_: &Value, _: unfazed::host::guard::CallContext<'_>| async {
+        panic!("it ran");
+        #[expect(unreachable_code, reason = "gives the block its type")]
+        Ok::<(), ToolError>(())
+    };
+    for attempt in 1..=3 {
+        match guard.call(&wrong, run).await.unwrap_err() {
+            CallError::Refused(refusal) => {
+                assert_eq!(refusal.class, ErrorClass::InvalidArgs);
+                assert!(refusal.message.contains("integer"), "{}", refusal.message);
+                assert_eq!(refusal.delay, Nanos::from_secs(attempt));
+            }
+            CallError::Exhausted { exhausted, .. } => {
+                assert_eq!((attempt, exhausted.attempts.len()), (3, 3));
+                assert_eq!(exhausted.reason, StopReason::Attempts);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_complains_about_its_arguments_is_not_run_with_them_again() {
+    let (guard, runs) = (guard(), Cell::new(0));
+    let args = json!({});
+    let result = guard.call(&args, |_, _| {
+        runs.set(runs.get() + 1);
+        async { Err::<(), _>(ToolError::invalid_args("no such city")) }
+    });
+    assert!(
+        matches!(result.await, Err(CallError::Refused(refusal)) if refusal.message.contains("no such city"))
+    );
+    assert_eq!(runs.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_breaker_opens_lets_one_probe_through_and_takes_a_dropped_probe_back() {
+    let guard = guard();
+    let left = Cell::new(3);
+    guard.call((), |(), _| flaky(&left)).await.unwrap_err();
+    let refused = guard.call((), |(), _| flaky(&left)).await.unwrap_err();
+    assert!(matches!(refused, CallError::Refused(refusal) if refusal.class == ErrorClass::CircuitOpen));
+    tokio::time::advance(std::time::Duration::from_secs(60)).await;
+    {
+        let mut probe = Box::pin(guard.call((), |(), _| std::future::pending::<Result<(), ToolError>>()));
+        assert!(futures_util::poll!(&mut probe).is_pending());
+        let second = guard.call((), |(), _| flaky(&left)).await.unwrap_err();
+        assert!(matches!(second, CallError::Refused(_)), "one probe at a time");
+    }
+    assert_eq!(guard.call((), |(), _| flaky(&left)).await.unwrap(), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_may_have_acted_is_called_once() {
+    let policy =
+        policy("version: 1\ntools: {'*': {breaker: {failures: never}, retry: {retry_on: [network_error]}}}");
+    let guard = Guard::new(policy).tool("send");
+    let left = Cell::new(1);
+    let error = guard.call((), |(), _| flaky(&left)).await.unwrap_err();
+    assert!(
+        matches!(error, CallError::Exhausted { exhausted, .. } if exhausted.reason == StopReason::MayHaveActed)
+    );
+    let never_started =
+        || async { Err::<(), _>(ToolError::network("refused").effect(EffectState::NotStarted)) };
+    let runs = Cell::new(0);
+    let error = guard.call((), |(), _| {
+        runs.set(runs.get() + 1);
+        never_started()
+    });
+    error.await.unwrap_err();
+    assert_eq!(runs.get(), 3, "what certainly did not start may be tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_planner_has_the_last_word_on_single_calls() {
+    let layer = CallOverride::new(json!({"retry": {"max_attempts": 1}})).unwrap();
+    let guard = guard().with(layer);
+    let left = Cell::new(1);
+    let args = json!({});
+    guard.call(&args, |_, _| flaky(&left)).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_host_is_told_of_a_reducer_that_fails_and_no_further_attempt_is_made() {
+    let text = format!(
+        "{POLICY}
+session:
+  slices: {{count: {{initial: 0}}}}
+  reducers:
+    strict: {{on: retry_feedback, slice: count, do: {{kind: increment, value: '1'}}, check: slice < 1}}
+"
+    );
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&told);
+    let guard = Guard::builder(policy(&text))
+        .on_reducer_error(move |error| sink.lock().unwrap().push(error.reducer.clone()))
+        .build();
+    let left = Cell::new(2);
+    let error = guard.tool("fetch").call((), |(), _| flaky(&left)).await.unwrap_err();
+    assert!(
+        matches!(&error, CallError::Exhausted { exhausted, .. } if exhausted.reason == StopReason::ReducerError)
+    );
+    assert!(matches!(error, CallError::Exhausted { message, .. } if message.contains("strict")));
+    assert_eq!(*told.lock().unwrap(), ["strict"]);
+    assert_eq!(left.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_offered_to_the_next_model_when_the_first_gives_up() {
+    let text = "
+version: 1
+models:
+  '*': {retry: {max_attempts: 2, retry_on: [overloaded], backoff: {kind: constant, delay: 1s}}}
+";
+    let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();
+    let asked = Mutex::new(Vec::new());
+    let answer = guard
+        .turn("hello")
+        .call(|target, request| {
+            asked.lock().unwrap().push(target.clone());
+            async move {
+                match target.as_str() {
+                    "main" => Err(Failure { status: Some(529), ..Failure::default() }),
+                    _ => Ok(format!("{request} from {target}")),
+                }
+            }
+        })
+        .await;
+    assert_eq!(answer.unwrap(), "hello from spare");
+    assert_eq!(*asked.lock().unwrap(), ["main", "main", "spare"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn guards_can_be_used_from_many_tasks() {
+    let guard = guard();
+    let calls = (0..8).map(|n| {
+        let guard = guard.clone();
+        tokio::spawn(async move { guard.call((), move |(), _| async move { Ok::<_, ToolError>(n) }).await })
+    });
+    for (n, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
+        assert_eq!(call.await.unwrap().unwrap(), n);
+    }
+}

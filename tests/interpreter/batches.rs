@@ -1,0 +1,101 @@
+//! Parallel calls: settled in the order of the model's list, whichever ends first.
+
+use proptest::prelude::*;
+use serde_json::json;
+use unfazed::engine::{Note, Outcome, RunTool, ToolOutcome};
+use unfazed::policy::ErrorClass;
+use unfazed::session::Message;
+
+use crate::drive::{Host, failed};
+
+const POLICY: &str = "
+version: 1
+tools:
+  '*':
+    effect: read_only
+    retry: {max_attempts: 2, retry_on: [execution_error], backoff: {kind: constant, delay: 0s}}
+    breaker: {failures: 4, open_for: unlimited}
+session:
+  slices: {log: {initial: []}}
+  reducers:
+    remember: {on: [tool_succeeded, tool_failed], slice: log, do: {kind: append, value: event.call}}
+";
+
+fn answers(host: &Host) -> Vec<String> {
+    let answers = host.notes.iter().filter_map(|note| match note {
+        Note::Append { message: Message::Tool { call, .. } } => Some(call.clone()),
+        _ => None,
+    });
+    answers.collect()
+}
+
+#[test]
+fn results_stand_in_the_order_of_the_calls() {
+    let mut host = Host::calls(POLICY, &["a", "b"]);
+    host.propose(&[("1", "a", json!({"n": 1})), ("2", "b", json!({"n": 2}))]);
+    let (first, second) = (host.run_tool(), host.run_tool());
+    host.tell(second.finished(ToolOutcome::Ok { data: json!("two") }));
+    assert_eq!(answers(&host), Vec::<String>::new());
+    host.tell(first.finished(ToolOutcome::Ok { data: json!("one") }));
+    assert_eq!(answers(&host), ["1", "2"]);
+}
+
+#[test]
+fn one_failing_call_does_not_hide_the_others() {
+    let mut host = Host::calls(POLICY, &["a", "b"]);
+    host.propose(&[("1", "nope", json!({})), ("2", "a", json!({})), ("3", "b", json!({"n": 1}))]);
+    host.tool_succeeds(json!("three"));
+    assert_eq!(answers(&host), ["1", "2", "3"]);
+}
+
+#[test]
+fn a_run_that_is_stopped_leaves_no_call_without_a_result() {
+    let mut host = Host::turns(POLICY, &["a", "b"]);
+    host.model_calls(&[("1", "a", json!({"n": 1})), ("2", "b", json!({"n": 2}))]);
+    host.tell(unfazed::engine::Event::Cancelled { reason: "stop".into() });
+    assert_eq!(answers(&host), ["1", "2"]);
+    assert!(matches!(host.outcome(), Some(Outcome::Stopped { .. })));
+    let told = host.last_told();
+    assert!(told.contains("may have"), "an interrupted call is not one that never ran: {told}");
+}
+
+proptest! {
+    /// Runs end in any order, some fail and are repeated: the state at the end is the same, byte for byte.
+    #[test]
+    fn the_order_in_which_tools_end_does_not_change_the_state(
+        fails in proptest::collection::vec(0u32..3, 4),
+        picks in proptest::collection::vec(any::<prop::sample::Index>(), 32),
+    ) {
+        let in_order = finish(&fails, |_, _| 0);
+        let shuffled = finish(&fails, |step, open| picks[step % picks.len()].index(open));
+        prop_assert_eq!(in_order, shuffled);
+    }
+}
+
+/// Lets four calls end one after the other; `pick` says which of those under way ends next.
+fn finish(fails: &[u32], pick: impl Fn(usize, usize) -> usize) -> (String, Vec<String>) {
+    let mut host = Host::calls(POLICY, &["a"]);
+    let ids: Vec<String> = (0..fails.len()).map(|i| i.to_string()).collect();
+    let calls: Vec<_> = ids.iter().map(|id| (id.as_str(), "a", json!({"n": 1}))).collect();
+    host.propose(&calls);
+    let mut open: Vec<RunTool> = Vec::new();
+    for step in 0.. {
+        while !host.idle() {
+            open.push(host.run_tool());
+        }
+        if open.is_empty() {
+            break;
+        }
+        // Any choice among those under way, told by call id, so that both runs speak of the same calls.
+        open.sort_by(|a, b| a.call.cmp(&b.call));
+        let run = open.remove(pick(step, open.len()));
+        let planned = fails[run.call.parse::<usize>().unwrap()];
+        let outcome = if run.attempt <= planned {
+            failed(ErrorClass::ExecutionError)
+        } else {
+            ToolOutcome::Ok { data: json!(run.call) }
+        };
+        host.tell(run.finished(outcome));
+    }
+    (host.state.digest(), answers(&host))
+}

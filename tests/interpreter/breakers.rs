@@ -1,0 +1,97 @@
+//! Circuit breakers: what opens them, what the model is told, how they close.
+
+use serde_json::json;
+use unfazed::engine::{BreakerPhase, Note};
+use unfazed::policy::ErrorClass;
+use unfazed::time::Nanos;
+
+use crate::drive::Host;
+
+const THREE: &str = "
+version: 1
+tools:
+  '*':
+    effect: read_only
+    retry: {max_attempts: 1}
+    breaker: {failures: 3, open_for: 1m, message: \"'{{ tool }}' failed {{ failures }} times\"}
+";
+
+fn fail(host: &mut Host, tool: &str, times: usize) {
+    for _ in 0..times {
+        host.propose(&[("x", tool, json!({"n": 1}))]);
+        host.tool_fails(ErrorClass::ExecutionError);
+    }
+}
+
+fn phases(host: &Host) -> Vec<BreakerPhase> {
+    let phases = host.notes.iter().filter_map(|note| match note {
+        Note::Breaker { state, .. } => Some(*state),
+        _ => None,
+    });
+    phases.collect()
+}
+
+#[test]
+fn the_third_failure_in_a_row_opens_it_and_the_fourth_call_does_not_run() {
+    let mut host = Host::calls(THREE, &["fetch", "search"]);
+    fail(&mut host, "fetch", 3);
+    assert_eq!(phases(&host), [BreakerPhase::Open]);
+    host.propose(&[("d", "fetch", json!({"n": 1}))]);
+    assert!(host.idle());
+    assert_eq!(host.last_told(), "'fetch' failed 3 times");
+    host.propose(&[("e", "search", json!({"n": 1}))]);
+    assert_eq!(host.run_tool().tool, "search", "other tools are not affected");
+}
+
+#[test]
+fn a_success_begins_the_count_anew() {
+    let mut host = Host::calls(THREE, &["fetch"]);
+    fail(&mut host, "fetch", 2);
+    host.propose(&[("c", "fetch", json!({"n": 1}))]);
+    host.tool_succeeds(json!(1));
+    fail(&mut host, "fetch", 2);
+    assert_eq!(phases(&host), []);
+}
+
+#[test]
+fn a_call_that_was_not_run_does_not_count() {
+    let mut host = Host::calls(THREE, &["fetch"]);
+    for _ in 0..5 {
+        host.propose(&[("x", "fetch", json!({}))]);
+    }
+    assert_eq!(phases(&host), []);
+}
+
+#[test]
+fn after_its_time_one_probe_runs_and_closes_it_or_opens_it_again() {
+    use BreakerPhase::{Closed, HalfOpen, Open};
+    let mut host = Host::calls(THREE, &["fetch"]);
+    fail(&mut host, "fetch", 3);
+    host.now = host.now.saturating_add(Nanos::from_secs(60));
+    host.propose(&[("p", "fetch", json!({"n": 1})), ("q", "fetch", json!({"n": 2}))]);
+    host.tool_fails(ErrorClass::ExecutionError);
+    assert!(host.idle(), "the second call of the batch is no probe");
+    host.now = host.now.saturating_add(Nanos::from_secs(60));
+    host.propose(&[("r", "fetch", json!({"n": 1}))]);
+    host.tool_succeeds(json!(1));
+    assert_eq!(phases(&host), [Open, HalfOpen, Open, HalfOpen, Closed]);
+}
+
+#[test]
+fn an_open_breaker_ends_the_attempts_of_the_call_that_opened_it() {
+    let policy = "
+version: 1
+tools:
+  '*':
+    effect: read_only
+    retry: {max_attempts: 9, retry_on: [execution_error], backoff: {kind: constant, delay: 0s}}
+    breaker: {failures: 3, open_for: unlimited}
+";
+    let mut host = Host::calls(policy, &["fetch"]);
+    host.propose(&[("a", "fetch", json!({"n": 1}))]);
+    for _ in 0..3 {
+        host.tool_fails(ErrorClass::ExecutionError);
+    }
+    assert!(host.idle());
+    assert_eq!(host.exhausted().map(|e| e.reason), Some(unfazed::session::StopReason::CircuitOpen));
+}

@@ -1,0 +1,10 @@
+//! The interpreter, event by event, in a time that the test tells.
+
+mod batches;
+mod breakers;
+mod drive;
+mod laws;
+mod models;
+mod outputs;
+mod reducers;
+mod tools;

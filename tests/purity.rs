@@ -1,0 +1,140 @@
+//! The order of the house: which module may use which, and what the interpreter may not touch.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The modules from the bottom up, each with those it may use besides itself and `time`.
+const ORDER: &[(&str, &[&str])] = &[
+    ("time", &[]),
+    ("policy", &[]),
+    ("session", &["policy"]),
+    ("engine", &["policy", "session"]),
+    ("context", &["policy", "session", "engine"]),
+    ("host", &["policy", "session", "engine", "context"]),
+    ("store", &["policy", "session", "engine", "context", "host"]),
+];
+
+/// The modules that are built without any feature: the interpreter.
+const CORE: &[&str] = &["time", "policy", "session", "engine", "context"];
+
+/// What the interpreter may not name outside its tests: clocks, files, the network, the environment, threads,
+/// random streams.
+const FORBIDDEN: &[&str] = &[
+    "std::time::Instant",
+    "SystemTime::now",
+    "Instant::now",
+    "std::fs",
+    "std::net",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "tokio::",
+    "reqwest::",
+    "rand::",
+    "getrandom",
+    "RandomState",
+];
+
+#[test]
+fn every_module_uses_only_those_below_it() {
+    let mut wrong = Vec::new();
+    for (module, below) in ORDER {
+        for file in sources(module) {
+            for (number, line) in code(&file) {
+                for used in uses(&line) {
+                    let allowed = used == *module || used == "time" || below.contains(&used.as_str());
+                    if ORDER.iter().any(|(known, _)| *known == used) && !allowed {
+                        wrong.push(format!("{}:{number}: `{module}` uses `{used}`", file.display()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_module_of_the_library_has_its_place_in_the_order() {
+    let lib = read(&root().join("src/lib.rs"));
+    let modules = lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    let unknown: Vec<_> = modules.filter(|module| !ORDER.iter().any(|(known, _)| known == module)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+#[test]
+fn the_interpreter_touches_no_clock_no_file_and_no_chance() {
+    let mut wrong = Vec::new();
+    for file in CORE.iter().flat_map(|module| sources(module)) {
+        for (number, line) in code(&file) {
+            let named = FORBIDDEN.iter().filter(|name| names(&line, name));
+            wrong.extend(named.map(|name| format!("{}:{number}: {name}", file.display())));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_forbidden_would_be_found() {
+    assert!(names("let now = std::time::Instant::now();", "std::time::Instant"));
+    assert!(names("use rand::Rng;", "rand::"));
+    assert!(!names("let operand::<u8>", "rand::"));
+    assert_eq!(uses("use crate::host::Agent; fn f(_: crate::store::Fsync) {}"), ["host", "store"]);
+}
+
+/// All files of a module.
+fn sources(module: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let src = root().join("src");
+    let file = src.join(format!("{module}.rs"));
+    if file.is_file() {
+        files.push(file);
+    } else {
+        walk(&src.join(module), &mut files);
+    }
+    assert!(!files.is_empty(), "there is no module `{module}`");
+    files
+}
+
+fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, files);
+        } else if path.extension().is_some_and(|ext| ext == "rs") && !path.ends_with("tests.rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// The lines of a file that are neither comment nor test, with their numbers.
+fn code(file: &Path) -> Vec<(usize, String)> {
+    let text = read(file);
+    // Tests stand last.
+    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    let lines = text[..end].lines().enumerate();
+    let code = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+    code.map(|(index, line)| (index + 1, line.to_owned())).collect()
+}
+
+/// The modules of this crate a line names.
+fn uses(line: &str) -> Vec<String> {
+    let after = line.split("crate::").skip(1);
+    after.map(|rest| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()).collect()
+}
+
+/// Whether the line names `name` as a word of its own.
+fn names(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| {
+        !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_')
+            && (name.ends_with(':')
+                || !line[at + name.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+    })
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}

@@ -1,0 +1,142 @@
+//! Random policies: a small grammar that covers the language.
+
+use std::sync::OnceLock;
+
+use unfazed::policy::{ErrorClass, Policy};
+
+use crate::tape::Tape;
+
+const POLICIES: u64 = 200;
+
+const BACKOFFS: &[&str] = &[
+    "{kind: constant, delay: 0s}",
+    "{kind: constant, delay: 1s}",
+    "{kind: linear, base: 0s, step: 1s}",
+    "{kind: exponential, base: 100ms, factor: 2.5, cap: 5s, jitter: full}",
+    "{kind: exponential, base: 1s, factor: 1000}",
+    "{kind: fibonacci, base: 300ms, jitter: equal}",
+    "{kind: schedule, delays: [0s, 2s, 1ms], jitter: plus_minus, spread: 0.2}",
+    "{kind: exponential, base: 50ms, factor: 3, cap: 2s, jitter: decorrelated}",
+];
+const SERVER_DELAYS: &[&str] = &[
+    "{mode: floor, min: 0s, max: 1m, above_max: give_up}",
+    "{mode: replace, min: 0s, max: 2s, above_max: clamp}",
+    "{mode: replace, min: 500ms, max: 1s, above_max: give_up}",
+    "{mode: floor, min: 1s, max: unlimited, above_max: clamp}",
+    "{mode: ignore}",
+];
+const ON_EXHAUSTED: &[&str] = &["tell_model", "final_turn", "fail", "ask_planner"];
+const EFFECTS: &[&str] = &["read_only", "idempotent", "non_idempotent", "unknown"];
+const BOUNDS: &[&str] = &["unlimited", "1ms", "1s", "5s", "1m"];
+const TRIGGERS: &[&str] = &[
+    "retry_feedback",
+    "reducer_error",
+    "tool_succeeded",
+    "tool_failed",
+    "tool_refused",
+    "model_responded",
+    "model_failed",
+    "output_accepted",
+    "output_refused",
+];
+
+/// The policies of one run of the tests, each with its text.
+pub(crate) fn pool() -> &'static [(String, Policy)] {
+    static POOL: OnceLock<Vec<(String, Policy)>> = OnceLock::new();
+    POOL.get_or_init(|| {
+        let load = |seed| {
+            let text = document(&mut Tape::from_seed(seed));
+            match Policy::from_yaml("policy.yaml", &text) {
+                Ok(policy) => (text, policy),
+                Err(report) => panic!("a policy of the grammar does not load:\n{report}\n{text}"),
+            }
+        };
+        (0..POLICIES).map(load).collect()
+    })
+}
+
+fn document(t: &mut Tape) -> String {
+    let mut text = vec!["version: 1\n".to_owned()];
+    if t.once_in(3) {
+        text.push(format!("limits: {}\n", limits(t)));
+    }
+    if t.once_in(3) {
+        text.push(format!("retry: {}\n", retry(t)));
+    }
+    text.push("tools:\n".into());
+    for name in ["'*'", "alpha"] {
+        text.push(format!("  {name}:\n    retry: {}\n    effect: {}\n", retry(t), t.of(EFFECTS)));
+        text.push(format!("    on_exhausted: {}\n", t.of(ON_EXHAUSTED)));
+        let (failures, open_for) = (t.of(&["never", "1", "2", "4"]), t.of(&["unlimited", "0s", "2s"]));
+        text.push(format!("    breaker: {{failures: {failures}, open_for: {open_for}}}\n"));
+        if t.once_in(3) {
+            text.push("    validate: [{name: small, check: args.n < 9, message: n must be small}]\n".into());
+        }
+        if t.once_in(3) {
+            text.push(format!("    limits: {}\n", limits(t)));
+        }
+    }
+    if t.once_in(2) {
+        text.push(format!("    calls:\n      - {{when: args.n > 5, retry: {}}}\n", retry(t)));
+    }
+    text.push(format!("models:\n  '*': {{retry: {}, on_exhausted: {}}}\n", retry(t), t.of(ON_EXHAUSTED)));
+    let (turns, text_only) = (t.of(&[1, 2, 3, 5]), t.of(&["accept", "reject"]));
+    text.push(format!("turn: {{max_turns: {turns}, text_only: {text_only}}}\n"));
+    if !t.once_in(3) {
+        text.push(format!("output:\n  retry: {}\n  on_exhausted: {}\n", retry(t), t.of(ON_EXHAUSTED)));
+        if t.once_in(2) {
+            text.push(
+                "  schema: {type: object, properties: {total: {type: number}}, required: [total]}\n".into(),
+            );
+            text.push(
+                "  validate: [{name: positive, check: output.total >= 0, message: too small}]\n".into(),
+            );
+        }
+    }
+    let reducers: Vec<&str> = TRIGGERS.iter().copied().filter(|_| t.once_in(4)).collect();
+    if !reducers.is_empty() {
+        text.push("session:\n  slices: {count: {initial: 0}}\n  reducers:\n".into());
+        for trigger in reducers {
+            let check = t.of(&["", ", check: slice < 3", ", check: slice < 1"]);
+            text.push(format!(
+                "    on_{trigger}: {{on: {trigger}, slice: count, do: {{kind: increment, value: '1'}}{check}}}\n"
+            ));
+        }
+    }
+    text.concat()
+}
+
+fn retry(t: &mut Tape) -> String {
+    let classes = |t: &mut Tape, often| {
+        let of: Vec<&str> =
+            ErrorClass::ALL.iter().map(|class| class.name()).filter(|_| t.below(often) == 0).collect();
+        of.join(", ")
+    };
+    let unlimited = t.once_in(10);
+    let attempts = if unlimited { "unlimited" } else { t.of(&["3", "1", "2", "5"]) };
+    let mut keys = vec![
+        format!("max_attempts: {attempts}"),
+        format!("retry_on: [{}]", classes(t, 2)),
+        format!("never_retry: [{}]", classes(t, 12)),
+        format!("backoff: {}", t.of(BACKOFFS)),
+        format!("server_delay: {}", t.of(SERVER_DELAYS)),
+    ];
+    for key in ["deadline", "total_delay", "attempt_timeout"] {
+        if unlimited && key == "deadline" {
+            keys.push("deadline: 5s".into());
+        } else if t.once_in(3) {
+            keys.push(format!("{key}: {}", t.of(BOUNDS)));
+        }
+    }
+    for key in ["enabled", "emit_feedback"] {
+        if t.once_in(6) {
+            keys.push(format!("{key}: false"));
+        }
+    }
+    format!("{{{}}}", keys.join(", "))
+}
+
+fn limits(t: &mut Tape) -> String {
+    let key = t.of(&["max_attempts: 2", "total_delay: 2s", "deadline: 5s", "never_retry: [timeout]"]);
+    format!("{{{key}}}")
+}
