@@ -1,0 +1,127 @@
+//! The same tool call through our guard and through its peers, for the benches beside this file.
+//!
+//! The call is an async function that does nothing, so that what is measured is what stands around it.
+
+#![allow(dead_code, reason = "each bench uses some of these")]
+
+use std::hint::black_box;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use backon::{ConstantBuilder, ExponentialBuilder, Retryable};
+use tower::{Service, ServiceExt};
+use unfazed::host::Guard;
+use unfazed::host::guard::ToolGuard;
+use unfazed::policy::{ErrorClass, Policy};
+
+/// Three attempts without a delay, a breaker, no feedback: what the peers do, and the breaker they do not have.
+pub(crate) const POLICY: &str = "
+version: 1
+tools:
+  call:
+    effect: read_only
+    breaker: {failures: 1000000, open_for: 1m}
+    retry:
+      max_attempts: 3
+      retry_on: [network_error]
+      backoff: {kind: constant, delay: 0s}
+      attempt_timeout: unlimited
+      deadline: unlimited
+      emit_feedback: false
+";
+
+/// The policy with the default's attempt timeout and feedback left on.
+pub(crate) const DEFAULTS: &str = "
+version: 1
+tools:
+  call:
+    effect: read_only
+    retry: {max_attempts: 3, retry_on: [network_error], backoff: {kind: constant, delay: 0s}}
+";
+
+/// The call itself: fails as often as `left` says, then succeeds.
+#[expect(clippy::unused_async, reason = "what stands around an async call is measured")]
+pub(crate) async fn work(left: &std::cell::Cell<u32>) -> Result<u64, ErrorClass> {
+    let n = black_box(left.get());
+    if n == 0 {
+        return Ok(black_box(42));
+    }
+    left.set(n - 1);
+    Err(ErrorClass::NetworkError)
+}
+
+/// The guard of the tool under `policy`.
+pub(crate) fn guard(policy: &str) -> ToolGuard {
+    let policy = Policy::from_yaml("bench.yaml", policy).unwrap_or_else(|report| panic!("{report}"));
+    Guard::new(policy).tool("call")
+}
+
+/// Nothing around it; a loop where it may fail.
+pub(crate) async fn bare(failures: u32) -> u64 {
+    let left = std::cell::Cell::new(failures);
+    loop {
+        if let Ok(value) = work(&left).await {
+            return value;
+        }
+    }
+}
+
+/// Our guard around it.
+pub(crate) async fn unfazed(guard: &ToolGuard, failures: u32) -> u64 {
+    let left = std::cell::Cell::new(failures);
+    guard.call((), |(), _| work(&left)).await.unwrap_or_default()
+}
+
+/// backon around it: a constant delay of zero, and a sleeper that does not sleep.
+pub(crate) async fn backon_constant(failures: u32) -> u64 {
+    let left = std::cell::Cell::new(failures);
+    let policy = ConstantBuilder::default().with_delay(Duration::ZERO).with_max_times(2);
+    (|| work(&left)).retry(policy).sleep(|_| std::future::ready(())).await.unwrap_or_default()
+}
+
+/// backon around it: exponential with seeded jitter, and a sleeper that does not sleep.
+pub(crate) async fn backon_exponential(failures: u32) -> u64 {
+    let left = std::cell::Cell::new(failures);
+    let policy = ExponentialBuilder::default().with_jitter().with_jitter_seed(7).with_max_times(2);
+    (|| work(&left)).retry(policy).sleep(|_| std::future::ready(())).await.unwrap_or_default()
+}
+
+/// tower's retry layer around it, with the smallest policy that counts attempts.
+pub(crate) async fn tower_retry(failures: u32) -> u64 {
+    let left = std::cell::Cell::new(failures);
+    let service = tower::service_fn(|()| work(&left));
+    let mut retry = tower::retry::Retry::new(Attempts(2), service);
+    match ServiceExt::<()>::ready(&mut retry).await {
+        Ok(ready) => ready.call(()).await.unwrap_or_default(),
+        Err(_) => 0,
+    }
+}
+
+#[derive(Clone)]
+struct Attempts(u32);
+
+impl<T> tower::retry::Policy<(), T, ErrorClass> for Attempts {
+    type Future = std::future::Ready<()>;
+
+    fn retry(&mut self, (): &mut (), result: &mut Result<T, ErrorClass>) -> Option<Self::Future> {
+        if result.is_ok() || self.0 == 0 {
+            return None;
+        }
+        self.0 -= 1;
+        Some(std::future::ready(()))
+    }
+
+    fn clone_request(&mut self, (): &()) -> Option<()> {
+        Some(())
+    }
+}
+
+/// Polls a future that never waits to its end, without a runtime.
+pub(crate) fn now<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("nothing here waits"),
+    }
+}
