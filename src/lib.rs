@@ -1,5 +1,7 @@
 //! A declarative policy engine that keeps LLM agents going when tool calls and model turns go wrong.
 
+#[cfg(feature = "host")]
+pub mod cases;
 pub mod context;
 pub mod engine;
 #[cfg(feature = "host")]

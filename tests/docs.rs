@@ -26,6 +26,10 @@ fn every_file_shown_loads() {
             Some("# policy.yaml") => Policy::from_yaml(&name, &block.text).err(),
             Some("# agent.yaml") => AgentFile::read(&name, block.text.as_bytes()).err(),
             Some("# model.yaml") => Script::from_yaml(&name, block.text.as_bytes()).err(),
+            Some("# search.test.yaml") => {
+                cases_hold(&block.text);
+                None
+            }
             first => panic!("{name}: say what file this is in the first line, not {first:?}"),
         };
         if let Some(report) = problem {
@@ -34,6 +38,31 @@ fn every_file_shown_loads() {
         checked += 1;
     }
     assert!(checked >= 6, "only {checked} files were found");
+}
+
+/// A test file that is shown is one that passes.
+fn cases_hold(text: &str) {
+    let open = |_: &str, path: &str| Err(format!("there is no {path}"));
+    let suite = unfazed::cases::Loader::new(open).read("search.test.yaml", text.as_bytes()).unwrap();
+    assert!(!suite.cases().is_empty());
+    for case in suite.cases() {
+        let verdict = case.run();
+        assert!(verdict.passed(), "{}: {:#?}", case.name(), verdict.mismatches);
+    }
+}
+
+#[test]
+fn every_key_of_a_test_file_is_described() {
+    let page = read(&root().join("docs/testing.md"));
+    let schema = unfazed::cases::json_schema();
+    let of = |name: &str| -> Vec<String> {
+        let properties = schema["$defs"][name]["properties"].as_object();
+        properties.unwrap_or_else(|| panic!("there is no `{name}`")).keys().cloned().collect()
+    };
+    let keys = ["CaseRule", "CallCase", "ToolCase", "PlannerCase", "ExpectRule", "WrittenOutcome"];
+    let missing: Vec<_> =
+        keys.iter().flat_map(|name| of(name)).filter(|key| !described(&page, key)).collect();
+    assert!(missing.is_empty(), "docs/testing.md does not describe {missing:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ const ORDER: &[(&str, &[&str])] = &[
     ("context", &["policy", "session", "engine"]),
     ("host", &["policy", "session", "engine", "context"]),
     ("store", &["policy", "session", "engine", "context", "host"]),
+    ("cases", &["policy", "session", "engine", "context", "host"]),
 ];
 
 /// The modules that are built without any feature: the interpreter.

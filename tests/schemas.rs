@@ -21,6 +21,10 @@ fn an_editor_has_nothing_against_the_files_that_come_with_the_product() {
         ("policy", "examples/quickstart/policy.yaml"),
         ("agent", "examples/quickstart/agent.yaml"),
         ("script", "examples/quickstart/model.yaml"),
+        ("test", "tests/cases/01-retry.test.yaml"),
+        ("test", "tests/cases/09-limits-and-layers.test.yaml"),
+        ("test", "tests/cases/10-reports.test.yaml"),
+        ("test", "tests/cases/14-cancel-and-resume.test.yaml"),
     ] {
         let text = fs::read_to_string(root().join(file)).unwrap();
         let value: Value = serde_yaml::from_str(&text).unwrap();

@@ -59,6 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         match named::kind(&bytes) {
             Kind::Agent => reports.extend(named::read(path, &bytes).1),
             Kind::Script => reports.extend(Script::from_yaml(&name, &bytes).err()),
+            Kind::Test => reports.extend(super::test::problems(&name, &bytes)),
             Kind::Policy if args.together => policies.push((name, bytes)),
             Kind::Policy => reports.extend(policy(vec![(name, bytes)])),
         }

@@ -11,6 +11,7 @@ mod run;
 mod schema;
 mod settings;
 mod status;
+mod test;
 mod text;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ enum Command {
     Explain(explain::Args),
     Run(run::Args),
     Schema(schema::Args),
+    Test(test::Args),
 }
 
 const EXIT_CODES: &str = "Exit codes:
@@ -58,6 +60,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args, &settings),
         Command::Run(args) => run::run(&args, &settings),
         Command::Schema(args) => schema::run(&args),
+        Command::Test(args) => test::run(&args),
     };
     match result {
         Ok(exit) => exit.into(),

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Agent,
     /// A script of a model.
     Script,
+    /// Cases for `unfazed test`.
+    Test,
 }
 
 /// An agent file and what it names, without mistakes.
@@ -31,7 +33,7 @@ pub(crate) struct Named {
     pub(crate) scripts: IndexMap<String, Script>,
 }
 
-/// What the file is. A script has replies; an agent has a task, models with an `api` or tools with a `kind`.
+/// What the file is. A test file has cases; a script has replies; an agent has a task, models with an `api` or tools with a `kind`.
 pub(crate) fn kind(bytes: &[u8]) -> Kind {
     let (_, root) = yaml::load(&mut Sources::new(), &mut Findings::default(), "", bytes);
     let Some(root) = root else { return Kind::Policy };
@@ -40,7 +42,9 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
         _ => false,
     };
     let has = |key: &str| Node::get(&root, key).is_some();
-    if has("replies") {
+    if has("cases") {
+        Kind::Test
+    } else if has("replies") {
         Kind::Script
     } else if any("models", "api") || any("tools", "kind") || has("task") || has("system") {
         Kind::Agent

@@ -36,6 +36,8 @@ enum Name {
     Agent,
     /// Scripts of a scripted model.
     Script,
+    /// Test files.
+    Test,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
@@ -76,6 +78,7 @@ impl Name {
             Self::Policy => unfazed::policy::json_schema(),
             Self::Agent => AgentFile::json_schema(),
             Self::Script => Script::json_schema(),
+            Self::Test => unfazed::cases::json_schema(),
         }
     }
 
@@ -88,6 +91,7 @@ impl Name {
             Self::Policy => "policy.schema.json",
             Self::Agent => "agent.schema.json",
             Self::Script => "script.schema.json",
+            Self::Test => "test.schema.json",
         })
     }
 }

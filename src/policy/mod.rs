@@ -49,6 +49,8 @@ pub use classify::{ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPatter
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
 #[cfg(feature = "host")]
 pub(crate) use did_you_mean::closest;
+#[cfg(feature = "host")]
+pub(crate) use document::PolicyFile;
 pub use duration::{DurationError, parse_duration};
 pub use effective::{
     AboveMax, Attempts, Bound, BreakerPolicy, Change, Effect, ModelPolicy, OnExhausted, OutputPolicy,

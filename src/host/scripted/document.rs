@@ -36,7 +36,7 @@ record! {
 
 record! {
     /// One reply: an answer (`text`, `calls`), an `error`, or a `fault` on the way.
-    struct ReplyFile {
+    pub(crate) struct ReplyFile {
         /// What a request must be like to get this reply. Left out: anything.
         r#match: MatchFile = MatchFile::default(),
         /// How often it is given.
@@ -185,7 +185,8 @@ impl Script {
 }
 
 impl ReplyFile {
-    fn entry(&self, span: Span, problems: &mut Vec<Diagnostic>) -> Option<Entry> {
+    /// The reply, unless it contradicts itself.
+    pub(crate) fn entry(&self, span: Span, problems: &mut Vec<Diagnostic>) -> Option<Entry> {
         let outcome = match (&self.error, &self.fault) {
             (Some(error), Some(fault)) => {
                 problems.push(both("error", error.span, "fault", fault.span));

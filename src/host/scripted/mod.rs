@@ -14,8 +14,10 @@ mod script;
 #[cfg(feature = "scripted")]
 mod server;
 
+pub(crate) use document::ReplyFile;
 pub use facts::RequestFacts;
 pub use model::ScriptedModel;
+pub(crate) use model::play;
 pub use script::{
     Answer, Entry, ErrorReply, Fault, Matcher, Outcome, Reply, Script, ScriptState, ScriptedCall,
 };

@@ -13,6 +13,8 @@ use super::script::{ErrorReply, Fault, Outcome, Reply, Script, ScriptState};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::{ChatMessage, Redactor, cut_off, from_status, read_body, within};
 use crate::host::port::{BoxFuture, Model, ModelRequest};
+use crate::session::Message;
+use crate::time::Nanos;
 
 /// A scripted model without a network. It says and fails exactly what the same script says and fails over HTTP.
 pub struct ScriptedModel {
@@ -26,42 +28,65 @@ impl ScriptedModel {
         let script = script.into();
         Self { state: Mutex::new(ScriptState::new(Arc::clone(&script))), script }
     }
+}
 
-    async fn play(&self, reply: Reply, request: &ModelRequest<'_>) -> Result<ModelReply, Failure> {
-        if !reply.delay.is_zero() {
-            tokio::time::sleep(reply.delay.to_std()).await;
-        }
-        let read = |body: &[u8]| read_body(body, &HeaderMap::new(), request.messages);
-        let body = |answer| Rendering { model: &self.script.model, number: reply.number, answer }.body();
-        match reply.outcome {
-            Outcome::Answer(answer) => read(body(&answer).as_bytes()),
-            Outcome::Error(error) => Err(refuse(&error, request)),
-            Outcome::Fault(fault, answer) => match fault {
-                Fault::Close => Err(cut_off("the connection broke before an answer came")),
-                Fault::Reset => Err(cut_off("the connection broke in the middle of the answer")),
-                Fault::Hang | Fault::Stall => std::future::pending().await,
-                Fault::BadJson => read(render::NOT_JSON.as_bytes()),
-                Fault::Truncate => {
-                    let whole = body(&render::with_a_middle(answer)).into_bytes();
-                    read(whole.get(..whole.len() / 2).unwrap_or_default())
-                }
-            },
-        }
-    }
+/// What a script does with one request.
+pub(crate) struct Played {
+    /// How long the model thinks first.
+    pub(crate) delay: Nanos,
+    /// What comes then; `None`: nothing, ever.
+    pub(crate) result: Option<Result<ModelReply, Failure>>,
+}
+
+/// Plays the next reply of a script to a conversation that is sent to `model`. No time passes.
+pub(crate) fn play(state: &mut ScriptState, model: &str, messages: &[Message]) -> Played {
+    let chat: Vec<_> = messages.iter().map(ChatMessage::from).collect();
+    let played = if let Err(error) = history::check(&chat) {
+        Played { delay: Nanos::ZERO, result: Some(Err(refuse(&error, messages))) }
+    } else {
+        let reply = state.next(&RequestFacts::of_chat(model, &chat));
+        Played { delay: reply.delay, result: outcome(state.script(), reply, messages) }
+    };
+    let redacted = |failure| Redactor::default().failure(failure);
+    Played { result: played.result.map(|result| result.map_err(redacted)), ..played }
+}
+
+fn outcome(script: &Script, reply: Reply, messages: &[Message]) -> Option<Result<ModelReply, Failure>> {
+    let read = |body: &[u8]| read_body(body, &HeaderMap::new(), messages);
+    let body = |answer| Rendering { model: &script.model, number: reply.number, answer }.body();
+    Some(match reply.outcome {
+        Outcome::Answer(answer) => read(body(&answer).as_bytes()),
+        Outcome::Error(error) => Err(refuse(&error, messages)),
+        Outcome::Fault(fault, answer) => match fault {
+            Fault::Close => Err(cut_off("the connection broke before an answer came")),
+            Fault::Reset => Err(cut_off("the connection broke in the middle of the answer")),
+            Fault::Hang | Fault::Stall => return None,
+            Fault::BadJson => read(render::NOT_JSON.as_bytes()),
+            Fault::Truncate => {
+                let whole = body(&render::with_a_middle(answer)).into_bytes();
+                read(whole.get(..whole.len() / 2).unwrap_or_default())
+            }
+        },
+    })
 }
 
 impl Model for ScriptedModel {
     fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>> {
         Box::pin(async move {
-            let played = within(&request, async {
-                let messages: Vec<_> = request.messages.iter().map(ChatMessage::from).collect();
-                history::check(&messages).map_err(|error| refuse(&error, &request))?;
-                let facts = RequestFacts::of_chat(&self.script.model, &messages);
-                let reply = self.state.lock().unwrap_or_else(PoisonError::into_inner).next(&facts);
-                self.play(reply, &request).await
-            });
-            let played = played.await;
-            played.map_err(|failure| Redactor::default().failure(failure))
+            within(&request, async {
+                let played = {
+                    let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                    play(&mut state, &self.script.model, request.messages)
+                };
+                if !played.delay.is_zero() {
+                    tokio::time::sleep(played.delay.to_std()).await;
+                }
+                match played.result {
+                    Some(result) => result,
+                    None => std::future::pending().await,
+                }
+            })
+            .await
         })
     }
 }
@@ -72,14 +97,14 @@ impl fmt::Debug for ScriptedModel {
     }
 }
 
-fn refuse(error: &ErrorReply, request: &ModelRequest<'_>) -> Failure {
+fn refuse(error: &ErrorReply, messages: &[Message]) -> Failure {
     let body = render::error_body(error);
     let headers = match render::error_headers(error) {
         Ok(headers) => headers,
         Err(name) => return unsendable(&name),
     };
     match StatusCode::from_u16(error.status) {
-        Ok(status) if status.is_success() => match read_body(body.as_bytes(), &headers, request.messages) {
+        Ok(status) if status.is_success() => match read_body(body.as_bytes(), &headers, messages) {
             Err(failure) => failure,
             Ok(_) => cut_off("the script's error has the body of an answer"),
         },

@@ -1,0 +1,211 @@
+//! Test files: what a person writes to say how a policy is to behave.
+
+use core::num::NonZeroU32;
+
+use indexmap::IndexMap;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+
+use super::expect::ExpectRule;
+use super::inline::Inline;
+use super::outcome::OutcomeRule;
+use crate::engine::Decision;
+use crate::host::scripted::ReplyFile;
+use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, choice_of, record};
+use crate::policy::yaml::Node;
+use crate::policy::{CallOverride, Code, Diagnostic, Effect};
+use crate::time::{Instant, Nanos};
+
+record! {
+    /// Cases that say how policies behave, run by `unfazed test` in virtual time.
+    pub(crate) struct TestFile {
+        /// The version of this format.
+        pub(crate) version: VersionOne,
+        /// What the cases are about, for readers.
+        pub(crate) about: Option<String>,
+        /// The policy files, the later ones above the earlier ones; paths start at this file's folder.
+        pub(crate) policy: OneOrMany<Spanned<String>> = OneOrMany(Vec::new()),
+        /// A policy written here, above the files. `version` may be left out.
+        pub(crate) inline: Option<Inline>,
+        /// The tools, by name.
+        pub(crate) tools: IndexMap<String, ToolCase> = IndexMap::new(),
+        /// The cases.
+        pub(crate) cases: Spanned<Vec<Spanned<CaseRule>>>,
+    }
+}
+
+record! {
+    /// A case: what happens to an agent, and what the policy is expected to make of it. It is one call of a tool
+    /// (`tool`), several of them one after the other (`calls`), or a run with a scripted model (`replies` or
+    /// `script`).
+    pub(crate) struct CaseRule {
+        /// What the case shows, in a few words.
+        pub(crate) name: Spanned<String>,
+        /// The situation in words, for readers.
+        pub(crate) given: Option<String>,
+        /// A policy for this case, above that of the file.
+        pub(crate) inline: Option<Inline>,
+        /// The tool that is called.
+        pub(crate) tool: Option<Spanned<String>>,
+        /// The arguments of the call: a mapping, or a string that is taken as the model wrote it, be it JSON or not.
+        pub(crate) arguments: Option<Spanned<Value>>,
+        /// How the runs of the tool end, in order.
+        pub(crate) outcomes: Option<Spanned<Vec<OutcomeRule>>>,
+        /// Several calls, one after the other.
+        pub(crate) calls: Option<Spanned<Vec<Spanned<CallCase>>>>,
+        /// What the model replies, in order, as in a script of the scripted model.
+        pub(crate) replies: Option<Spanned<Vec<Spanned<ReplyFile>>>>,
+        /// A script file instead of `replies`; the path starts at this file's folder.
+        pub(crate) script: Option<Spanned<String>>,
+        /// The models of the run, in order of preference. Left out: one called `main`.
+        pub(crate) models: Vec<String> = Vec::new(),
+        /// Instructions above the conversation.
+        pub(crate) system: String = String::new(),
+        /// What the user wants.
+        pub(crate) task: String = String::new(),
+        /// Tools of this case, or what is different about the tools of the file.
+        pub(crate) tools: IndexMap<String, ToolCase> = IndexMap::new(),
+        /// The order in which parallel calls end that end at the same time, by their numbers in the reply.
+        pub(crate) order: Vec<NonZeroU32> = Vec::new(),
+        /// What the host's planner says.
+        pub(crate) planner: PlannerCase = PlannerCase::default(),
+        /// When the run is stopped from outside, from its start.
+        pub(crate) cancel: Option<Nanos>,
+        /// The numbers of events after which the state is written down and read back, as after a restart.
+        pub(crate) resume_at: OneOrMany<NonZeroU32> = OneOrMany(Vec::new()),
+        /// The time at the start, RFC 3339.
+        pub(crate) start: Start = Start(DEFAULT_START),
+        /// The longest the run may take.
+        pub(crate) deadline: Option<Nanos>,
+        /// The seed of every jittered delay.
+        pub(crate) seed: u64 = 0,
+        /// What is expected.
+        pub(crate) expect: Spanned<ExpectRule>,
+    }
+}
+
+record! {
+    /// A call of a tool.
+    pub(crate) struct CallCase {
+        /// The tool.
+        pub(crate) tool: Spanned<String>,
+        /// The arguments: a mapping, or a string that is taken as the model wrote it.
+        pub(crate) arguments: Option<Spanned<Value>>,
+        /// How the runs of the tool end, in order.
+        pub(crate) outcomes: Option<Spanned<Vec<OutcomeRule>>>,
+        /// How long after the call before it.
+        pub(crate) after: Nanos = Nanos::ZERO,
+    }
+}
+
+record! {
+    /// A tool.
+    #[derive(Default)]
+    pub(crate) struct ToolCase {
+        /// What it does, for the model.
+        pub(crate) description: Option<String>,
+        /// JSON Schema of the arguments. Left out: any mapping.
+        pub(crate) parameters: Option<Spanned<Value>>,
+        /// What the tool itself says a run does to the world.
+        pub(crate) effect: Option<Effect>,
+        /// How its runs end, in the order they start.
+        pub(crate) outcomes: Option<Spanned<Vec<OutcomeRule>>>,
+    }
+}
+
+record! {
+    /// What the host's planner says.
+    #[derive(Default)]
+    pub(crate) struct PlannerCase {
+        /// The layer it gives to each call of a tool, by the tool's name.
+        pub(crate) calls: IndexMap<String, CallOverride> = IndexMap::new(),
+        /// What it decides when it is asked, in order.
+        pub(crate) decisions: Vec<Decision> = Vec::new(),
+    }
+}
+
+choice_of! {
+    /// What is done when attempts are exhausted.
+    Decision {
+        /// The model is told and goes on.
+        TellModel = "tell_model",
+        /// One last turn, in which only the final report is allowed.
+        FinalTurn = "final_turn",
+        /// The run ends as failed.
+        Fail = "fail",
+    }
+}
+
+/// The only version there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VersionOne;
+
+impl Decode for VersionOne {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match u64::decode(node, reader)? {
+            1 => Some(Self),
+            other => {
+                let message = format!("version {other} of the format is not known");
+                reader.report(
+                    Diagnostic::error(Code::BAD_VALUE, node.span, message).help("write `version: 1`"),
+                );
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"const": 1})
+    }
+}
+
+/// 2026-01-01T00:00:00Z.
+const DEFAULT_START: Instant = Instant(1_767_225_600_000_000_000);
+
+/// The time at the start of a case.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start(pub(crate) Instant);
+
+impl Decode for Start {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = String::decode(node, reader)?;
+        let since =
+            humantime::parse_rfc3339(&text).ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        let since = since.and_then(|since| u64::try_from(since.as_nanos()).ok());
+        if since.is_none() {
+            let problem = Diagnostic::error(Code::BAD_VALUE, node.span, "this is not a time");
+            reader.report(problem.help("write one such as `2026-01-01T00:00:00Z`"));
+        }
+        since.map(|nanos| Self(Instant(nanos)))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time"})
+    }
+}
+
+impl Decode for CallOverride {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.mapping(node)?;
+        match Self::new(node.to_json()) {
+            Ok(layer) => Some(layer),
+            Err(report) => {
+                for problem in report.diagnostics() {
+                    let help = problem.label.clone().or_else(|| problem.help.first().cloned());
+                    reader.report(
+                        Diagnostic::error(problem.code, node.span, problem.message.clone()).help_if(help),
+                    );
+                }
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "properties": {"retry": {"type": "object"}, "limits": {"type": "object"}},
+            "additionalProperties": false,
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! What a case expects.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::pattern::{
+    CallFields, DirectiveFields, EventFields, FeedbackFields, HappeningFields, MessageFields, Pattern,
+    RefusedFields, WaitFields,
+};
+use crate::policy::decode::{OneOrMany, Spanned, choice, record};
+use crate::policy::{Code, Diagnostic, Span};
+use crate::time::Nanos;
+
+record! {
+    /// What is expected. Lists of `calls`, `waits`, `refused` and `feedback` are complete; of `messages`, `directives` and
+    /// `events` those that matter are named, in their order. Records name the fields that matter.
+    pub(crate) struct ExpectRule {
+        /// How often tools run, or, in a run with a scripted model, how often models are called.
+        pub(crate) attempts: Option<Spanned<u32>>,
+        /// Every wait, in order: exact durations.
+        pub(crate) delays: Option<Spanned<Vec<Nanos>>>,
+        /// Every wait, in order, as a record or by its subject.
+        pub(crate) waits: Option<Spanned<Vec<Pattern<WaitFields>>>>,
+        /// Every run of a tool, in order: its name, `name x3` for three runs, or a record.
+        pub(crate) calls: Option<Spanned<Vec<Pattern<CallFields>>>>,
+        /// Every call that is refused before it runs, in order.
+        pub(crate) refused: Option<Spanned<Vec<Pattern<RefusedFields>>>>,
+        /// Every record of feedback, in order.
+        pub(crate) feedback: Option<Spanned<Vec<Pattern<FeedbackFields>>>>,
+        /// Pieces of what the model is told, in order.
+        pub(crate) told: Option<Spanned<OneOrMany<String>>>,
+        /// Messages of the conversation, in order.
+        pub(crate) messages: Option<Spanned<Vec<Pattern<MessageFields>>>>,
+        /// Directives, in order.
+        pub(crate) directives: Option<Spanned<Vec<Pattern<DirectiveFields>>>>,
+        /// Events, in order.
+        pub(crate) events: Option<Spanned<Vec<Pattern<EventFields>>>>,
+        /// The slices at the end, by name.
+        pub(crate) slices: Option<Spanned<Value>>,
+        /// The state at the end, as far as it matters.
+        pub(crate) state: Option<Spanned<Value>>,
+        /// How it ends.
+        pub(crate) r#final: Option<Spanned<Final>>,
+        /// Why it ends so: the reason that no further attempt is made, or that the run was stopped for.
+        pub(crate) reason: Option<Spanned<String>>,
+        /// The report, or the answer.
+        pub(crate) output: Option<Spanned<Value>>,
+        /// How many turns there are.
+        pub(crate) turns: Option<Spanned<u32>>,
+        /// How long it takes from start to end.
+        pub(crate) elapsed: Option<Spanned<Nanos>>,
+        /// Which rule of which place decides: the path of a value, and `FILE`, `FILE:LINE`, `FILE:LINE:COLUMN`, a layer
+        /// (`builtin`, `global`, `tool`, `model`, `call`, `planner`, `limit`), or `LAYER@FILE`.
+        pub(crate) why: Option<Spanned<IndexMap<String, OneOrMany<Spanned<String>>>>>,
+        /// What must not happen.
+        pub(crate) never: Option<Spanned<OneOrMany<Pattern<HappeningFields>>>>,
+    }
+}
+
+choice! {
+    /// How a call or a run ends.
+    pub(crate) enum Final {
+        /// The last call ended well.
+        Ok = "ok",
+        /// The last call was refused before it ran.
+        Refused = "refused",
+        /// With the report.
+        Reported = "reported",
+        /// With a plain answer.
+        Answered = "answered",
+        /// It failed, whether attempts were used up or none was made.
+        Failed = "failed",
+        /// It was stopped from outside.
+        Stopped = "stopped",
+        /// It failed after its attempts were used up.
+        RetryExhausted = "retry_exhausted",
+    }
+}
+
+impl Final {
+    /// As it is written.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Refused => "refused",
+            Self::Reported => "reported",
+            Self::Answered => "answered",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+            Self::RetryExhausted => "retry_exhausted",
+        }
+    }
+}
+
+impl ExpectRule {
+    /// What is wrong with the expectations: none at all, or some that hold whatever happens.
+    pub(crate) fn problems(&self, span: Span) -> Vec<Diagnostic> {
+        let empty = [
+            ("told", self.told.as_ref().map(|told| (told.span, told.value.0.is_empty()))),
+            ("messages", self.messages.as_ref().map(|list| (list.span, list.value.is_empty()))),
+            ("directives", self.directives.as_ref().map(|list| (list.span, list.value.is_empty()))),
+            ("events", self.events.as_ref().map(|list| (list.span, list.value.is_empty()))),
+            ("never", self.never.as_ref().map(|list| (list.span, list.value.0.is_empty()))),
+            ("why", self.why.as_ref().map(|map| (map.span, map.value.is_empty()))),
+            ("slices", self.slices.as_ref().map(|value| (value.span, nothing(&value.value)))),
+            ("state", self.state.as_ref().map(|value| (value.span, nothing(&value.value)))),
+        ];
+        let mut problems: Vec<_> = empty
+            .into_iter()
+            .filter_map(|(name, said)| match said {
+                Some((span, true)) => Some(
+                    Diagnostic::error(Code::MISSING_FIELD, span, format!("`{name}` expects nothing"))
+                        .help("write what is expected, or remove the line"),
+                ),
+                _ => None,
+            })
+            .collect();
+        if self.is_empty() {
+            let problem = Diagnostic::error(Code::MISSING_FIELD, span, "the case expects nothing");
+            problems.push(problem.help("write such as `expect: {attempts: 3, delays: [1s, 2s]}`"));
+        }
+        if let Some(why) = &self.why {
+            for place in why.value.values().flat_map(|places| &places.0) {
+                if let Some(problem) = super::why::Expected::parse(&place.value).err() {
+                    problems.push(Diagnostic::error(Code::BAD_VALUE, place.span, problem));
+                }
+            }
+        }
+        problems
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self {
+            attempts,
+            delays,
+            waits,
+            calls,
+            refused,
+            feedback,
+            told,
+            messages,
+            directives,
+            events,
+            slices,
+            state,
+            r#final,
+            reason,
+            output,
+            turns,
+            elapsed,
+            why,
+            never,
+        } = self;
+        attempts.is_none()
+            && delays.is_none()
+            && waits.is_none()
+            && calls.is_none()
+            && refused.is_none()
+            && feedback.is_none()
+            && told.is_none()
+            && messages.is_none()
+            && directives.is_none()
+            && events.is_none()
+            && slices.is_none()
+            && state.is_none()
+            && r#final.is_none()
+            && reason.is_none()
+            && output.is_none()
+            && turns.is_none()
+            && elapsed.is_none()
+            && why.is_none()
+            && never.is_none()
+    }
+}
+
+fn nothing(value: &Value) -> bool {
+    value.as_object().is_some_and(serde_json::Map::is_empty)
+}

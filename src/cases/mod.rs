@@ -1,0 +1,32 @@
+//! Cases that say how a policy behaves, played in virtual time: `unfazed test` for people, this module for code.
+//!
+//! A [`Suite`] is read from a test file. Each of its [`Case`]s is played by the interpreter itself, with tools and
+//! models that do what the case says; nothing sleeps, and nothing but the files is read.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod compare;
+mod coverage;
+mod document;
+mod expect;
+mod inline;
+mod outcome;
+mod pattern;
+mod record;
+mod run;
+mod suite;
+mod timeline;
+mod why;
+
+pub use compare::{Mismatch, Row};
+pub use coverage::{Coverage, Leaf};
+pub use suite::{Case, Loader, Suite, Verdict};
+pub use timeline::Line;
+
+/// The JSON Schema (2020-12) of test files.
+pub fn json_schema() -> serde_json::Value {
+    crate::policy::decode::schema::<document::TestFile>()
+}

@@ -1,0 +1,239 @@
+//! What happened in a case, in the order it happened.
+
+use serde_json::{Value, json};
+
+use crate::engine::{Because, Directive, Envelope, Event, Note, Order, Outcome, State, ToolOutcome, Work};
+use crate::session::{Message, StopReason};
+use crate::time::{Instant, Nanos};
+
+/// What happened in a case.
+#[derive(Debug)]
+pub(crate) struct Record {
+    start: Instant,
+    /// Events and directives, in order.
+    pub(crate) moments: Vec<Moment>,
+    pub(crate) because: Vec<Because>,
+    pub(crate) delays: Vec<Nanos>,
+    pub(crate) waits: Vec<Value>,
+    pub(crate) calls: Vec<Value>,
+    pub(crate) refused: Vec<Value>,
+    pub(crate) feedback: Vec<Value>,
+    pub(crate) model_calls: u32,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) state: State,
+    pub(crate) elapsed: Nanos,
+    pub(crate) ending: Ending,
+    /// What the case itself lacks.
+    pub(crate) problems: Vec<String>,
+    pub(crate) used: Used,
+}
+
+/// One event or directive.
+#[derive(Debug)]
+pub(crate) struct Moment {
+    /// From the start.
+    pub(crate) at: Nanos,
+    /// Whether it is a directive.
+    pub(crate) directive: bool,
+    /// As hosts see it.
+    pub(crate) json: Value,
+}
+
+/// How it ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    pub(crate) status: &'static str,
+    pub(crate) reason: Option<String>,
+    pub(crate) output: Option<Value>,
+}
+
+/// What of the policy was looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Used {
+    /// Tools, with the arguments they were called with.
+    pub(crate) tools: Vec<(String, Value)>,
+    pub(crate) models: Vec<String>,
+    pub(crate) report: bool,
+    pub(crate) turns: bool,
+    pub(crate) failures: Vec<crate::engine::Failure>,
+    pub(crate) triggers: Vec<crate::policy::Trigger>,
+}
+
+impl Record {
+    pub(crate) fn new(start: Instant) -> Self {
+        Self {
+            start,
+            moments: Vec::new(),
+            because: Vec::new(),
+            delays: Vec::new(),
+            waits: Vec::new(),
+            calls: Vec::new(),
+            refused: Vec::new(),
+            feedback: Vec::new(),
+            model_calls: 0,
+            messages: Vec::new(),
+            state: State::new(),
+            elapsed: Nanos::ZERO,
+            ending: Ending { status: "unfinished", reason: None, output: None },
+            problems: Vec::new(),
+            used: Used::default(),
+        }
+    }
+
+    pub(crate) fn problem(&mut self, problem: String) {
+        self.problems.push(problem);
+    }
+
+    pub(crate) fn resumed(&mut self, seq: u64) {
+        let at = self.moments.last().map_or(Nanos::ZERO, |moment| moment.at);
+        self.moments.push(Moment { at, directive: false, json: json!({"event": "resumed", "seq": seq}) });
+    }
+
+    pub(crate) fn event(&mut self, envelope: &Envelope) {
+        use crate::policy::Trigger;
+        let at = envelope.now.since(self.start);
+        match &envelope.event {
+            Event::ModelResponded { reply, .. } => {
+                self.used.triggers.push(Trigger::ModelResponded);
+                self.propose(&reply.calls);
+            }
+            Event::ToolsProposed { calls } => self.propose(calls),
+            Event::ModelFailed { failure, .. } => {
+                self.used.triggers.push(Trigger::ModelFailed);
+                self.used.failures.push(failure.clone());
+            }
+            Event::ToolFinished { outcome: ToolOutcome::Failed { failure, .. }, .. } => {
+                self.used.failures.push(failure.clone());
+            }
+            Event::ToolFinished { outcome: ToolOutcome::Ok { data }, .. } => {
+                self.ending.output = Some(data.clone());
+            }
+            _ => {}
+        }
+        let json = serde_json::to_value(envelope).unwrap_or_default();
+        self.moments.push(Moment { at, directive: false, json });
+    }
+
+    fn propose(&mut self, calls: &[crate::engine::Proposal]) {
+        let call = |call: &crate::engine::Proposal| {
+            (call.call.name.clone(), serde_json::from_str(&call.call.arguments).unwrap_or_default())
+        };
+        self.used.tools.extend(calls.iter().map(call));
+    }
+
+    pub(crate) fn directive(&mut self, now: Instant, directive: &Directive) {
+        let at = now.since(self.start);
+        self.because.extend(directive.because.iter().cloned());
+        match &directive.order {
+            Order::Work(work) => self.work(at, work),
+            Order::Note(note) => self.note(note),
+        }
+        let json = serde_json::to_value(directive).unwrap_or_default();
+        self.moments.push(Moment { at, directive: true, json });
+    }
+
+    fn work(&mut self, at: Nanos, work: &Work) {
+        match work {
+            Work::PrepareTurn(_) => self.used.turns = true,
+            Work::CallModel(call) => {
+                self.model_calls = self.model_calls.saturating_add(1);
+                self.used.models.push(call.target.clone());
+            }
+            Work::RunTool(run) => self.calls.push(json!({
+                "tool": run.tool, "attempt": run.attempt, "max_attempts": run.max_attempts,
+                "arguments": run.arguments, "timeout": run.timeout.map(|timeout| timeout.to_string()),
+                "idempotency_key": run.idempotency_key, "call": run.call, "at": at.to_string(),
+            })),
+            Work::Wait(wait) => {
+                self.delays.push(wait.delay);
+                self.waits.push(json!({
+                    "subject": wait.subject, "delay": wait.delay.to_string(), "attempt": wait.attempt,
+                    "max_attempts": wait.max_attempts, "error_type": wait.error_type, "message": wait.message,
+                    "at": at.to_string(),
+                }));
+            }
+            Work::Consult(_) => {}
+        }
+    }
+
+    fn note(&mut self, note: &Note) {
+        use crate::policy::Trigger;
+        let said = |status, reason: Option<String>| Ending { status, reason, output: None };
+        match note {
+            Note::Feedback { feedback } => {
+                self.used.triggers.push(Trigger::RetryFeedback);
+                self.feedback.push(serde_json::to_value(feedback).unwrap_or_default());
+            }
+            Note::ReducerError { .. } => self.used.triggers.push(Trigger::ReducerError),
+            Note::Refused { call, tool, error_type, message } => {
+                self.used.triggers.push(Trigger::ToolRefused);
+                self.ending = said("refused", Some(error_type.name().to_owned()));
+                self.refused
+                    .push(json!({"call": call, "tool": tool, "error_type": error_type, "message": message}));
+            }
+            Note::ToolEnded { error_type: None, .. } => {
+                self.used.triggers.push(Trigger::ToolSucceeded);
+                self.ending.status = "ok";
+                self.ending.reason = None;
+            }
+            Note::ToolEnded { error_type: Some(_), .. } => {
+                self.used.triggers.push(Trigger::ToolFailed);
+                self.ending = said("failed", None);
+            }
+            Note::Exhausted { exhausted, .. } => {
+                self.used.report |= exhausted.action == "output";
+                self.ending = said(failed(exhausted.reason), Some(reason(exhausted.reason)));
+            }
+            Note::OutputAccepted { .. } => {
+                self.used.report = true;
+                self.used.triggers.push(Trigger::OutputAccepted);
+            }
+            Note::OutputRefused { .. } => {
+                self.used.report = true;
+                self.used.triggers.push(Trigger::OutputRefused);
+            }
+            Note::RejectTurn { .. } => self.used.report = true,
+            Note::Append { .. } | Note::Breaker { .. } | Note::Metric(_) | Note::Warning { .. } => {}
+            Note::Finish { outcome } => {
+                self.ending = match outcome {
+                    Outcome::Reported { output } => {
+                        Ending { status: "reported", reason: None, output: Some(output.clone()) }
+                    }
+                    Outcome::Answered { text } => {
+                        Ending { status: "answered", reason: None, output: Some(text.as_str().into()) }
+                    }
+                    Outcome::Failed { exhausted } => {
+                        // The reason that was given when the attempts ended says more than that they did.
+                        let known = self.ending.reason.take().filter(|_| self.ending.output.is_none());
+                        let status = match (self.ending.status, known.is_some()) {
+                            (status @ ("failed" | "retry_exhausted"), true) => status,
+                            _ => failed(exhausted.reason),
+                        };
+                        said(status, known.or_else(|| Some(reason(exhausted.reason))))
+                    }
+                    Outcome::Stopped { reason } => said("stopped", Some(reason.clone())),
+                };
+            }
+        }
+    }
+
+    pub(crate) fn end(&mut self, state: State, messages: Vec<Message>, elapsed: Nanos) {
+        self.state = state;
+        self.messages = messages;
+        self.elapsed = elapsed;
+    }
+
+    /// What the model was told, by others than itself.
+    pub(crate) fn told(&self) -> Vec<&str> {
+        let told = self.messages.iter().filter(|message| !matches!(message, Message::Assistant { .. }));
+        told.map(Message::text).collect()
+    }
+}
+
+fn failed(reason: StopReason) -> &'static str {
+    if reason.used_up() { "retry_exhausted" } else { "failed" }
+}
+
+fn reason(reason: StopReason) -> String {
+    serde_json::to_value(reason).ok().and_then(|name| Some(name.as_str()?.to_owned())).unwrap_or_default()
+}

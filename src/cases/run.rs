@@ -1,0 +1,414 @@
+//! A case that is played: the interpreter, a host of no substance, and a time that jumps from one event to the next.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::outcome::OutcomeRule;
+use super::record::Record;
+use crate::context::{Estimate, message_tokens};
+use crate::engine::{
+    CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter, ModelReply,
+    Note, Order, Proposal, RunStarted, RunTool, State, ToolFacts, ToolOutcome, TurnMeasure, Work,
+};
+use crate::host::scripted::{Script, ScriptState, play};
+use crate::policy::{CallOverride, ErrorClass, Policy};
+use crate::session::{Message, ToolCall};
+use crate::time::{Instant, Nanos};
+
+/// More events than any case needs; beyond, the run is taken to have no end.
+const MOST_EVENTS: u64 = 20_000;
+
+/// Everything a case needs to be played.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) policy: Policy,
+    pub(crate) tools: Catalogue,
+    pub(crate) outcomes: HashMap<String, Arc<[OutcomeRule]>>,
+    pub(crate) plot: Plot,
+    pub(crate) models: Vec<String>,
+    pub(crate) system: String,
+    pub(crate) task: String,
+    pub(crate) order: Vec<u32>,
+    pub(crate) layers: HashMap<String, CallOverride>,
+    pub(crate) decisions: Vec<Decision>,
+    pub(crate) cancel: Option<Nanos>,
+    pub(crate) resume_at: Vec<u64>,
+    pub(crate) start: Instant,
+    pub(crate) deadline: Option<Nanos>,
+    pub(crate) seed: u64,
+}
+
+/// What happens to the agent.
+#[derive(Clone, Debug)]
+pub(crate) enum Plot {
+    /// Calls of tools, one after the other.
+    Calls(Vec<PlannedCall>),
+    /// A run with a scripted model.
+    Run(Arc<Script>),
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedCall {
+    pub(crate) tool: String,
+    pub(crate) arguments: String,
+    pub(crate) outcomes: Option<Arc<[OutcomeRule]>>,
+    pub(crate) after: Nanos,
+}
+
+/// Plays a case to its end.
+pub(crate) fn run(setup: &Setup) -> Record {
+    let mut stage = Stage::new(setup);
+    match &setup.plot {
+        Plot::Run(_) => {
+            stage.start(Drive::Turns);
+            stage.play();
+        }
+        Plot::Calls(calls) => {
+            stage.start(Drive::Calls);
+            for (index, call) in calls.iter().enumerate() {
+                if stage.state.is_over() {
+                    break;
+                }
+                stage.pass(call.after);
+                if let Some(outcomes) = &call.outcomes {
+                    stage.outcomes.insert(call.tool.clone(), Queue::of(outcomes));
+                }
+                let proposal = ToolCall {
+                    id: format!("call_{}", index.saturating_add(1)),
+                    name: call.tool.clone(),
+                    arguments: call.arguments.clone(),
+                };
+                let calls = vec![stage.planned(proposal)];
+                stage.tell(Event::ToolsProposed { calls });
+                stage.play();
+            }
+        }
+    }
+    stage.record.end(stage.state, stage.messages, stage.now.since(setup.start));
+    stage.record
+}
+
+/// A case under way.
+struct Stage<'a> {
+    setup: &'a Setup,
+    policy: Policy,
+    interpreter: Interpreter,
+    state: State,
+    now: Instant,
+    messages: Vec<Message>,
+    measure: TurnMeasure,
+    script: Option<ScriptState>,
+    outcomes: HashMap<String, Queue>,
+    decisions: VecDeque<Decision>,
+    /// The places of the calls under way in their reply, from 1.
+    places: HashMap<String, u32>,
+    work: Vec<Pending>,
+    issued: u64,
+    cancelled: bool,
+    record: Record,
+}
+
+/// Work under way, and how it will be answered.
+struct Pending {
+    due: Instant,
+    rank: (usize, u64),
+    work: Work,
+    answer: Answer,
+}
+
+enum Answer {
+    Prepared(TurnMeasure),
+    Model(Box<Result<ModelReply, Failure>>),
+    Tool(ToolOutcome),
+    Fired,
+    Decided(Decision),
+}
+
+/// Outcomes that are used up one after the other.
+struct Queue {
+    rules: Arc<[OutcomeRule]>,
+    at: usize,
+    used: u32,
+}
+
+impl Queue {
+    fn of(rules: &Arc<[OutcomeRule]>) -> Self {
+        Self { rules: Arc::clone(rules), at: 0, used: 0 }
+    }
+
+    fn next(&mut self) -> Option<(ToolOutcome, Option<Nanos>)> {
+        let rule = self.rules.get(self.at)?;
+        self.used = self.used.saturating_add(1);
+        if self.used >= rule.times {
+            self.used = 0;
+            self.at = self.at.saturating_add(1);
+        }
+        Some((rule.outcome.clone(), rule.takes))
+    }
+}
+
+impl<'a> Stage<'a> {
+    fn new(setup: &'a Setup) -> Self {
+        let script = match &setup.plot {
+            Plot::Run(script) => Some(ScriptState::new(Arc::clone(script))),
+            Plot::Calls(_) => None,
+        };
+        Self {
+            setup,
+            policy: setup.policy.clone(),
+            interpreter: Interpreter::new(setup.policy.clone(), setup.tools.clone()),
+            state: State::new(),
+            now: setup.start,
+            messages: Vec::new(),
+            measure: TurnMeasure::default(),
+            script,
+            outcomes: setup.outcomes.iter().map(|(tool, rules)| (tool.clone(), Queue::of(rules))).collect(),
+            decisions: setup.decisions.iter().copied().collect(),
+            places: HashMap::new(),
+            work: Vec::new(),
+            issued: 0,
+            cancelled: false,
+            record: Record::new(setup.start),
+        }
+    }
+
+    fn start(&mut self, drive: Drive) {
+        let tools = self.setup.tools.iter().map(ToolFacts::from).collect();
+        self.tell(Event::RunStarted(RunStarted {
+            run: "case".to_owned(),
+            policy: self.policy.digest().to_owned(),
+            seed: self.setup.seed,
+            drive,
+            system: self.setup.system.clone(),
+            task: self.setup.task.clone(),
+            targets: self.setup.models.clone(),
+            tools,
+            deadline: self.setup.deadline.map(|length| self.setup.start.saturating_add(length)),
+        }));
+    }
+
+    /// Ends one piece of work after the other, until there is none.
+    fn play(&mut self) {
+        while !self.state.is_over() {
+            let next = self.work.iter().enumerate().min_by_key(|(_, pending)| (pending.due, pending.rank));
+            let Some((index, due)) = next.map(|(index, pending)| (index, pending.due)) else { break };
+            if self.cancel_before(due) {
+                continue;
+            }
+            if self.state.seq >= MOST_EVENTS {
+                self.record
+                    .problem(format!("the run has no end: it was given up after {MOST_EVENTS} events"));
+                return;
+            }
+            let Pending { due, work, answer, .. } = self.work.swap_remove(index);
+            self.now = self.now.max(due);
+            match answered(work, answer) {
+                Some(event) => self.tell(event),
+                None => self.record.problem("work and its answer do not fit".to_owned()),
+            }
+        }
+    }
+
+    /// Stops the run if that is due at or before `due`.
+    fn cancel_before(&mut self, due: Instant) -> bool {
+        let Some(at) = self.setup.cancel.map(|after| self.setup.start.saturating_add(after)) else {
+            return false;
+        };
+        if self.cancelled || at > due {
+            return false;
+        }
+        self.cancelled = true;
+        self.now = self.now.max(at);
+        self.work.clear();
+        self.tell(Event::Cancelled { reason: "stopped by the user".to_owned() });
+        true
+    }
+
+    fn pass(&mut self, time: Nanos) {
+        let until = self.now.saturating_add(time);
+        if !self.cancel_before(until) {
+            self.now = until;
+        }
+    }
+
+    /// Tells the interpreter one event and sets going what it asks for.
+    fn tell(&mut self, event: Event) {
+        if self.state.is_over() {
+            return;
+        }
+        if let Event::ModelResponded { reply, .. } = &event {
+            self.seat(&reply.calls);
+        }
+        if let Event::ToolsProposed { calls } = &event {
+            self.seat(calls);
+        }
+        let envelope = Envelope { seq: self.state.seq.saturating_add(1), now: self.now, event };
+        self.record.event(&envelope);
+        let Directives(list) = self.interpreter.step(&mut self.state, envelope);
+        for directive in list {
+            self.record.directive(self.now, &directive);
+            match directive.order {
+                Order::Note(Note::Append { message }) => self.append(message),
+                Order::Note(_) => {}
+                Order::Work(work) => self.begin(work),
+            }
+        }
+        if self.setup.resume_at.contains(&self.state.seq) && !self.state.is_over() {
+            self.resume();
+        }
+    }
+
+    fn seat(&mut self, calls: &[Proposal]) {
+        self.places =
+            calls.iter().zip(1..).map(|(proposal, place)| (proposal.call.id.clone(), place)).collect();
+    }
+
+    fn append(&mut self, message: Message) {
+        self.measure.messages = self.measure.messages.saturating_add(1);
+        let tokens = message_tokens(&Estimate, &message);
+        self.measure.message_tokens = self.measure.message_tokens.saturating_add(tokens);
+        self.messages.push(message);
+    }
+
+    fn planned(&self, call: ToolCall) -> Proposal {
+        let policy = self.setup.layers.get(&call.name).cloned();
+        Proposal { call, policy }
+    }
+
+    fn begin(&mut self, work: Work) {
+        let begun = match &work {
+            Work::PrepareTurn(_) => Some((Nanos::ZERO, Answer::Prepared(self.measure))),
+            Work::CallModel(call) => self.call_model(call),
+            Work::RunTool(run) => self.run_tool(run),
+            Work::Wait(wait) => Some((wait.delay, Answer::Fired)),
+            Work::Consult(consult) => {
+                let decision = self.decisions.pop_front();
+                if decision.is_none() {
+                    let action = &consult.exhausted.action;
+                    self.record.problem(format!(
+                        "the planner is asked about {action}, but the case has no decision left for it; \
+                         add one to `planner.decisions`"
+                    ));
+                }
+                decision.map(|decision| (Nanos::ZERO, Answer::Decided(decision)))
+            }
+        };
+        let Some((takes, answer)) = begun else { return };
+        self.issued = self.issued.saturating_add(1);
+        let place = match &work {
+            Work::RunTool(run) => self.places.get(&run.call).copied().unwrap_or_default(),
+            _ => 0,
+        };
+        let order = self.setup.order.iter().position(|listed| *listed == place && place > 0);
+        // What is not in the list comes after all that is, as it was begun.
+        let rank = (order.unwrap_or(if place > 0 { usize::MAX } else { 0 }), self.issued);
+        self.work.push(Pending { due: self.now.saturating_add(takes), rank, work, answer });
+    }
+
+    fn call_model(&mut self, call: &CallModel) -> Option<(Nanos, Answer)> {
+        let Some(script) = &mut self.script else {
+            self.record.problem("a model is called, but the case has no `replies`".to_owned());
+            return None;
+        };
+        let played = play(script, &call.target, &self.messages);
+        let late = |timeout: Nanos| {
+            let message = format!("no complete answer within {timeout}");
+            (timeout, Answer::Model(Box::new(Err(Failure::of(ErrorClass::Timeout, message)))))
+        };
+        match (played.result, call.timeout) {
+            (None, None) => {
+                self.record.problem("the model never answers, and nothing ends the call".to_owned());
+                None
+            }
+            (None, Some(timeout)) => Some(late(timeout)),
+            (Some(_), Some(timeout)) if played.delay >= timeout => Some(late(timeout)),
+            (Some(mut result), _) => {
+                if let Ok(reply) = &mut result {
+                    for proposal in &mut reply.calls {
+                        proposal.policy = self.setup.layers.get(&proposal.call.name).cloned();
+                    }
+                }
+                Some((played.delay, Answer::Model(Box::new(result))))
+            }
+        }
+    }
+
+    fn run_tool(&mut self, run: &RunTool) -> Option<(Nanos, Answer)> {
+        let Some((outcome, takes)) = self.outcomes.get_mut(&run.tool).and_then(Queue::next) else {
+            self.record.problem(format!(
+                "`{}` runs (call {}, attempt {}), but the case has no outcome left for it; add one to `outcomes`",
+                run.tool, run.call, run.attempt
+            ));
+            return None;
+        };
+        let is_timeout = matches!(
+            &outcome,
+            ToolOutcome::Failed { failure, .. } if failure.class == Some(ErrorClass::Timeout)
+        );
+        let takes = match (takes, run.timeout) {
+            (Some(takes), _) => takes,
+            (None, Some(timeout)) if is_timeout => timeout,
+            (None, _) => Nanos::ZERO,
+        };
+        if let Some(timeout) = run.timeout
+            && takes >= timeout
+            && !is_timeout
+        {
+            let message = format!("`{}` gave no answer within {timeout}", run.tool);
+            let failure = Failure::of(ErrorClass::Timeout, message);
+            let effect = crate::engine::EffectState::Unknown;
+            return Some((timeout, Answer::Tool(ToolOutcome::Failed { failure, effect })));
+        }
+        Some((run.timeout.map_or(takes, |timeout| takes.min(timeout)), Answer::Tool(outcome)))
+    }
+
+    /// Writes everything down and reads it back, as after a restart.
+    fn resume(&mut self) {
+        let before = self.state.digest();
+        match again(&self.state) {
+            Ok(state) => self.state = state,
+            Err(error) => return self.record.problem(format!("the state cannot be read back: {error}")),
+        }
+        if self.state.digest() != before {
+            self.record.problem("the state that was read back is not the one that was written".to_owned());
+        }
+        for pending in &mut self.work {
+            match again(&pending.work) {
+                Ok(work) => pending.work = work,
+                Err(error) => return self.record.problem(format!("work cannot be read back: {error}")),
+            }
+        }
+        self.interpreter = Interpreter::new(self.policy.clone(), self.setup.tools.clone());
+        self.record.resumed(self.state.seq);
+    }
+}
+
+fn again<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> Result<T, serde_json::Error> {
+    serde_json::from_slice(&serde_json::to_vec(value)?)
+}
+
+fn answered(work: Work, answer: Answer) -> Option<Event> {
+    Some(match (work, answer) {
+        (Work::PrepareTurn(turn), Answer::Prepared(measure)) => turn.prepared(measure),
+        (Work::CallModel(call), Answer::Model(result)) => match *result {
+            Ok(reply) => call.responded(reply),
+            Err(failure) => call.failed(failure),
+        },
+        (Work::RunTool(run), Answer::Tool(outcome)) => run.finished(outcome),
+        (Work::Wait(wait), Answer::Fired) => wait.fired(),
+        (Work::Consult(consult), Answer::Decided(decision)) => consult.decided(decision),
+        _ => return None,
+    })
+}
+
+/// Arguments as a model would write them.
+pub(crate) fn arguments(value: Option<&Value>) -> String {
+    match value {
+        None => "{}".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    }
+}

@@ -1,0 +1,189 @@
+//! What happened in a case, for people: one line for each thing that matters, with the rules that decided below.
+
+use serde_json::Value;
+
+use super::record::{Moment, Record};
+use crate::time::Nanos;
+
+/// The longest piece of foreign text on a line, in characters.
+const SHOWN: usize = 90;
+
+/// One line of a timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// From the start of the case.
+    pub at: Nanos,
+    /// What happened.
+    pub text: String,
+    /// The rules that decided it, each with its place.
+    pub why: Vec<String>,
+}
+
+/// The timeline of a case.
+pub(crate) fn timeline(record: &Record) -> Vec<Line> {
+    let line = |moment: &Moment| {
+        let text = if moment.directive { directive(&moment.json) } else { event(&moment.json) }?;
+        Some(Line { at: moment.at, text, why: why(&moment.json) })
+    };
+    record.moments.iter().filter_map(line).collect()
+}
+
+fn event(json: &Value) -> Option<String> {
+    Some(match word(json, "event") {
+        "model_responded" => {
+            let reply = json.get("reply")?;
+            let calls = list(reply, "calls");
+            if calls.is_empty() {
+                format!("model says {}", quoted(word(reply, "text")))
+            } else {
+                let call = |call: &Value| {
+                    format!("{}({})", cut(word(call, "name"), 40), cut(word(call, "arguments"), 60))
+                };
+                format!("model calls {}", calls.iter().map(call).collect::<Vec<_>>().join(", "))
+            }
+        }
+        "model_failed" => format!("model fails: {}", failure(json.get("failure")?)),
+        "tool_finished" => {
+            let outcome = json.get("outcome")?;
+            match outcome.get("failure") {
+                None => format!("tool returns {}", cut(&outcome.get("data")?.to_string(), SHOWN)),
+                Some(found) => format!("tool fails: {} ({})", failure(found), word(outcome, "effect")),
+            }
+        }
+        "tools_proposed" => {
+            let call = |call: &Value| {
+                format!("{}({})", cut(word(call, "name"), 40), cut(word(call, "arguments"), 60))
+            };
+            format!("call {}", list(json, "calls").iter().map(call).collect::<Vec<_>>().join(", "))
+        }
+        "output_proposed" => format!("report {}", cut(word(json, "output"), SHOWN)),
+        "planner_decided" => format!("the planner decides {}", word(json, "decision")),
+        "cancelled" => format!("cancelled: {}", word(json, "reason")),
+        "resumed" => format!("resumed after event {}", number(json, "seq")),
+        _ => return None,
+    })
+}
+
+fn directive(json: &Value) -> Option<String> {
+    let attempt = || {
+        let most = json.get("max_attempts").and_then(Value::as_u64);
+        let of = most.map(|most| format!(" of {most}")).unwrap_or_default();
+        format!("attempt {}{of}", number(json, "attempt"))
+    };
+    let delay = || json.get("delay").and_then(Value::as_u64).map(Nanos).unwrap_or_default();
+    Some(match word(json, "directive") {
+        "prepare_turn" => {
+            let last = if json.get("last") == Some(&Value::Bool(true)) { ": only the report" } else { "" };
+            format!("turn {} of {}{last}", number(json, "turn"), number(json, "max_turns"))
+        }
+        "call_model" => format!("call model {}, {}", word(json, "target"), attempt()),
+        "run_tool" => format!("run {} {}, {}", word(json, "tool"), word(json, "call"), attempt()),
+        "wait" => format!("wait {} for {} ({})", delay(), word(json, "subject"), word(json, "error_type")),
+        "consult" => "ask the planner".to_owned(),
+        "feedback" => {
+            let feedback = json.get("feedback")?;
+            let text = cut(word(feedback, "message"), SHOWN);
+            format!(
+                "feedback: attempt {}, {}: {text}",
+                number(feedback, "attempt"),
+                word(feedback, "error_type")
+            )
+        }
+        "reducer_error" => {
+            let error = json.get("error")?;
+            format!("reducer {} fails: {}", word(error, "reducer"), cut(word(error, "message"), SHOWN))
+        }
+        "refused" => {
+            format!("refuse {} {}: {}", word(json, "tool"), word(json, "call"), word(json, "error_type"))
+        }
+        "tool_ended" => match word(json, "error_type") {
+            "" => format!("{} {} went well", word(json, "tool"), word(json, "call")),
+            class => format!("{} {} failed: {class}", word(json, "tool"), word(json, "call")),
+        },
+        "reject_turn" => format!("reject the reply: {}", word(json, "error_type")),
+        "breaker" => format!("breaker of {}: {}", word(json, "tool"), word(json, "state")),
+        "exhausted" => {
+            let exhausted = json.get("exhausted")?;
+            let decision = json.get("decision").and_then(Value::as_str);
+            let then = decision.map(|decision| format!(", so {decision}")).unwrap_or_default();
+            format!(
+                "no further attempt at {}: {}{then}",
+                word(exhausted, "action"),
+                word(exhausted, "reason")
+            )
+        }
+        "output_accepted" => "the report is accepted".to_owned(),
+        "output_refused" => format!("the report is refused: {}", cut(word(json, "message"), SHOWN)),
+        "warning" => format!("warning: {}", cut(word(json, "message"), SHOWN)),
+        "append" => {
+            let message = json.get("message")?;
+            match word(message, "role") {
+                "tool" | "user" => format!("tell the model {}", quoted(word(message, "text"))),
+                _ => return None,
+            }
+        }
+        "finish" => format!("finish: {}", json.get("outcome").map_or("", |outcome| word(outcome, "status"))),
+        _ => return None,
+    })
+}
+
+fn why(json: &Value) -> Vec<String> {
+    let reason = |because: &Value| {
+        let place = because.get("place")?;
+        let facts: Vec<&str> = list(because, "facts").iter().filter_map(Value::as_str).collect();
+        let facts = if facts.is_empty() { String::new() } else { format!(": {}", facts.join(", ")) };
+        Some(format!(
+            "{} = {}  ({}, {}:{}:{}){facts}",
+            word(because, "rule"),
+            cut(word(because, "value"), 60),
+            word(because, "layer"),
+            word(place, "file"),
+            number(place, "line"),
+            number(place, "column"),
+        ))
+    };
+    list(json, "because").iter().filter_map(reason).collect()
+}
+
+fn failure(json: &Value) -> String {
+    let status =
+        json.get("status").and_then(Value::as_u64).map(|status| format!("{status} ")).unwrap_or_default();
+    let class = match word(json, "class") {
+        "" => String::new(),
+        class => format!("{class}: "),
+    };
+    format!("{status}{class}{}", cut(word(json, "message"), SHOWN))
+}
+
+fn word<'a>(json: &'a Value, key: &str) -> &'a str {
+    json.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(json: &Value, key: &str) -> u64 {
+    json.get(key).and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn list<'a>(json: &'a Value, key: &str) -> &'a [Value] {
+    json.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn quoted(text: &str) -> String {
+    format!("“{}”", cut(text, SHOWN))
+}
+
+/// In one line, and not too long. What cannot be shown on a terminal is written as what it is.
+fn cut(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for (count, c) in text.trim().chars().enumerate() {
+        match c {
+            _ if count == most => {
+                shown.push('…');
+                break;
+            }
+            '\n' | '\r' | '\t' => shown.push(' '),
+            c if c.is_control() => shown.extend(c.escape_default()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}

@@ -1,0 +1,165 @@
+//! The result for people: what failed, expected and got side by side, and what happened when.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use unfazed::cases::{Case, Coverage, Mismatch, Verdict};
+
+use super::Played;
+use crate::cli::text::{delay, one_line};
+
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// The widest column, in characters; what is longer goes on in the next line.
+const WIDEST: usize = 56;
+
+pub(super) fn print(all: &[Played], coverage: Option<&Coverage>, broken: bool) {
+    anstream::print!("{}", text(all, coverage, broken));
+}
+
+fn text(all: &[Played], coverage: Option<&Coverage>, broken: bool) -> String {
+    let mut out = String::new();
+    let (mut passed, mut failed) = (0_usize, 0_usize);
+    for (case, verdict) in all.iter().flat_map(Played::cases) {
+        if verdict.passed() {
+            passed += 1;
+        } else {
+            failed += 1;
+            failure(&mut out, case, verdict);
+        }
+    }
+    if let Some(coverage) = coverage {
+        self::coverage(&mut out, coverage);
+    }
+    let style = if failed > 0 || broken { BAD } else { GOOD };
+    let _ = writeln!(out, "{style}{passed} passed, {failed} failed{style:#}");
+    out
+}
+
+fn failure(out: &mut String, case: &Case, verdict: &Verdict) {
+    let place = case.place();
+    let _ = writeln!(
+        out,
+        "{BAD}FAILED{BAD:#} {}:{}: {BOLD}{}{BOLD:#}",
+        place.file,
+        place.line,
+        one_line(case.name())
+    );
+    if let Some(given) = case.given() {
+        let _ = writeln!(out, "  {DIM}{}{DIM:#}", one_line(given));
+    }
+    for mismatch in &verdict.mismatches {
+        side_by_side(out, mismatch);
+    }
+    let _ = writeln!(out, "\n  {DIM}what happened{DIM:#}");
+    let mut said: &[String] = &[];
+    for line in &verdict.timeline {
+        let _ = writeln!(out, "  {:>10}  {}", delay(line.at), one_line(&line.text));
+        // The same reasons are not said twice in a row.
+        if !line.why.is_empty() && line.why != said {
+            said = &line.why;
+            for why in said {
+                let _ = writeln!(out, "              {DIM}{}{DIM:#}", one_line(why));
+            }
+        }
+    }
+    out.push('\n');
+}
+
+fn side_by_side(out: &mut String, mismatch: &Mismatch) {
+    let cells: Vec<(Vec<String>, Vec<String>, bool)> =
+        mismatch.rows.iter().map(|row| (wrap(&row.expected), wrap(&row.got), row.same)).collect();
+    let width = |text: &String| text.chars().count();
+    let widest = cells.iter().flat_map(|(expected, ..)| expected).map(width).max().unwrap_or(0).max(8);
+    let _ = writeln!(out, "\n  {BOLD}{}{BOLD:#}", mismatch.what);
+    let _ = writeln!(out, "    {DIM}  {:<widest$}  got{DIM:#}", "expected");
+    for (expected, got, same) in &cells {
+        for index in 0..expected.len().max(got.len()).max(1) {
+            let mark = if *same || index > 0 { " " } else { "≠" };
+            let (left, right) = (expected.get(index), got.get(index));
+            let (left, right) = (left.map_or("", String::as_str), right.map_or("", String::as_str));
+            let line = format!("    {mark} {left:<widest$}  {right}");
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+    }
+}
+
+/// The text in lines that fit into a column.
+fn wrap(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let chars: Vec<char> = one_line(line).chars().collect();
+        lines.extend(chars.chunks(WIDEST).map(|piece| piece.iter().collect::<String>()));
+    }
+    lines
+}
+
+fn coverage(out: &mut String, coverage: &Coverage) {
+    let (all, won) = coverage.count();
+    if all == 0 {
+        out.push_str("coverage: the cases name no policy file, so there is nothing to cover\n");
+        return;
+    }
+    for leaf in coverage.leaves().filter(|leaf| leaf.cases == 0) {
+        let _ = writeln!(out, "{}: `{}` never wins", leaf.place, leaf.path);
+    }
+    let _ = writeln!(out, "coverage: {won} of {all} values win at least once, {} %", won * 100 / all);
+}
+
+#[cfg(test)]
+mod tests {
+    use unfazed::cases::Loader;
+
+    fn shown(text: &str) -> String {
+        let open = |_: &str, path: &str| Err(format!("there is no {path}"));
+        let suite = Loader::new(open).read("a.test.yaml", text.as_bytes()).unwrap();
+        let played = super::super::play(suite, None, None);
+        anstream::adapter::strip_str(&super::text(&[played], None, false)).to_string()
+    }
+
+    #[test]
+    fn a_failure_stands_beside_what_was_expected_with_what_happened() {
+        insta::assert_snapshot!(shown(
+            "version: 1
+inline:
+  tools:
+    search:
+      effect: read_only
+      retry: {max_attempts: 3, backoff: {kind: exponential, base: 1s, factor: 2}}
+cases:
+  - name: gives up too early
+    given: The service is overloaded for good.
+    tool: search
+    outcomes: [rate_limit x9]
+    expect:
+      attempts: 4
+      delays: [1s, 2s, 4s]
+      final: ok
+      told: [try again]
+      why: {max_attempts: a.test.yaml:9, effect: global}
+  - name: passes
+    tool: search
+    outcomes: [ok]
+    expect: {final: ok}
+"
+        ));
+    }
+
+    #[test]
+    fn a_case_that_lacks_something_is_told_so() {
+        insta::assert_snapshot!(shown(
+            "version: 1
+cases:
+  - name: runs out
+    tool: search
+    inline: {tools: {search: {effect: read_only, retry: {backoff: {kind: constant, delay: 0s}}}}}
+    outcomes: [timeout]
+    expect: {attempts: 3}
+"
+        ));
+    }
+}

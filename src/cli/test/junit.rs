@@ -1,0 +1,87 @@
+//! The result as `JUnit` XML, for machines that show it.
+
+use std::fmt::Write as _;
+
+use unfazed::cases::{Mismatch, Verdict};
+
+use super::Played;
+
+pub(super) fn document(all: &[Played]) -> String {
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"unfazed\">\n");
+    for played in all {
+        let failed = played.cases().filter(|(_, verdict)| !verdict.passed()).count();
+        let name = escaped(played.suite.name());
+        let count = played.verdicts.len();
+        let _ = writeln!(
+            out,
+            "  <testsuite name=\"{name}\" tests=\"{count}\" failures=\"{failed}\" errors=\"0\" skipped=\"0\">"
+        );
+        for (case, verdict) in played.cases() {
+            let (title, line) = (escaped(case.name()), case.place().line);
+            let open = format!(
+                "    <testcase name=\"{title}\" classname=\"{name}\" file=\"{name}\" line=\"{line}\""
+            );
+            if verdict.passed() {
+                let _ = writeln!(out, "{open}/>");
+                continue;
+            }
+            let what: Vec<&str> = verdict.mismatches.iter().map(|mismatch| mismatch.what.as_str()).collect();
+            let _ = writeln!(out, "{open}>");
+            let _ = writeln!(
+                out,
+                "      <failure message=\"{}\">{}</failure>",
+                escaped(&what.join(", ")),
+                escaped(&body(verdict))
+            );
+            out.push_str("    </testcase>\n");
+        }
+        out.push_str("  </testsuite>\n");
+    }
+    out.push_str("</testsuites>\n");
+    out
+}
+
+fn body(verdict: &Verdict) -> String {
+    let mut out = String::new();
+    for Mismatch { what, rows, .. } in &verdict.mismatches {
+        let _ = writeln!(out, "{what}");
+        for row in rows.iter().filter(|row| !row.same) {
+            let _ = writeln!(out, "  expected: {}\n  got:      {}", row.expected, row.got);
+        }
+    }
+    for line in &verdict.timeline {
+        let _ = writeln!(out, "{:>10}  {}", line.at.to_string(), line.text);
+        for why in &line.why {
+            let _ = writeln!(out, "            {why}");
+        }
+    }
+    out
+}
+
+/// Text as XML holds it. XML 1.0 has no way to write most control characters.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' | '\t' => out.push(c),
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_xml_cannot_hold_is_written_otherwise() {
+        assert_eq!(escaped("a<b & \"c\"\u{1b}[0m"), "a&lt;b &amp; &quot;c&quot;\\u{1b}[0m");
+    }
+}

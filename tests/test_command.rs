@@ -1,0 +1,121 @@
+//! `unfazed test` as a command: which files it takes, how it ends, what it writes.
+#![cfg(feature = "cli")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+const POLICY: &str = "version: 1
+tools:
+  search: {effect: read_only, retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s}}}
+  other: {retry: {max_attempts: 2}}
+";
+
+const CASES: &str = "version: 1
+policy: p.yaml
+cases:
+  - name: gives up
+    tool: search
+    outcomes: [rate_limit x9]
+    expect:
+      attempts: 3           # the first counts
+      delays: [1s, 1s]
+  - {name: finds <it>, tool: search, outcomes: [ok], expect: {final: ok}}
+";
+
+fn folder(cases: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("p.yaml"), POLICY).unwrap();
+    fs::write(dir.path().join("p.test.yaml"), cases).unwrap();
+    dir
+}
+
+fn test(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
+    command.env("NO_COLOR", "1").arg("test").args(args).current_dir(dir).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn of_a_folder_the_test_files_are_played() {
+    let dir = folder(CASES);
+    let output = test(dir.path(), &[]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), "2 passed, 0 failed\n"));
+}
+
+#[test]
+fn a_case_that_fails_is_told_with_its_place() {
+    let dir = folder(&CASES.replace("attempts: 3  ", "attempts: 4  "));
+    let output = test(dir.path(), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = out(&output);
+    assert!(said.starts_with("FAILED p.test.yaml:4: gives up\n"), "{said}");
+    assert!(said.ends_with("1 passed, 1 failed\n"), "{said}");
+    let json = test(dir.path(), &["--format", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["failed"], 1);
+    assert_eq!(json["files"][0]["cases"][0]["failures"][0]["what"], "attempts");
+}
+
+#[test]
+fn without_cases_there_is_nothing_to_do() {
+    let dir = folder("version: 1\ncases: []\n");
+    assert_eq!(test(dir.path(), &[]).status.code(), Some(3));
+    let dir = folder(CASES);
+    assert_eq!(test(dir.path(), &["--run", "no such case"]).status.code(), Some(3));
+    assert_eq!(out(&test(dir.path(), &["--run", "finds"])), "1 passed, 0 failed\n");
+}
+
+#[test]
+fn a_file_with_mistakes_and_one_that_is_not_there() {
+    let dir = folder("version: 1\ncasess: []\n");
+    let output = test(dir.path(), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean `cases`?"));
+    assert_eq!(test(dir.path(), &["none.test.yaml"]).status.code(), Some(2));
+}
+
+#[test]
+fn values_that_never_win_are_listed_and_may_be_too_many() {
+    let dir = folder(CASES);
+    let output = test(dir.path(), &["--coverage", "--lcov", "lcov.info"]);
+    let expected = "p.yaml:4:33: `tools.other.retry.max_attempts` never wins\n\
+                    coverage: 3 of 4 values win at least once, 75 %\n2 passed, 0 failed\n";
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), expected));
+    let lcov = fs::read_to_string(dir.path().join("lcov.info")).unwrap();
+    assert_eq!(lcov, "TN:\nSF:p.yaml\nDA:3,2\nDA:4,0\nLF:2\nLH:1\nend_of_record\n");
+    assert_eq!(test(dir.path(), &["--coverage=75"]).status.code(), Some(0));
+    assert_eq!(test(dir.path(), &["--coverage=76"]).status.code(), Some(1));
+}
+
+#[test]
+fn machines_get_junit() {
+    let dir = folder(&CASES.replace("[1s, 1s]", "[2s]"));
+    test(dir.path(), &["--junit", "junit.xml"]);
+    let junit = fs::read_to_string(dir.path().join("junit.xml")).unwrap();
+    assert!(junit.contains("tests=\"2\" failures=\"1\""), "{junit}");
+    assert!(junit.contains("<failure message=\"delays\">"), "{junit}");
+    assert!(junit.contains("name=\"finds &lt;it&gt;\""), "{junit}");
+}
+
+#[test]
+fn an_update_writes_the_exact_numbers_and_keeps_the_comments() {
+    let dir = folder(&CASES.replace("attempts: 3  ", "attempts: 7  ").replace("[1s, 1s]", "[9s]"));
+    let output = test(dir.path(), &["--update"]);
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), "2 passed, 0 failed\n"));
+    assert_eq!(fs::read_to_string(dir.path().join("p.test.yaml")).unwrap(), CASES);
+}
+
+#[test]
+fn check_knows_test_files() {
+    let dir = folder(&CASES.replace("outcomes: [ok]", "outcomes: [okay]"));
+    let mut check = Command::new(env!("CARGO_BIN_EXE_unfazed"));
+    let check = check.args(["check", ".", "--format", "short"]).current_dir(dir.path()).output().unwrap();
+    assert_eq!(check.status.code(), Some(1));
+    assert!(out(&check).contains("`okay` is neither `ok` nor a class nor an HTTP status"), "{}", out(&check));
+}
