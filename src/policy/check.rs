@@ -1,41 +1,38 @@
-//! What is wrong with files that are each well formed: conflicts, attempts without end, reducers without a slice.
+//! What is wrong with files that are each well formed: attempts without end, reducers without a slice, budgets.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
+use super::conflict::Work;
 use super::decode::{Patch, list};
 use super::did_you_mean::closest;
 use super::document::{PolicyFile, ReducerEntry};
-use super::layers::{Layers, Rule, unbounded};
-use super::merge::Layer;
+use super::layers::{Layers, unbounded};
+use super::rules::Rules;
 use super::{Code, Diagnostic, Findings, RetryPolicy, Selector, Span};
 
-/// The most selectors of each kind.
-const MOST_SELECTORS: usize = 2_000;
-/// The most characters of all patterns of a kind: each is compared with each, and that takes their product.
-const MOST_PATTERN_TEXT: usize = 4_096;
+/// The most selectors of each kind, of all files together.
+pub(crate) const MOST_SELECTORS: usize = 10_000;
 /// The most texts in the messages of error rows, and their bytes: all are searched for at once.
 const MOST_ERROR_TEXTS: usize = 2_000;
 const MOST_ERROR_BYTES: usize = 64 << 10;
+/// What it costs to hear one more rule, in comparisons.
+const RESOLVED: usize = 16;
 
-/// Reports selectors that exceed the budget. `true`: there are none.
-pub(crate) fn within_budget<T>(rules: &[Rule<T>], findings: &mut Findings) -> bool {
-    let lengths = rules.iter().scan(0_usize, |sum, rule| {
-        let pattern = !rule.selector.is_exact();
-        *sum = sum.saturating_add(if pattern { rule.selector.as_str().len() } else { 0 });
-        Some((rule, *sum))
-    });
-    let mut over = |rule: Option<&Rule<T>>, message: String| {
-        if let Some(rule) = rule {
-            let problem = Diagnostic::error(Code::TOO_LARGE, rule.span, message);
-            findings.push(problem.help("use fewer, wider patterns with `*`"));
-        }
-        rule.is_none()
-    };
-    let long = lengths.into_iter().find(|(_, sum)| *sum > MOST_PATTERN_TEXT).map(|(rule, _)| rule);
-    over(rules.get(MOST_SELECTORS), format!("more than {MOST_SELECTORS} selectors"))
-        & over(long, format!("the patterns up to here have more than {MOST_PATTERN_TEXT} characters"))
+/// Reports more selectors than there may be. `true`: there are not.
+pub(crate) fn within_budget<T>(rules: &Rules<T>, findings: &mut Findings) -> bool {
+    let over = rules.all().iter().max_by_key(|rule| rule.span).filter(|_| rules.all().len() > MOST_SELECTORS);
+    if let Some(rule) = over {
+        findings.push(too_many_selectors(rule.span));
+    }
+    over.is_none()
+}
+
+/// Says that there are too many selectors.
+pub(crate) fn too_many_selectors(span: Span) -> Diagnostic {
+    let message = format!("more than {MOST_SELECTORS} selectors");
+    Diagnostic::error(Code::TOO_LARGE, span, message).help("use fewer, wider patterns with `*`")
 }
 
 /// Reports error rows that exceed the budget. `true`: there are none.
@@ -58,82 +55,8 @@ pub(crate) fn rows_within_budget(files: &[(bool, &PolicyFile)], findings: &mut F
     true
 }
 
-/// Reports patterns that overlap, neither narrower, and disagree where no narrower selector decides.
-pub(crate) fn conflicts<T: Layer>(rules: &[Rule<T>], findings: &mut Findings) {
-    let said = by_selector(rules);
-    let patterns: Vec<_> = said.iter().filter(|(selector, _)| !selector.is_exact()).collect();
-    for (i, (a, of_a)) in patterns.iter().enumerate() {
-        for (b, of_b) in patterns.iter().skip(i.saturating_add(1)) {
-            if findings.is_crowded() {
-                return;
-            }
-            let disagree: Vec<_> = of_a
-                .iter()
-                .filter_map(|(path, mine)| of_b.get(path).map(|theirs| (path, mine, theirs)))
-                .filter(|(_, mine, theirs)| mine.1 != theirs.1)
-                .collect();
-            if disagree.is_empty() || a.includes(b) || b.includes(a) {
-                continue;
-            }
-            let Some(witness) = a.overlaps(b) else { continue };
-            for (path, mine, theirs) in disagree {
-                let decided = said.iter().any(|(narrow, of_narrow)| {
-                    narrow.matches(&witness)
-                        && a.includes(narrow)
-                        && b.includes(narrow)
-                        && of_narrow.contains_key(path)
-                });
-                if !decided {
-                    findings.push(conflict(path, &witness, (a, mine), (b, theirs)));
-                }
-            }
-        }
-    }
-}
-
-type Said = HashMap<String, (Span, Value)>;
-
-/// What each selector says in the end: within one selector the later file wins.
-fn by_selector<T: Layer>(rules: &[Rule<T>]) -> Vec<(&Selector, Said)> {
-    let mut all: Vec<(&Selector, Said)> = Vec::new();
-    for rule in rules {
-        let mut entries = Vec::new();
-        rule.layer.entries("", &mut entries);
-        let entries = entries.into_iter().map(|(path, span, value)| (path, (span, value)));
-        match all.last_mut() {
-            // The rules are sorted by selector.
-            Some((selector, said)) if **selector == rule.selector => said.extend(entries),
-            _ => all.push((&rule.selector, entries.collect())),
-        }
-    }
-    all
-}
-
-fn conflict(
-    path: &str,
-    witness: &str,
-    (a, (at_a, value_a)): (&Selector, &(Span, Value)),
-    (b, (at_b, value_b)): (&Selector, &(Span, Value)),
-) -> Diagnostic {
-    let (a, b) = (a.as_str(), b.as_str());
-    let message =
-        format!("`{a}` and `{b}` both match `{witness}`, neither is narrower, and they disagree on `{path}`");
-    Diagnostic::error(Code::CONFLICT, *at_b, message)
-        .label(format!("`{b}` says {}", short(value_b)))
-        .also(*at_a, format!("`{a}` says {}", short(value_a)))
-        .help(format!("set `{path}` under `{witness}` too, or make one pattern narrower"))
-}
-
-fn short(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(60) {
-        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
-        None => text,
-    }
-}
-
 /// Reports attempts without end, for every subject the files name.
-pub(crate) fn endless(layers: &Layers, findings: &mut Findings) {
+pub(crate) fn endless(layers: &Layers, work: &mut Work, findings: &mut Findings) {
     let mut told = HashSet::new();
     let mut report = |retry: Option<RetryPolicy>, subject: &str| {
         let Some(retry) = retry else { return };
@@ -148,20 +71,31 @@ pub(crate) fn endless(layers: &Layers, findings: &mut Findings) {
     // A name no rule matches shows the global layer; `*` in a pattern may stand for nothing.
     let nobody = "\u{1}".to_owned();
     let names = |selector: &Selector| selector.as_str().replace('*', "");
-    report(layers.tool(&nobody, &[]).retry.policy(), "tools");
-    report(layers.model(&nobody).retry.policy(), "models");
+    report(layers.tool_retry(&nobody, &[]).policy(), "tools");
+    report(layers.model_retry(&nobody).policy(), "models");
     report(layers.output().retry.policy(), "the output");
-    for rule in layers.tool_rules() {
+    for rule in layers.tool_rules().all() {
         let name = names(&rule.selector);
         let subject = format!("tool `{}`", rule.selector.as_str());
-        report(layers.tool(&name, &[]).retry.policy(), &subject);
-        for (_, above) in layers.calls(&name) {
-            report(layers.tool(&name, &[above]).retry.policy(), &subject);
+        let calls = layers.calls(&name);
+        let cost = layers.tool_rules().candidates(&name).len();
+        if !work.spend(cost.saturating_mul(calls.len().saturating_add(1)).saturating_mul(RESOLVED)) {
+            findings.push(Work::used_up(rule.span));
+            return;
+        }
+        report(layers.tool_retry(&name, &[]).policy(), &subject);
+        for (_, above) in calls {
+            report(layers.tool_retry(&name, &[above]).policy(), &subject);
         }
     }
-    for rule in layers.model_rules() {
+    for rule in layers.model_rules().all() {
         let subject = format!("model `{}`", rule.selector.as_str());
-        report(layers.model(&names(&rule.selector)).retry.policy(), &subject);
+        let name = names(&rule.selector);
+        if !work.spend(layers.model_rules().candidates(&name).len().saturating_mul(RESOLVED)) {
+            findings.push(Work::used_up(rule.span));
+            return;
+        }
+        report(layers.model_retry(&name).policy(), &subject);
     }
 }
 

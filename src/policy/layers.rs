@@ -13,7 +13,8 @@ use super::document::{
     OutputLayer, PlannerRule, PolicyFile, RetryLayer, ToolLayer, TopLimits, TurnLayer, Version,
 };
 use super::merge::{At, Layer as _, Limits};
-use super::{Origin, Scope, Selector, Span};
+use super::rules::{Rule, Rules};
+use super::{Origin, Scope, Span};
 
 /// The layers of the built-in file, and those of the user's.
 #[derive(Debug, Default)]
@@ -28,20 +29,18 @@ pub(crate) struct Layers {
 #[derive(Debug, Default)]
 struct Tier {
     retry: Vec<(RetryLayer, At)>,
-    tools: Vec<Rule<ToolLayer>>,
-    models: Vec<Rule<ModelLayer>>,
+    tools: Rules<ToolLayer>,
+    models: Rules<ModelLayer>,
     turn: Vec<(TurnLayer, At)>,
     output: Vec<(OutputLayer, At)>,
     limits: Vec<TopLimits>,
 }
 
-/// What a file says about the subjects a selector names.
-#[derive(Debug)]
-pub(crate) struct Rule<T> {
-    pub(crate) selector: Selector,
-    pub(crate) span: Span,
-    pub(crate) layer: T,
-    at: At,
+/// Rules as they are found, in the order of the files.
+#[derive(Default)]
+struct Found {
+    tools: Vec<Rule<ToolLayer>>,
+    models: Vec<Rule<ModelLayer>>,
 }
 
 /// A layer above the tool's own: a call's or the planner's.
@@ -53,8 +52,22 @@ pub(crate) struct Above<'a> {
 }
 
 impl Layers {
-    /// Adds a file above those added before. The first is the built-in one.
-    pub(crate) fn add(&mut self, file: PolicyFile, builtin: bool) {
+    /// The layers of files in the order of loading. The first is the built-in one.
+    pub(crate) fn new(files: Vec<(bool, PolicyFile)>) -> Self {
+        let mut layers = Self::default();
+        let (mut builtin, mut user) = (Found::default(), Found::default());
+        for (is_builtin, file) in files {
+            let found = if is_builtin { &mut builtin } else { &mut user };
+            layers.add(file, is_builtin, found);
+        }
+        for (tier, found) in [(&mut layers.builtin, builtin), (&mut layers.user, user)] {
+            tier.tools = Rules::new(found.tools);
+            tier.models = Rules::new(found.models);
+        }
+        layers
+    }
+
+    fn add(&mut self, file: PolicyFile, builtin: bool, found: &mut Found) {
         // There is one version yet; another would be told apart here.
         let Version = file.version;
         let tier = if builtin { &mut self.builtin } else { &mut self.user };
@@ -65,12 +78,12 @@ impl Layers {
         for (selector, layer) in file.tools.0 {
             let name = format!("tools[\"{}\"]", selector.value.as_str());
             let at = At::new(scope(Scope::Tool), name);
-            tier.tools.push(Rule { selector: selector.value, span: selector.span, layer, at });
+            found.tools.push(Rule { selector: selector.value, span: selector.span, layer, at });
         }
         for (selector, layer) in file.models.0 {
             let name = format!("models[\"{}\"]", selector.value.as_str());
             let at = At::new(scope(Scope::Model), name);
-            tier.models.push(Rule { selector: selector.value, span: selector.span, layer, at });
+            found.models.push(Rule { selector: selector.value, span: selector.span, layer, at });
         }
         tier.turn.push((file.turn.0, global("turn")));
         match file.output {
@@ -85,9 +98,6 @@ impl Layers {
             }
         }
         tier.limits.extend(file.limits);
-        // Stable: within one selector the order of the files stands.
-        tier.tools.sort_by(|a, b| a.selector.cmp(&b.selector));
-        tier.models.sort_by(|a, b| a.selector.cmp(&b.selector));
     }
 
     fn tiers(&self) -> [&Tier; 2] {
@@ -95,12 +105,12 @@ impl Layers {
     }
 
     /// The rules of the user's files for tools.
-    pub(crate) fn tool_rules(&self) -> &[Rule<ToolLayer>] {
+    pub(crate) const fn tool_rules(&self) -> &Rules<ToolLayer> {
         &self.user.tools
     }
 
     /// The rules of the user's files for models.
-    pub(crate) fn model_rules(&self) -> &[Rule<ModelLayer>] {
+    pub(crate) const fn model_rules(&self) -> &Rules<ModelLayer> {
         &self.user.models
     }
 
@@ -110,15 +120,15 @@ impl Layers {
     }
 
     /// The layers for single calls of a tool, in their order.
-    pub(crate) fn calls(&self, tool: &str) -> impl Iterator<Item = (&CallRule, Above<'_>)> {
-        let tool = tool.to_owned();
-        let rules = self.tiers().into_iter().flat_map(|tier| &tier.tools);
-        rules.filter(move |rule| rule.selector.matches(&tool)).flat_map(|rule| {
-            rule.layer.calls.iter().enumerate().map(|(i, call)| {
+    pub(crate) fn calls(&self, tool: &str) -> Vec<(&CallRule, Above<'_>)> {
+        let mut calls = Vec::new();
+        for rule in self.tiers().into_iter().flat_map(|tier| tier.tools.matching(tool)) {
+            for (i, call) in rule.layer.calls.iter().enumerate() {
                 let at = At::new(Scope::Call, format!("{}.calls[{i}]", rule.at.name));
-                (call, Above { retry: &call.retry.0, limits: call.limits.as_ref(), at })
-            })
-        })
+                calls.push((call, Above { retry: &call.retry.0, limits: call.limits.as_ref(), at }));
+            }
+        }
+        calls
     }
 
     /// Merges what concerns a tool, and these layers above it.
@@ -132,17 +142,30 @@ impl Layers {
         let mut limits = self.limits();
         for tier in self.tiers() {
             tier.fold_retry(&mut merged.retry);
-            for rule in tier.tools.iter().filter(|rule| rule.selector.matches(name)) {
+            for rule in tier.tools.matching(name) {
                 merged.fold(&rule.layer, &rule.at);
                 rule.layer.limits.iter().for_each(|rule| limits.fold(rule));
             }
         }
-        for layer in above {
-            merged.retry.fold(layer.retry, &layer.at);
-            layer.limits.iter().for_each(|rule| limits.fold(rule));
-        }
+        fold_above(&mut merged.retry, &mut limits, above);
         limits.apply(&mut merged.retry);
         (merged, limits)
+    }
+
+    /// Merges what concerns the retries of a tool.
+    pub(crate) fn tool_retry(&self, name: &str, above: &[Above<'_>]) -> MergedRetry {
+        let mut merged = MergedRetry::default();
+        let mut limits = self.limits();
+        for tier in self.tiers() {
+            tier.fold_retry(&mut merged);
+            for rule in tier.tools.matching(name) {
+                merged.fold(&rule.layer.retry.0, &rule.at);
+                rule.layer.limits.iter().for_each(|rule| limits.fold(rule));
+            }
+        }
+        fold_above(&mut merged, &mut limits, above);
+        limits.apply(&mut merged);
+        merged
     }
 
     /// Merges what concerns a model.
@@ -156,13 +179,18 @@ impl Layers {
         let mut limits = self.limits();
         for tier in self.tiers() {
             tier.fold_retry(&mut merged.retry);
-            for rule in tier.models.iter().filter(|rule| rule.selector.matches(name)) {
+            for rule in tier.models.matching(name) {
                 merged.fold(&rule.layer, &rule.at);
                 rule.layer.limits.iter().for_each(|rule| limits.fold(rule));
             }
         }
         limits.apply(&mut merged.retry);
         (merged, limits)
+    }
+
+    /// Merges what concerns the retries of a model.
+    pub(crate) fn model_retry(&self, name: &str) -> MergedRetry {
+        self.model(name).retry
     }
 
     /// Merges what concerns the final report.
@@ -211,6 +239,13 @@ impl Layers {
             limits.fold(&top.retry());
         }
         limits
+    }
+}
+
+fn fold_above(merged: &mut MergedRetry, limits: &mut Limits, above: &[Above<'_>]) {
+    for layer in above {
+        merged.fold(layer.retry, &layer.at);
+        layer.limits.iter().for_each(|rule| limits.fold(rule));
     }
 }
 

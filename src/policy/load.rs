@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::conflict::{Work, conflicts};
 use super::decode::{self, Patch};
 use super::document::{ErrorRule, PolicyFile};
 use super::layers::{Above, Layers, unbounded};
@@ -134,7 +135,7 @@ impl Policy {
 
     /// Whether single calls of the tool may have layers of their own. If not, [`tool`](Self::tool) holds for all.
     pub fn has_call_rules(&self, name: &str) -> bool {
-        self.0.layers.any_calls && self.0.layers.calls(name).next().is_some()
+        self.0.layers.any_calls && !self.0.layers.calls(name).is_empty()
     }
 
     /// Where a value was written.
@@ -256,19 +257,17 @@ impl Inner {
         let session = session(&by_file);
         let errors =
             if check::rows_within_budget(&by_file, findings) { errors(&by_file, findings) } else { None };
-        let mut layers = Layers::default();
-        for (builtin, file) in files {
-            layers.add(file, builtin);
-        }
+        let layers = Layers::new(files);
         if check::within_budget(layers.tool_rules(), findings)
             & check::within_budget(layers.model_rules(), findings)
         {
-            check::conflicts(layers.tool_rules(), findings);
-            check::conflicts(layers.model_rules(), findings);
+            let mut work = Work::new();
+            conflicts(layers.tool_rules(), &mut work, findings);
+            conflicts(layers.model_rules(), &mut work, findings);
             // Only files that say so can leave attempts without end; the default does not.
             let speaks = |source: &super::Source| source.text().contains("unlimited");
             if sources.iter().skip(1).any(speaks) {
-                check::endless(&layers, findings);
+                check::endless(&layers, &mut work, findings);
             }
         }
         // Any name will do: the built-in default sets every value for all of them.

@@ -79,6 +79,13 @@ impl Selector {
         self.matches(&other.text)
     }
 
+    /// Whether two patterns, each with a `*`, select a common name: their ends decide that.
+    pub(crate) fn may_overlap(&self, other: &Self) -> bool {
+        let (a, b) = (self.beginning(), other.beginning());
+        let (y, z) = (self.ending(), other.ending());
+        (a.starts_with(b) || b.starts_with(a)) && (y.ends_with(z) || z.ends_with(y))
+    }
+
     /// The shortest name both select, if there is one.
     pub fn overlaps(&self, other: &Self) -> Option<String> {
         let (ours, theirs): (Vec<char>, Vec<char>) =
@@ -125,6 +132,21 @@ impl Selector {
     /// As it was written.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// As it was written.
+    pub(crate) fn text(&self) -> Arc<str> {
+        Arc::clone(&self.text)
+    }
+
+    /// What every name it selects begins with.
+    pub(crate) fn beginning(&self) -> &str {
+        self.text.split_once('*').map_or(&*self.text, |(beginning, _)| beginning)
+    }
+
+    /// What every name it selects ends with.
+    pub(crate) fn ending(&self) -> &str {
+        self.text.rsplit_once('*').map_or(&*self.text, |(_, ending)| ending)
     }
 }
 
@@ -242,6 +264,9 @@ mod tests {
                 let shortest = wider.iter().zip(of_p.iter().zip(of_q)).find(|(_, (p, q))| **p && **q);
                 let witness = p.overlaps(q);
                 assert_eq!(witness.as_ref().map(String::len), shortest.map(|(w, _)| w.len()), "{p} {q}");
+                if !p.is_exact() && !q.is_exact() {
+                    assert_eq!(witness.is_some(), p.may_overlap(q), "{p} {q}");
+                }
                 if let Some(witness) = witness {
                     assert!(p.matches(&witness) && q.matches(&witness), "{p} {q} {witness}");
                 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
+use crate::policy::check::{MOST_SELECTORS, too_many_selectors};
 use crate::policy::decode::{Decode, Described, Reader, Spanned, list};
 use crate::policy::merge::Leaf;
 use crate::policy::yaml::{Data, Node};
@@ -154,7 +155,7 @@ impl Decode for Nanos {
 
 /// Values by selector, in the order of the text.
 #[derive(Clone, Debug)]
-pub(crate) struct Selected<T>(pub(crate) Vec<(Spanned<Selector>, T)>);
+pub(crate) struct Selected<T>(pub(crate) Vec<(Spanned<Selector>, Box<T>)>);
 
 impl<T> Default for Selected<T> {
     fn default() -> Self {
@@ -165,7 +166,11 @@ impl<T> Default for Selected<T> {
 impl<T: Decode> Decode for Selected<T> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let mut selected = Vec::new();
-        for (key, value) in reader.mapping(node)? {
+        let entries = reader.mapping(node)?;
+        if let Some((key, _)) = entries.get(MOST_SELECTORS) {
+            reader.report(too_many_selectors(key.span));
+        }
+        for (key, value) in entries.iter().take(MOST_SELECTORS) {
             let selector = match Selector::parse(&key.name) {
                 Ok(selector) => Some(selector),
                 Err(error) => {
@@ -174,7 +179,7 @@ impl<T: Decode> Decode for Selected<T> {
                     None
                 }
             };
-            let value = T::decode(value, reader);
+            let value = T::decode(value, reader).map(Box::new);
             selected
                 .extend(selector.zip(value).map(|(value, rule)| (Spanned { value, span: key.span }, rule)));
         }

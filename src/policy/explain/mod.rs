@@ -101,7 +101,7 @@ impl Policy {
         let (merged, limits) = self.layers().tool_and_limits(name, &[]);
         let mut values = Vec::new();
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
-        let layers: Vec<_> = self.layers().calls(name).collect();
+        let layers = self.layers().calls(name);
         let conditional = layers.iter().map(|(rule, above)| CallLayer {
             when: rule.when.value.source().to_owned(),
             at: self.sources().place_of(rule.when.span),

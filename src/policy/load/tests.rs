@@ -258,6 +258,24 @@ mod conflicts {
     }
 
     #[test]
+    fn every_pattern_is_compared_however_it_begins_and_ends() {
+        let conflict = |a: &str, b: &str| {
+            let text = format!(
+                "version: 1\ntools:\n  \"{a}\": {{effect: read_only}}\n  \"{b}\": {{effect: unknown}}\n"
+            );
+            Policy::from_yaml("x", &text).is_err()
+        };
+        assert!(conflict("a*", "*b"));
+        assert!(conflict("a*b", "*c*"));
+        assert!(conflict("ab*", "a*c"));
+        assert!(conflict("*bc", "a*c"));
+        assert!(!conflict("a*", "b*"));
+        assert!(!conflict("*a", "*b"));
+        assert!(!conflict("a*", "ab*"));
+        assert!(!conflict("a*", "ab"));
+    }
+
+    #[test]
     fn they_are_found_across_files_too() {
         let a = "version: 1\nmodels: {gpt-*: {on_exhausted: fail}}";
         let b = "version: 1\nmodels: {\"*-mini\": {on_exhausted: ask_planner}}";
@@ -326,10 +344,12 @@ mod bad_input {
 
     #[test]
     fn what_would_take_too_long_is_refused() {
-        let text = (0..900).map(|i| format!("  a{i}.*: {{}}\n")).collect::<Vec<_>>().concat();
+        let text = (0..10_001).map(|i| format!("  t{i}: {{}}\n")).collect::<Vec<_>>().concat();
         assert_snapshot!(mistakes(&format!("version: 1\ntools:\n{text}")));
-        let text = (0..2_100).map(|i| format!("  t{i}: {{}}\n")).collect::<Vec<_>>().concat();
-        assert_snapshot!(mistakes(&format!("version: 1\ntools:\n{text}")));
+        // All of them match the same names, and each says something else.
+        let rule = |i: usize| format!("  a*{i}*: {{retry: {{max_attempts: {}}}}}\n", i + 1);
+        let text = (0..5_000).map(rule).collect::<Vec<_>>().concat();
+        assert_snapshot!(mistakes(&format!("version: 1\nmodels:\n{text}")));
         let text = (0..2_100)
             .map(|i| format!("  - {{message: m{i}, class: timeout}}\n"))
             .collect::<Vec<_>>()

@@ -1,0 +1,198 @@
+//! Patterns that overlap, neither narrower, and disagree.
+//!
+//! Two patterns overlap if and only if the text one begins with begins the other's, and likewise at the end. So the
+//! patterns that set a value are sorted by one of their ends, whichever sets more of them apart, and each is compared
+//! only with those whose end continues its own. What is left of work is bounded by [`Work`].
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::merge::Layer;
+use super::rules::{Rule, Rules};
+use super::{Code, Diagnostic, Findings, Selector, Span};
+
+/// What may be spent on looking for rules that cannot hold together, in comparisons of two short texts.
+#[derive(Debug)]
+pub(crate) struct Work(usize);
+
+impl Work {
+    /// What a policy may cost: a fraction of a second.
+    const MOST: usize = 4_000_000;
+
+    pub(crate) const fn new() -> Self {
+        Self(Self::MOST)
+    }
+
+    /// Takes from what is left. `false`: it is used up.
+    pub(crate) const fn spend(&mut self, cost: usize) -> bool {
+        let enough = self.0 >= cost;
+        self.0 = self.0.saturating_sub(cost);
+        enough
+    }
+
+    /// Says that the rules cannot be checked.
+    pub(crate) fn used_up(span: Span) -> Diagnostic {
+        let message = format!("too many patterns match the same names: more than {} comparisons", Self::MOST);
+        Diagnostic::error(Code::TOO_LARGE, span, message)
+            .help("use exact names, or patterns that begin or end differently")
+    }
+}
+
+/// What a pattern says about one value.
+struct Voice<'r, T> {
+    rule: &'r Rule<T>,
+    span: Span,
+    value: Value,
+}
+
+/// Reports patterns that overlap, neither narrower, and disagree where no narrower selector decides.
+pub(crate) fn conflicts<T: Layer>(rules: &Rules<T>, work: &mut Work, findings: &mut Findings) {
+    for (path, voices) in by_path(rules) {
+        let Some(first) = voices.first() else { continue };
+        if voices.iter().all(|voice| voice.value == first.value) {
+            continue;
+        }
+        let search = Search { path: &path, rules, voices: &voices };
+        if !search.run(work, findings) {
+            findings.push(Work::used_up(first.rule.span));
+            return;
+        }
+        if findings.is_crowded() {
+            return;
+        }
+    }
+}
+
+/// What the patterns say, value by value: within one selector the later file wins.
+fn by_path<T: Layer>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voice<'_, T>>> {
+    let mut all: BTreeMap<String, Vec<Voice<'_, T>>> = BTreeMap::new();
+    for rule in rules.all().iter().filter(|rule| !rule.selector.is_exact()) {
+        let mut entries = Vec::new();
+        rule.layer.entries("", &mut entries);
+        for (path, span, value) in entries {
+            let voice = Voice { rule, span, value };
+            let voices = all.entry(path).or_default();
+            match voices.last_mut() {
+                // The rules are sorted by selector.
+                Some(last) if last.rule.selector == rule.selector => *last = voice,
+                _ => voices.push(voice),
+            }
+        }
+    }
+    all
+}
+
+/// The search for those that disagree on one value.
+struct Search<'a, 'r, T> {
+    path: &'a str,
+    rules: &'r Rules<T>,
+    voices: &'a [Voice<'r, T>],
+}
+
+/// Voices sorted by one end of their patterns: the end, the voice, and up to where ends continue this one.
+type Sorted = Vec<(String, usize, usize)>;
+
+impl<T: Layer> Search<'_, '_, T> {
+    /// `false`: there is too much to look at.
+    fn run(&self, work: &mut Work, findings: &mut Findings) -> bool {
+        let by_beginning = self.sorted(|selector| selector.beginning().to_owned());
+        let by_ending = self.sorted(|selector| selector.ending().chars().rev().collect());
+        let sorted = if pairs(&by_beginning) <= pairs(&by_ending) { by_beginning } else { by_ending };
+        if !work.spend(pairs(&sorted)) {
+            return false;
+        }
+        for (i, (_, one, end)) in sorted.iter().enumerate() {
+            for (_, other, _) in sorted.get(i.saturating_add(1)..*end).unwrap_or_default() {
+                let (Some(a), Some(b)) = (self.voices.get(*one), self.voices.get(*other)) else { continue };
+                if a.value == b.value || !a.rule.selector.may_overlap(&b.rule.selector) {
+                    continue;
+                }
+                let (a, b) = if a.rule.selector <= b.rule.selector { (a, b) } else { (b, a) };
+                if !self.compare(a, b, work, findings) {
+                    return false;
+                }
+                if findings.is_crowded() {
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    fn sorted(&self, end: impl Fn(&Selector) -> String) -> Sorted {
+        let ends = self.voices.iter().enumerate().map(|(i, voice)| (end(&voice.rule.selector), i, 0));
+        let mut sorted: Sorted = ends.collect();
+        sorted.sort();
+        let until = |i: usize, (text, ..): &(String, usize, usize)| {
+            let after = i.saturating_add(1);
+            let rest = sorted.get(after..).unwrap_or_default();
+            after.saturating_add(rest.partition_point(|(next, ..)| next.starts_with(text.as_str())))
+        };
+        let until: Vec<usize> = sorted.iter().enumerate().map(|(i, entry)| until(i, entry)).collect();
+        sorted.iter_mut().zip(until).for_each(|((.., held), until)| *held = until);
+        sorted
+    }
+
+    /// Reports two voices that differ, unless one pattern is narrower or a narrower rule decides.
+    fn compare(&self, a: &Voice<'_, T>, b: &Voice<'_, T>, work: &mut Work, findings: &mut Findings) -> bool {
+        let (one, other) = (&a.rule.selector, &b.rule.selector);
+        let (long, wide) = (one.as_str().len(), other.as_str().len());
+        if !work.spend(long.saturating_add(wide).div_euclid(16)) {
+            return false;
+        }
+        if one.includes(other) || other.includes(one) {
+            return true;
+        }
+        if !work.spend(long.saturating_mul(wide).div_euclid(4)) {
+            return false;
+        }
+        let Some(witness) = one.overlaps(other) else { return true };
+        let candidates = self.rules.candidates(&witness);
+        if !work.spend(candidates.len()) {
+            return false;
+        }
+        let decided = candidates.into_iter().any(|narrow| {
+            let selector = &narrow.selector;
+            selector.matches(&witness)
+                && one.includes(selector)
+                && other.includes(selector)
+                && says(&*narrow.layer, self.path)
+        });
+        if !decided {
+            findings.push(self.conflict(&witness, a, b));
+        }
+        true
+    }
+
+    fn conflict(&self, witness: &str, a: &Voice<'_, T>, b: &Voice<'_, T>) -> Diagnostic {
+        let (one, other, path) = (a.rule.selector.as_str(), b.rule.selector.as_str(), self.path);
+        let message = format!(
+            "`{one}` and `{other}` both match `{witness}`, neither is narrower, and they disagree on `{path}`"
+        );
+        Diagnostic::error(Code::CONFLICT, b.span, message)
+            .label(format!("`{other}` says {}", short(&b.value)))
+            .also(a.span, format!("`{one}` says {}", short(&a.value)))
+            .help(format!("set `{path}` under `{witness}` too, or make one pattern narrower"))
+    }
+}
+
+/// How many pairs there are to look at.
+fn pairs(sorted: &Sorted) -> usize {
+    let each = sorted.iter().enumerate().map(|(i, (.., end))| end.saturating_sub(i.saturating_add(1)));
+    each.fold(0, usize::saturating_add)
+}
+
+fn says<T: Layer>(layer: &T, path: &str) -> bool {
+    let mut entries = Vec::new();
+    layer.entries("", &mut entries);
+    entries.iter().any(|(said, ..)| said == path)
+}
+
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
+        None => text,
+    }
+}
