@@ -27,6 +27,8 @@ record! {
         pub(crate) policy: OneOrMany<Spanned<String>> = OneOrMany(Vec::new()),
         /// A policy written here, above the files. `version` may be left out.
         pub(crate) inline: Option<Inline>,
+        /// The profile of the policy that is chosen.
+        pub(crate) profile: Option<String>,
         /// The tools, by name.
         pub(crate) tools: IndexMap<String, ToolCase> = IndexMap::new(),
         /// The cases.
@@ -45,6 +47,8 @@ record! {
         pub(crate) given: Option<String>,
         /// A policy for this case, above that of the file.
         pub(crate) inline: Option<Inline>,
+        /// The profile that is chosen, instead of that of the file.
+        pub(crate) profile: Option<String>,
         /// The tool that is called.
         pub(crate) tool: Option<Spanned<String>>,
         /// The arguments of the call: a mapping, or a string that is taken as the model wrote it, be it JSON or not.

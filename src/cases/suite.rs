@@ -17,18 +17,21 @@ use super::timeline::{Line, timeline};
 use crate::engine::{Catalogue, CatalogueError, ToolSpec};
 use crate::host::scripted::Script;
 use crate::policy::decode::{self, Document, Spanned};
-use crate::policy::{Code, Diagnostic, Place, Policy, Report, Span};
+use crate::policy::{self, Code, Diagnostic, Place, Policy, Report, Span};
 use crate::time::Nanos;
 
 /// Reads the files that test files name. Each policy is loaded once, however many cases it is for.
 pub struct Loader<'a> {
     open: Box<Open<'a>>,
-    policies: HashMap<Vec<(String, Vec<u8>)>, Policy>,
+    policies: HashMap<PolicyKey, Policy>,
 }
 
 /// Opens a file: the test file that names it, and its path as it is written there. What it is to be called, and its
 /// bytes; or why it cannot be read.
 type Open<'a> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String> + 'a;
+
+/// The files of a policy, and the profile that is chosen.
+type PolicyKey = (Vec<(String, Vec<u8>)>, Option<String>);
 
 /// The cases of one test file.
 #[derive(Clone, Debug)]
@@ -182,17 +185,17 @@ impl Reading<'_, '_> {
         }
         layers.extend(file.inline.as_ref().map(|inline| self.layer(inline)));
         // Also for a file without cases: what is wrong with its policy is said in any event.
-        let policy = self.policy(layers.clone())?;
+        let policy = self.policy(layers.clone(), file.profile.clone())?;
         let catalogue = self.catalogue(&file.tools)?;
         let mut cases = Vec::new();
         for case in &file.cases.value {
             let rule = &case.value;
-            let policy = match &rule.inline {
-                None => Some(policy.clone()),
-                Some(inline) => {
-                    let own = self.layer(inline);
-                    self.policy(layers.iter().cloned().chain([own]).collect())
-                }
+            let own = rule.inline.as_ref().map(|inline| self.layer(inline));
+            let profile = rule.profile.as_ref().or(file.profile.as_ref());
+            let policy = if own.is_none() && rule.profile.is_none() {
+                Some(policy.clone())
+            } else {
+                self.policy(layers.iter().cloned().chain(own).collect(), profile.cloned())
             };
             self.problems.extend(rule.expect.value.problems(rule.expect.span));
             let setup = policy.and_then(|policy| self.setup(file, case, policy, &catalogue));
@@ -222,13 +225,18 @@ impl Reading<'_, '_> {
         (self.name.to_owned(), inline.text.clone().into_bytes())
     }
 
-    fn policy(&mut self, layers: Vec<(String, Vec<u8>)>) -> Option<Policy> {
-        if let Some(policy) = self.loader.policies.get(&layers) {
+    fn policy(&mut self, layers: Vec<(String, Vec<u8>)>, profile: Option<String>) -> Option<Policy> {
+        let key = (layers, profile);
+        if let Some(policy) = self.loader.policies.get(&key) {
             return Some(policy.clone());
         }
-        match Policy::load(layers.clone()) {
+        let loader = match &key.1 {
+            Some(name) => policy::Loader::new().profile(name),
+            None => policy::Loader::new(),
+        };
+        match loader.load_with(&mut *self.loader.open, key.0.clone()) {
             Ok(policy) => {
-                self.loader.policies.insert(layers, policy.clone());
+                self.loader.policies.insert(key, policy.clone());
                 Some(policy)
             }
             Err(report) => {
@@ -243,7 +251,7 @@ impl Reading<'_, '_> {
             Ok(catalogue) => Some(catalogue),
             Err(CatalogueError::Schema { tool, source }) => {
                 let named = tools.get(&tool).and_then(|rule| rule.parameters.as_ref());
-                let span = named.map_or(Span::new(crate::policy::SourceId(0), 0, 0), |value| value.span);
+                let span = named.map_or(Span::new(policy::SourceId(0), 0, 0), |value| value.span);
                 let message = format!("this is not a JSON Schema: {source}");
                 self.problems.push(Diagnostic::error(Code::SCHEMA, span, message));
                 None

@@ -83,6 +83,7 @@ fn scope(name: &str) -> Option<Scope> {
     Some(match name {
         "builtin" | "built-in" => Scope::Builtin,
         "global" => Scope::Global,
+        "profile" | "profiles" => Scope::Profile,
         "tool" | "tools" => Scope::Tool,
         "model" | "models" => Scope::Model,
         "call" | "calls" => Scope::Call,
@@ -96,6 +97,7 @@ const fn name(scope: Scope) -> &'static str {
     match scope {
         Scope::Builtin => "builtin",
         Scope::Global => "global",
+        Scope::Profile => "profile",
         Scope::Tool => "tool",
         Scope::Model => "model",
         Scope::Call => "call",

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use unfazed::host::PolicyFiles;
 use unfazed::host::scripted::Script;
-use unfazed::policy::{Policy, Report};
+use unfazed::policy::{Loader, Report};
 
 use super::exit::{self, Exit, Failed};
 use super::named::{self, Kind};
@@ -23,6 +24,9 @@ pub(crate) struct Args {
     /// Takes all policy files as layers of one policy, the later above the earlier.
     #[arg(long)]
     together: bool,
+    /// Checks policies with that profile only; all profiles are checked without it.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// How problems are printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -57,15 +61,15 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         };
         let name = path.display().to_string();
         match named::kind(&bytes) {
-            Kind::Agent => reports.extend(named::read(path, &bytes).1),
+            Kind::Agent => reports.extend(named::read(path, &bytes, &loader(args)).1),
             Kind::Script => reports.extend(Script::from_yaml(&name, &bytes).err()),
             Kind::Test => reports.extend(super::test::problems(&name, &bytes)),
             Kind::Policy if args.together => policies.push((name, bytes)),
-            Kind::Policy => reports.extend(policy(vec![(name, bytes)])),
+            Kind::Policy => reports.extend(policy(args, vec![(name, bytes)])),
         }
     }
     if !policies.is_empty() {
-        reports.extend(policy(policies));
+        reports.extend(policy(args, policies));
     }
     let reports = named::once(reports);
     let errors = reports.iter().any(Report::has_errors);
@@ -108,8 +112,16 @@ fn print(reports: &[Report], format: Format) -> Result<(), Failed> {
     out::styled(&text)
 }
 
-fn policy(sources: Vec<(String, Vec<u8>)>) -> Option<Report> {
-    match Policy::load(sources) {
+/// Without a choice every profile is checked.
+fn loader(args: &Args) -> Loader {
+    match &args.profile {
+        Some(name) => Loader::new().profile(name),
+        None => Loader::new().every_profile(),
+    }
+}
+
+fn policy(args: &Args, sources: Vec<(String, Vec<u8>)>) -> Option<Report> {
+    match PolicyFiles::new().load_named(&loader(args), sources) {
         Ok(policy) => policy.warnings().cloned(),
         Err(report) => Some(report),
     }

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use unfazed::host::PolicyFiles;
 use unfazed::host::agent_file::AgentFile;
-use unfazed::policy::{Policy, Report};
+use unfazed::policy::{Loader, Policy, Report};
 
 use super::exit::{Exit, Failed};
 use super::named::{self, Kind};
@@ -35,6 +36,9 @@ pub(crate) struct Args {
     /// Shows the loop of turns instead; all names are policy files.
     #[arg(long, conflicts_with = "model")]
     turn: bool,
+    /// The profile of the policy that is chosen.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// How it is printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -67,7 +71,8 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     if paths.is_empty() {
         paths.clone_from(&settings.policy);
     }
-    let (policy, agent) = load(&paths)?;
+    let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
+    let (policy, agent) = load(&paths, &loader)?;
     let explanation = match name {
         None if args.output => policy
             .explain_output()
@@ -115,7 +120,7 @@ fn note<'a>(name: &str, what: &str, known: Option<impl Iterator<Item = &'a Strin
 
 /// Loads policy files as layers of one policy, or prints what is wrong with them. An agent file stands for the
 /// policies it names.
-fn load(paths: &[PathBuf]) -> Result<(Policy, Option<AgentFile>), Failed> {
+fn load(paths: &[PathBuf], loader: &Loader) -> Result<(Policy, Option<AgentFile>), Failed> {
     let mut sources = Vec::new();
     for path in paths {
         let bytes = files::read(path)?;
@@ -129,13 +134,16 @@ fn load(paths: &[PathBuf]) -> Result<(Policy, Option<AgentFile>), Failed> {
                 "{path} is an agent file, which names its policies itself; give it alone, or policies alone"
             )));
         }
-        let (named, reports) = named::read(path, &bytes);
+        let (named, reports) = named::read(path, &bytes, loader);
         return match named {
             Some(named) => Ok((named.policy, Some(named.file.value))),
             None => Err(reported(&named::once(reports))),
         };
     }
-    Policy::load(sources).map(|policy| (policy, None)).map_err(|report| reported(&[report]))
+    PolicyFiles::new()
+        .load_named(loader, sources)
+        .map(|policy| (policy, None))
+        .map_err(|report| reported(&[report]))
 }
 
 /// Prints reports on standard error; there is nothing to add.

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
+use unfazed::host::PolicyFiles;
 use unfazed::host::agent_file::{AgentFile, ModelEntry};
 use unfazed::host::scripted::Script;
 use unfazed::policy::decode::{Document, Spanned};
 use unfazed::policy::yaml::{self, Data, Node};
-use unfazed::policy::{Code, Diagnostic, Findings, Policy, Report, Sources};
+use unfazed::policy::{Code, Diagnostic, Findings, Loader, Policy, Report, Sources};
 
 use super::files;
 
@@ -53,15 +54,20 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
     }
 }
 
+/// Loads policies with the profile that was chosen, if one was.
+pub(crate) fn loader(profile: Option<&str>) -> Loader {
+    profile.map_or_else(Loader::new, |name| Loader::new().profile(name))
+}
+
 /// Reads an agent file and everything it names. Warnings come along with what was read.
-pub(crate) fn read(path: &Path, bytes: &[u8]) -> (Option<Named>, Vec<Report>) {
+pub(crate) fn read(path: &Path, bytes: &[u8], loader: &Loader) -> (Option<Named>, Vec<Report>) {
     let file = match AgentFile::read(&path.display().to_string(), bytes) {
         Ok(file) => file,
         Err(report) => return (None, vec![report]),
     };
     let folder = path.parent().unwrap_or(Path::new(""));
     let (mut missing, mut reports) = (Vec::new(), Vec::new());
-    let policy = policy(&file.value, folder, &mut missing, &mut reports);
+    let policy = policy(&file.value, folder, loader, &mut missing, &mut reports);
     let mut scripts = IndexMap::new();
     for (name, entry) in &file.value.models {
         if let ModelEntry::Scripted { script, .. } = entry
@@ -94,6 +100,7 @@ pub(crate) fn read(path: &Path, bytes: &[u8]) -> (Option<Named>, Vec<Report>) {
 fn policy(
     file: &AgentFile,
     folder: &Path,
+    loader: &Loader,
     missing: &mut Vec<Diagnostic>,
     reports: &mut Vec<Report>,
 ) -> Option<Policy> {
@@ -103,7 +110,7 @@ fn policy(
         // The layers that are there may hold only together with those that are not.
         return None;
     }
-    match Policy::load(sources) {
+    match PolicyFiles::new().load_named(loader, sources) {
         Ok(policy) => {
             reports.extend(policy.warnings().cloned());
             Some(policy)

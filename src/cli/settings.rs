@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) log_json: bool,
     /// Policy files for `explain`, where the command line names none.
     pub(crate) policy: Vec<PathBuf>,
+    /// The profile of policies that is chosen, where the command line names none.
+    pub(crate) profile: Option<String>,
     /// Where sessions are kept, instead of where the agent file says.
     pub(crate) sessions: Option<PathBuf>,
 }
@@ -64,6 +66,7 @@ impl Flags {
             log: String::new(),
             log_json: false,
             policy: Vec::new(),
+            profile: None,
             sessions: None,
         };
         let mut figment = Figment::from(Serialized::defaults(defaults));

@@ -7,6 +7,7 @@ pub mod guard;
 mod metrics;
 mod model;
 mod observer;
+mod policy_files;
 mod port;
 pub mod scripted;
 mod tokenizer;
@@ -19,6 +20,7 @@ pub use guard::Guard;
 pub use metrics::{Bucket, CounterSnapshot, HistogramSnapshot, Metrics, MetricsSnapshot};
 pub use model::{ConfigError, OpenAi, OpenAiConfig};
 pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
+pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use port::{BoxFuture, Model, ModelRequest, Tool, ToolInput};
 pub use tokenizer::{Tiktoken, counter_for};
 pub use tool::{

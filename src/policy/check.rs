@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::conflict::Work;
 use super::decode::{Patch, list};
 use super::did_you_mean::closest;
-use super::document::{PolicyFile, ReducerEntry};
+use super::document::ReducerEntry;
 use super::layers::{Layers, unbounded};
+use super::loader::Part;
 use super::rules::Rules;
 use super::{Code, Diagnostic, Findings, RetryPolicy, Selector, Span};
 
@@ -36,9 +37,9 @@ pub(crate) fn too_many_selectors(span: Span) -> Diagnostic {
 }
 
 /// Reports error rows that exceed the budget. `true`: there are none.
-pub(crate) fn rows_within_budget(files: &[(bool, &PolicyFile)], findings: &mut Findings) -> bool {
+pub(super) fn rows_within_budget(parts: &[&Part], findings: &mut Findings) -> bool {
     let (mut texts, mut bytes) = (0_usize, 0_usize);
-    for rule in files.iter().flat_map(|(_, file)| &file.errors) {
+    for rule in parts.iter().flat_map(|part| &part.blocks.errors) {
         for text in rule.message.iter().flat_map(|messages| &messages.0) {
             texts = texts.saturating_add(1);
             bytes = bytes.saturating_add(text.len());
@@ -100,8 +101,8 @@ pub(crate) fn endless(layers: &Layers, work: &mut Work, findings: &mut Findings)
 }
 
 /// Reports reducers whose slice does not exist or cannot be changed that way.
-pub(crate) fn reducers(files: &[(bool, &PolicyFile)], findings: &mut Findings) {
-    let sessions: Vec<_> = files.iter().filter_map(|(_, file)| file.session.as_ref()).collect();
+pub(super) fn reducers(parts: &[&Part], findings: &mut Findings) {
+    let sessions: Vec<_> = parts.iter().filter_map(|part| part.blocks.session.as_ref()).collect();
     let mut slices: HashMap<&str, &Value> = HashMap::new();
     let mut rules: HashMap<&str, &ReducerEntry> = HashMap::new();
     for session in sessions {

@@ -74,7 +74,7 @@ fn by_path<T: Layer>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voice<'_, T>>> {
             let voice = Voice { rule, span, value };
             let voices = all.entry(path).or_default();
             match voices.last_mut() {
-                // The rules are sorted by selector.
+                // The rules of one selector stand together.
                 Some(last) if last.rule.selector == rule.selector => *last = voice,
                 _ => voices.push(voice),
             }
@@ -105,7 +105,8 @@ impl<T: Layer> Search<'_, '_, T> {
         for (i, (_, one, end)) in sorted.iter().enumerate() {
             for (_, other, _) in sorted.get(i.saturating_add(1)..*end).unwrap_or_default() {
                 let (Some(a), Some(b)) = (self.voices.get(*one), self.voices.get(*other)) else { continue };
-                if a.value == b.value || !a.rule.selector.may_overlap(&b.rule.selector) {
+                let decided = a.value == b.value || a.rule.priority != b.rule.priority;
+                if decided || !a.rule.selector.may_overlap(&b.rule.selector) {
                     continue;
                 }
                 let (a, b) = if a.rule.selector <= b.rule.selector { (a, b) } else { (b, a) };
@@ -154,7 +155,8 @@ impl<T: Layer> Search<'_, '_, T> {
         }
         let decided = candidates.into_iter().any(|narrow| {
             let selector = &narrow.selector;
-            selector.matches(&witness)
+            narrow.priority >= a.rule.priority
+                && selector.matches(&witness)
                 && one.includes(selector)
                 && other.includes(selector)
                 && says(&*narrow.layer, self.path)
@@ -173,7 +175,9 @@ impl<T: Layer> Search<'_, '_, T> {
         Diagnostic::error(Code::CONFLICT, b.span, message)
             .label(format!("`{other}` says {}", short(&b.value)))
             .also(a.span, format!("`{one}` says {}", short(&a.value)))
-            .help(format!("set `{path}` under `{witness}` too, or make one pattern narrower"))
+            .help(format!(
+                "set `{path}` under `{witness}` too, give one of the two a higher `priority`, or make one narrower"
+            ))
     }
 }
 

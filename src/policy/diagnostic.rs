@@ -109,6 +109,8 @@ codes! {
     CONTRADICTION = "P0202",
     /// Attempts without end.
     UNBOUNDED = "P0203",
+    /// A file that cannot be extended.
+    EXTENDS = "P0204",
     /// Two patterns overlap and disagree.
     CONFLICT = "P0301",
 }

@@ -1,20 +1,22 @@
 //! The layers of all files in their order of precedence, and the merge of those that concern a subject.
 //!
-//! Lowest first: the built-in file with all its scopes, then the user's files: global blocks in load order,
-//! selectors from less to more specific, calls whose `when` holds, the planner.
+//! Lowest first: the built-in file with all its scopes, then the user's files: global blocks in load order, those of
+//! the profile, selectors from less to more specific, calls whose `when` holds, the planner.
 
 use core::num::NonZeroU32;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::decode::{Patch, Spanned};
 use super::document::{
     CallRule, LimitsRule, MergedModel, MergedOutput, MergedRetry, MergedTool, MergedTurn, ModelLayer,
-    OutputLayer, PlannerRule, PolicyFile, RetryLayer, ToolLayer, TopLimits, TurnLayer, Version,
+    OutputLayer, PlannerRule, RetryLayer, ToolLayer, TopLimits, TurnLayer,
 };
+use super::loader::{Part, PartKind};
 use super::merge::{At, Layer as _, Limits};
 use super::rules::{Rule, Rules};
-use super::{Origin, Scope, Span};
+use super::{Origin, Scope, Selector, Span};
 
 /// The layers of the built-in file, and those of the user's.
 #[derive(Debug, Default)]
@@ -52,13 +54,13 @@ pub(crate) struct Above<'a> {
 }
 
 impl Layers {
-    /// The layers of files in the order of loading. The first is the built-in one.
-    pub(crate) fn new(files: Vec<(bool, PolicyFile)>) -> Self {
+    /// The layers of parts, lowest first. The first is the built-in one.
+    pub(super) fn new(parts: &[&Part]) -> Self {
         let mut layers = Self::default();
         let (mut builtin, mut user) = (Found::default(), Found::default());
-        for (is_builtin, file) in files {
-            let found = if is_builtin { &mut builtin } else { &mut user };
-            layers.add(file, is_builtin, found);
+        for part in parts {
+            let found = if part.kind == PartKind::Builtin { &mut builtin } else { &mut user };
+            layers.add(part, found);
         }
         for (tier, found) in [(&mut layers.builtin, builtin), (&mut layers.user, user)] {
             tier.tools = Rules::new(found.tools);
@@ -67,37 +69,42 @@ impl Layers {
         layers
     }
 
-    fn add(&mut self, file: PolicyFile, builtin: bool, found: &mut Found) {
-        // There is one version yet; another would be told apart here.
-        let Version = file.version;
+    fn add(&mut self, Part { kind, blocks }: &Part, found: &mut Found) {
+        let builtin = *kind == PartKind::Builtin;
         let tier = if builtin { &mut self.builtin } else { &mut self.user };
-        let global = |name: &str| At::new(if builtin { Scope::Builtin } else { Scope::Global }, name);
-        let scope = |scope: Scope| if builtin { Scope::Builtin } else { scope };
-        self.any_calls |= file.tools.0.iter().any(|(_, tool)| !tool.calls.is_empty());
-        tier.retry.push((file.retry.0, global("retry")));
-        for (selector, layer) in file.tools.0 {
-            let name = format!("tools[\"{}\"]", selector.value.as_str());
-            let at = At::new(scope(Scope::Tool), name);
-            found.tools.push(Rule { selector: selector.value, span: selector.span, layer, at });
+        let (prefix, global) = match kind {
+            PartKind::Builtin => (String::new(), Scope::Builtin),
+            PartKind::File => (String::new(), Scope::Global),
+            PartKind::Profile(name) => (format!("profiles.{name}."), Scope::Profile),
+        };
+        let block = |name: &str| At::new(global, format!("{prefix}{name}"));
+        let selected = |scope: Scope, of: &str, selector: &Selector| {
+            let name = format!("{prefix}{of}[\"{}\"]", selector.as_str());
+            At::new(if builtin { Scope::Builtin } else { scope }, name)
+        };
+        self.any_calls |= blocks.tools.0.iter().any(|(_, tool)| !tool.calls.is_empty());
+        tier.retry.push((blocks.retry.0.clone(), block("retry")));
+        for (Spanned { value, span }, layer) in &blocks.tools.0 {
+            let at = selected(Scope::Tool, "tools", value);
+            found.tools.push(Rule::new(value.clone(), *span, Arc::clone(layer), at));
         }
-        for (selector, layer) in file.models.0 {
-            let name = format!("models[\"{}\"]", selector.value.as_str());
-            let at = At::new(scope(Scope::Model), name);
-            found.models.push(Rule { selector: selector.value, span: selector.span, layer, at });
+        for (Spanned { value, span }, layer) in &blocks.models.0 {
+            let at = selected(Scope::Model, "models", value);
+            found.models.push(Rule::new(value.clone(), *span, Arc::clone(layer), at));
         }
-        tier.turn.push((file.turn.0, global("turn")));
-        match file.output {
+        tier.turn.push((blocks.turn.0.clone(), block("turn")));
+        match &blocks.output {
             Patch::Absent => {}
             Patch::Null(_) => {
                 tier.output.clear();
                 self.output_wanted = false;
             }
             Patch::Set(layer, _) => {
-                tier.output.push((layer, global("output")));
+                tier.output.push((layer.clone(), block("output")));
                 self.output_wanted = !builtin;
             }
         }
-        tier.limits.extend(file.limits);
+        tier.limits.extend(blocks.limits.clone());
     }
 
     fn tiers(&self) -> [&Tier; 2] {

@@ -6,22 +6,18 @@ use std::sync::{Arc, LazyLock, RwLock};
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
-use xxhash_rust::xxh3::Xxh3;
 
 use super::conflict::{Work, conflicts};
 use super::decode::{self, Patch};
 use super::document::{ErrorRule, PolicyFile};
 use super::layers::{Above, Layers, unbounded};
+use super::loader::{Loader, Part, PartKind, Read, Resolve, chosen};
 use super::{
     CallOverride, Code, Diagnostic, ErrorClass, ErrorRow, ErrorTable, Evidence, Findings, ModelPolicy,
     Origin, OutputPolicy, Place, ReducerRule, Report, Scope, SessionPolicy, SliceRule, SourceId, Sources,
     Span, ToolPolicy, TurnPolicy, check,
 };
 
-/// The built-in default. It sets every value.
-const DEFAULT: &str = include_str!("../../policies/default.yaml");
-/// Its name in places.
-const DEFAULT_NAME: &str = "builtin:v1";
 /// Names of tools come from models; no more of them than this are remembered.
 const REMEMBERED: usize = 1_024;
 
@@ -33,6 +29,8 @@ struct Inner {
     sources: Sources,
     warnings: Option<Report>,
     digest: String,
+    profiles: Vec<String>,
+    profile: Option<String>,
     layers: Layers,
     any_tool: Arc<ToolPolicy>,
     any_model: Arc<ModelPolicy>,
@@ -91,24 +89,33 @@ impl Policy {
     /// # Errors
     /// Every mistake in all of them.
     pub fn load<T: AsRef<[u8]>>(files: Vec<(String, T)>) -> Result<Self, Report> {
-        let mut sources = Sources::new();
-        let mut findings = Findings::default();
-        let read = |sources: &mut Sources, findings: &mut Findings, name: &str, bytes: &[u8]| {
-            decode::read_into::<PolicyFile>(sources, findings, name, bytes).map(|(_, file)| file)
-        };
-        let mut read_all = vec![(true, read(&mut sources, &mut findings, DEFAULT_NAME, DEFAULT.as_bytes()))];
-        let mut digest = Xxh3::new();
-        hash(&mut digest, DEFAULT.as_bytes());
-        for (name, bytes) in files {
-            hash(&mut digest, bytes.as_ref());
-            read_all.push((false, read(&mut sources, &mut findings, &name, bytes.as_ref())));
+        Loader::new().load(files)
+    }
+
+    /// A policy of several files and those they extend. See [`Loader`] for profiles.
+    ///
+    /// # Errors
+    /// Every mistake in all of them.
+    pub fn load_with<T: AsRef<[u8]>>(
+        files: Vec<(String, T)>,
+        resolve: &mut Resolve<'_>,
+    ) -> Result<Self, Report> {
+        Loader::new().load_with(resolve, files)
+    }
+
+    /// Merges what was read.
+    pub(super) fn merge(read: Read, every_profile: bool, mut findings: Findings) -> Result<Self, Report> {
+        if every_profile {
+            for name in &read.profiles {
+                if read.profile.as_ref() != Some(name) {
+                    Inner::check(&read, Some(name), &mut findings);
+                }
+            }
+            if read.profile.is_some() {
+                Inner::check(&read, None, &mut findings);
+            }
         }
-        let digest = format!("{:032x}", digest.digest128());
-        if findings.has_errors() {
-            return Err(findings.into_report(sources));
-        }
-        let files = read_all.into_iter().filter_map(|(builtin, file)| Some((builtin, file?))).collect();
-        match Inner::build(sources, digest, files, &mut findings) {
+        match Inner::build(read, &mut findings) {
             Ok(mut inner) => {
                 let report = findings.into_report(inner.sources.clone());
                 inner.warnings = (!report.is_empty()).then_some(report);
@@ -118,7 +125,17 @@ impl Policy {
         }
     }
 
-    /// xxh3-128 of the built-in default and all files, in hex. The same rules, the same decisions.
+    /// The names of its profiles, in the order of first declaration.
+    pub fn profiles(&self) -> &[String] {
+        &self.0.profiles
+    }
+
+    /// The profile that is chosen.
+    pub fn profile(&self) -> Option<&str> {
+        self.0.profile.as_deref()
+    }
+
+    /// xxh3-128 of the built-in default, all files and the name of the profile, in hex. The same rules, the same decisions.
     pub fn digest(&self) -> &str {
         &self.0.digest
     }
@@ -245,19 +262,11 @@ impl Policy {
 }
 
 impl Inner {
-    fn build(
-        sources: Sources,
-        digest: String,
-        files: Vec<(bool, PolicyFile)>,
-        findings: &mut Findings,
-    ) -> Result<Self, Box<Sources>> {
-        let by_file: Vec<(bool, &PolicyFile)> =
-            files.iter().map(|(builtin, file)| (*builtin, file)).collect();
-        check::reducers(&by_file, findings);
-        let session = session(&by_file);
-        let errors =
-            if check::rows_within_budget(&by_file, findings) { errors(&by_file, findings) } else { None };
-        let layers = Layers::new(files);
+    /// Looks for mistakes that show when a profile is chosen.
+    fn check(read: &Read, profile: Option<&str>, findings: &mut Findings) -> Layers {
+        let parts = chosen(&read.parts, profile);
+        check::reducers(&parts, findings);
+        let layers = Layers::new(&parts);
         if check::within_budget(layers.tool_rules(), findings)
             & check::within_budget(layers.model_rules(), findings)
         {
@@ -266,10 +275,20 @@ impl Inner {
             conflicts(layers.model_rules(), &mut work, findings);
             // Only files that say so can leave attempts without end; the default does not.
             let speaks = |source: &super::Source| source.text().contains("unlimited");
-            if sources.iter().skip(1).any(speaks) {
+            if read.sources.iter().skip(1).any(speaks) {
                 check::endless(&layers, &mut work, findings);
             }
         }
+        layers
+    }
+
+    fn build(read: Read, findings: &mut Findings) -> Result<Self, Box<Sources>> {
+        let layers = Self::check(&read, read.profile.as_deref(), findings);
+        let Read { sources, digest, parts, profiles, profile } = read;
+        let parts = chosen(&parts, profile.as_deref());
+        let session = session(&parts);
+        let errors =
+            if check::rows_within_budget(&parts, findings) { errors(&parts, findings) } else { None };
         // Any name will do: the built-in default sets every value for all of them.
         let plain = (layers.tool("", &[]).policy(), layers.model("").policy(), layers.turn().policy());
         let (Some(tool), Some(model), Some(turn), Some(output)) =
@@ -284,6 +303,8 @@ impl Inner {
             sources,
             warnings: None,
             digest,
+            profiles,
+            profile,
             layers,
             any_tool: Arc::new(tool),
             any_model: Arc::new(model),
@@ -304,12 +325,12 @@ fn unset() -> Diagnostic {
 }
 
 /// Slices and reducers of all files: merged by name, in the order of first declaration.
-fn session(files: &[(bool, &PolicyFile)]) -> SessionPolicy {
+fn session(parts: &[&Part]) -> SessionPolicy {
     let mut slices: IndexMap<String, SliceRule> = IndexMap::new();
     let mut reducers: IndexMap<String, Option<ReducerRule>> = IndexMap::new();
-    for (builtin, file) in files {
-        let scope = if *builtin { Scope::Builtin } else { Scope::Global };
-        let Some(session) = &file.session else { continue };
+    for part in parts {
+        let scope = scope(part);
+        let Some(session) = &part.blocks.session else { continue };
         for (name, slice) in &session.slices.0 {
             match slice {
                 Patch::Set(slice, _) => {
@@ -331,7 +352,7 @@ fn session(files: &[(bool, &PolicyFile)]) -> SessionPolicy {
 }
 
 /// The rows of all files: those of later files first, the built-in ones last.
-fn errors(files: &[(bool, &PolicyFile)], findings: &mut Findings) -> Option<ErrorTable> {
+fn errors(parts: &[&Part], findings: &mut Findings) -> Option<ErrorTable> {
     let row = |rule: &ErrorRule, scope: Scope| ErrorRow {
         status: rule.status.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
         code: rule.code.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
@@ -340,14 +361,14 @@ fn errors(files: &[(bool, &PolicyFile)], findings: &mut Findings) -> Option<Erro
         class: rule.class.value,
         origin: rule.class.span.origin(scope),
     };
-    let rows = files.iter().rev().flat_map(|(builtin, file)| {
-        let scope = if *builtin { Scope::Builtin } else { Scope::Global };
-        file.errors.iter().map(move |rule| row(rule, scope))
+    let rows = parts.iter().rev().flat_map(|part| {
+        let scope = scope(part);
+        part.blocks.errors.iter().map(move |rule| row(rule, scope))
     });
     match ErrorTable::new(rows.collect()) {
         Ok(table) => Some(table),
         Err(error) => {
-            let last = files.iter().rev().find_map(|(_, file)| file.errors.last());
+            let last = parts.iter().rev().find_map(|part| part.blocks.errors.last());
             let span = last.map_or(Span::new(SourceId(0), 0, 0), |rule| rule.class.span);
             findings.push(Diagnostic::error(Code::TOO_LARGE, span, error.message).help_if(error.help));
             None
@@ -355,9 +376,13 @@ fn errors(files: &[(bool, &PolicyFile)], findings: &mut Findings) -> Option<Erro
     }
 }
 
-fn hash(digest: &mut Xxh3, bytes: &[u8]) {
-    digest.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
-    digest.update(bytes);
+/// The scope of blocks outside of selectors.
+const fn scope(part: &Part) -> Scope {
+    match part.kind {
+        PartKind::Builtin => Scope::Builtin,
+        PartKind::File => Scope::Global,
+        PartKind::Profile(_) => Scope::Profile,
+    }
 }
 
 /// What was merged once for a name is kept.

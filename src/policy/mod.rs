@@ -29,6 +29,7 @@ mod expr;
 mod json_schema;
 mod layers;
 mod load;
+mod loader;
 mod merge;
 mod origin;
 mod ratio;
@@ -64,6 +65,7 @@ pub use explain::{CallLayer, Contribution, DelayRow, Delays, Explained, Explanat
 pub use expr::{Expr, ExprError};
 pub use json_schema::{Problem, Schema, SchemaError};
 pub use load::{CallPolicy, Classified, Policy, json_schema};
+pub use loader::{Loader, Resolve};
 pub use origin::{Origin, Place, Scope, Setting, SourceId};
 pub use ratio::{Ratio, RatioError, parse_ppm};
 pub use report::{Findings, Report};

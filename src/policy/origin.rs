@@ -36,6 +36,8 @@ pub enum Scope {
     Builtin,
     /// A top-level block of a policy file.
     Global,
+    /// A block of the profile that is chosen.
+    Profile,
     /// A selector under `tools:`.
     Tool,
     /// A selector under `models:`.
@@ -87,6 +89,7 @@ impl fmt::Display for Scope {
         f.write_str(match self {
             Self::Builtin => "built-in",
             Self::Global => "global",
+            Self::Profile => "profile",
             Self::Tool => "tool",
             Self::Model => "model",
             Self::Call => "call",

@@ -1,5 +1,9 @@
 //! What files say about the subjects that selectors name, in the order in which it counts.
 
+use std::sync::Arc;
+
+use super::decode::Patch;
+use super::document::{Prioritized, Priority};
 use super::merge::At;
 use super::selector_index::SelectorIndex;
 use super::{Selector, Span};
@@ -9,26 +13,55 @@ use super::{Selector, Span};
 pub(crate) struct Rule<T> {
     pub(crate) selector: Selector,
     pub(crate) span: Span,
-    pub(crate) layer: Box<T>,
+    pub(crate) layer: Arc<T>,
     pub(crate) at: At,
+    /// The priority of the selector; the same for all its rules.
+    pub(crate) priority: Priority,
 }
 
-/// Rules, lowest first: less specific before more specific, within one selector in the order of the files.
+/// Rules, lowest first: by priority, then less specific before more specific, then in the order of the files.
 #[derive(Debug)]
 pub(crate) struct Rules<T> {
     all: Vec<Rule<T>>,
     index: SelectorIndex,
 }
 
-impl<T> Rules<T> {
+impl<T: Prioritized> Rules<T> {
     /// Puts rules, given in the order of the files, in their order.
     pub(crate) fn new(mut all: Vec<Rule<T>>) -> Self {
         // Stable: within one selector the order of the files stands.
         all.sort_by(|a, b| a.selector.cmp(&b.selector));
+        let mut ordered = true;
+        for rules in all.chunk_by_mut(|a, b| a.selector == b.selector) {
+            let priority = rules.iter().fold(Priority::default(), |held, rule| match rule.layer.priority() {
+                Patch::Absent => held,
+                Patch::Null(_) => Priority::default(),
+                Patch::Set(priority, _) => priority,
+            });
+            if priority != Priority::default() {
+                ordered = false;
+                for rule in rules {
+                    rule.priority = priority;
+                    rule.at.name = format!("{} (priority {})", rule.at.name, priority.0).into();
+                }
+            }
+        }
+        if !ordered {
+            all.sort_by(|a, b| (a.priority, &a.selector).cmp(&(b.priority, &b.selector)));
+        }
         let index = SelectorIndex::new(all.iter().map(|rule| &rule.selector));
         Self { all, index }
     }
+}
 
+impl<T> Rule<T> {
+    /// A rule of a selector whose priority is not known yet.
+    pub(crate) fn new(selector: Selector, span: Span, layer: Arc<T>, at: At) -> Self {
+        Self { selector, span, layer, at, priority: Priority::default() }
+    }
+}
+
+impl<T> Rules<T> {
     /// All of them.
     pub(crate) fn all(&self) -> &[Rule<T>] {
         &self.all

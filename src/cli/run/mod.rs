@@ -21,10 +21,10 @@ use self::setup::Setup;
 use self::signals::Signals;
 use self::timeline::{GivenUp, Timeline};
 use super::exit::{Exit, Failed};
-use super::out;
 use super::settings::Settings;
 use super::status::Status;
 use super::text::{one_line, visible};
+use super::{named, out};
 
 /// Runs an agent under its policy and shows live what happens and why
 #[derive(clap::Args)]
@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// The seed of jittered delays, instead of the file's.
     #[arg(long)]
     seed: Option<u64>,
+    /// The profile of the policy that is chosen.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// How the run is shown.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -70,7 +73,8 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 
 async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let signals = Signals::listen();
-    let setup = Setup::load(&args.agent, settings, args.task.is_some()).await?;
+    let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
+    let setup = Setup::load(&args.agent, &loader, settings, args.task.is_some()).await?;
     let Setup { agent, id, session, servers, .. } = setup;
     let task = Task {
         run: id.to_string(),

@@ -14,7 +14,7 @@ use unfazed::host::{
     builtin, counter_for,
 };
 use unfazed::policy::decode::{Document, Spanned};
-use unfazed::policy::{Code, Diagnostic, Span};
+use unfazed::policy::{Code, Diagnostic, Loader, Span};
 use unfazed::store::{Fsync, JsonlStore, SessionId, SessionLog, Store};
 
 use crate::cli::exit::Failed;
@@ -37,9 +37,14 @@ pub(crate) struct Setup {
 impl Setup {
     /// Reads the agent file and everything it names, checks it all, starts the scripted models, and begins the
     /// session. Nothing is started before everything is checked.
-    pub(crate) async fn load(path: &Path, settings: &Settings, has_task: bool) -> Result<Self, Failed> {
+    pub(crate) async fn load(
+        path: &Path,
+        loader: &Loader,
+        settings: &Settings,
+        has_task: bool,
+    ) -> Result<Self, Failed> {
         let bytes = files::read(path)?;
-        let (named, reports) = named::read(path, &bytes);
+        let (named, reports) = named::read(path, &bytes, loader);
         let Named { file, policy, mut scripts } = named.ok_or_else(|| reported(&named::once(reports)))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         if !has_task && file.value.task.is_none() {

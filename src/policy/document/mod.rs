@@ -19,12 +19,13 @@ pub(crate) use retry::{Classes, LimitsRule, MergedRetry, RetryLayer, TopLimits};
 pub(crate) use session::{ReducerEntry, SessionRule};
 pub(crate) use text::Selected;
 pub(crate) use tool::{
-    CallRule, MergedModel, MergedTool, MergedTurn, ModelLayer, PlannerRule, ToolLayer, TurnLayer,
+    CallRule, MergedModel, MergedTool, MergedTurn, ModelLayer, PlannerRule, Prioritized, Priority, ToolLayer,
+    TurnLayer,
 };
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::decode::{Decode, Patch, Reader, record};
+use super::decode::{Decode, Described, OneOrMany, Patch, Reader, Spanned, record};
 use super::merge::Block;
 use super::yaml::{Data, Node};
 use super::{Code, Diagnostic};
@@ -34,6 +35,10 @@ record! {
     pub(crate) struct PolicyFile {
         /// The version of the policy language.
         pub(crate) version: Version,
+        /// Files this one stands above: a path relative to this file, or a list, the lowest first.
+        pub(crate) extends: OneOrMany<Parent> = OneOrMany(Vec::new()),
+        /// Variants of the policy by name. The one that is chosen stands above the top-level blocks of all files.
+        pub(crate) profiles: Profiles = Profiles(Vec::new()),
         /// Limits that no layer can loosen: the tightest value of all layers wins.
         pub(crate) limits: Option<TopLimits>,
         /// Retries of every kind: tools, models and the final report.
@@ -50,6 +55,85 @@ record! {
         pub(crate) session: Option<SessionRule>,
         /// How failures are told apart: the first row that matches wins, and these come before the built-in ones.
         pub(crate) errors: Vec<ErrorRule> = Vec::new(),
+    }
+}
+
+record! {
+    /// The blocks of a policy that a profile may have too.
+    pub(crate) struct Blocks {
+        /// Limits that no layer can loosen: the tightest value of all layers wins.
+        pub(crate) limits: Option<TopLimits>,
+        /// Retries of every kind: tools, models and the final report.
+        pub(crate) retry: Block<RetryLayer>,
+        /// Rules for tools, by name or pattern with `*`. A narrower pattern wins.
+        pub(crate) tools: Selected<ToolLayer> = Selected::default(),
+        /// Rules for models, by name or pattern with `*`. A narrower pattern wins.
+        pub(crate) models: Selected<ModelLayer> = Selected::default(),
+        /// The loop of turns.
+        pub(crate) turn: Block<TurnLayer>,
+        /// The final report.
+        pub(crate) output: Patch<OutputLayer>,
+        /// What the session remembers.
+        pub(crate) session: Option<SessionRule>,
+        /// How failures are told apart: these rows come before those of the files.
+        pub(crate) errors: Vec<ErrorRule> = Vec::new(),
+    }
+}
+
+/// Profiles by name, in the order of the text.
+#[derive(Clone, Debug)]
+pub(crate) struct Profiles(Vec<(String, Blocks)>);
+
+/// The most profiles of a file: each is checked as a policy of its own.
+const MOST_PROFILES: usize = 32;
+
+impl Decode for Profiles {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let entries = reader.mapping(node)?;
+        if let Some((key, _)) = entries.get(MOST_PROFILES) {
+            let message = format!("more than {MOST_PROFILES} profiles");
+            reader.report(Diagnostic::error(Code::TOO_LARGE, key.span, message));
+        }
+        let read = entries.iter().take(MOST_PROFILES);
+        let decoded: Vec<_> =
+            read.map(|(key, node)| Some((key.name.to_string(), Blocks::decode(node, reader)?))).collect();
+        decoded.into_iter().collect::<Option<_>>().map(Self)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let blocks = generator.subschema_for::<Described<Blocks>>();
+        json_schema!({"type": "object", "additionalProperties": blocks, "maxProperties": MOST_PROFILES})
+    }
+}
+
+/// A file that is extended, and where that is said.
+pub(crate) type Parent = Spanned<String>;
+
+/// What a file says besides its blocks.
+pub(crate) struct Header {
+    pub(crate) extends: Vec<Parent>,
+    pub(crate) profiles: Vec<(String, Blocks)>,
+}
+
+impl PolicyFile {
+    /// The blocks, and the rest.
+    pub(crate) fn split(self) -> (Header, Blocks) {
+        let Self {
+            // There is one version yet; another would be told apart here.
+            version: Version,
+            extends,
+            profiles,
+            limits,
+            retry,
+            tools,
+            models,
+            turn,
+            output,
+            session,
+            errors,
+        } = self;
+        let blocks = Blocks { limits, retry, tools, models, turn, output, session, errors };
+        (Header { extends: extends.0, profiles: profiles.0 }, blocks)
     }
 }
 

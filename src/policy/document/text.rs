@@ -155,7 +155,7 @@ impl Decode for Nanos {
 
 /// Values by selector, in the order of the text.
 #[derive(Clone, Debug)]
-pub(crate) struct Selected<T>(pub(crate) Vec<(Spanned<Selector>, Box<T>)>);
+pub(crate) struct Selected<T>(pub(crate) Vec<(Spanned<Selector>, Arc<T>)>);
 
 impl<T> Default for Selected<T> {
     fn default() -> Self {
@@ -179,7 +179,7 @@ impl<T: Decode> Decode for Selected<T> {
                     None
                 }
             };
-            let value = T::decode(value, reader).map(Box::new);
+            let value = T::decode(value, reader).map(Arc::new);
             selected
                 .extend(selector.zip(value).map(|(value, rule)| (Spanned { value, span: key.span }, rule)));
         }

@@ -3,14 +3,14 @@
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
-use schemars::{Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::retry::{Failures, LimitsRule, MergedRetry, RetryLayer};
 use super::text::{Cel, Text, Variables, variables};
-use crate::policy::decode::{Decode, Object, Reader, Spanned, choice_of, decode_fields, record};
+use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, decode_fields, record};
 use crate::policy::merge::{Block, Leaf, Trail, layer, plain_leaf};
-use crate::policy::yaml::Node;
+use crate::policy::yaml::{Data, Node};
 use crate::policy::{
     Bound, BreakerPolicy, Effect, ModelPolicy, OnExhausted, Scope, Setting, TextOnly, ToolMessages,
     ToolPolicy, TurnPolicy, Validator,
@@ -61,6 +61,8 @@ layer! {
             messages: MessagesLayer => MergedMessages,
         }
         rest {
+            /// Decides between patterns that overlap: the higher wins, whichever is narrower. 0 if left out.
+            priority: Patch<Priority> = Patch::Absent,
             /// Limits that no layer can loosen.
             limits: Option<LimitsRule> = None,
             /// Layers for single calls: those whose `when` holds, in this order.
@@ -137,6 +139,8 @@ layer! {
             retry: RetryLayer => MergedRetry,
         }
         rest {
+            /// Decides between patterns that overlap: the higher wins, whichever is narrower. 0 if left out.
+            priority: Patch<Priority> = Patch::Absent,
             /// Limits that no layer can loosen.
             limits: Option<LimitsRule> = None,
         }
@@ -176,6 +180,44 @@ layer! {
             /// A reducer refused a reply, or the news that the model failed.
             reducer_error: Text<ReducerFailed>,
         }
+    }
+}
+
+/// What decides between selectors that overlap, before their specificity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Priority(pub(crate) i32);
+
+/// Rules of which a selector may have several.
+pub(crate) trait Prioritized {
+    /// What one of them says about the priority of the selector.
+    fn priority(&self) -> Patch<Priority>;
+}
+
+impl Prioritized for ToolLayer {
+    fn priority(&self) -> Patch<Priority> {
+        self.priority
+    }
+}
+
+impl Prioritized for ModelLayer {
+    fn priority(&self) -> Patch<Priority> {
+        self.priority
+    }
+}
+
+impl Decode for Priority {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.data {
+            Data::Number(number) if !number.is_f64() => {
+                let priority = number.as_i64().and_then(|number| i32::try_from(number).ok());
+                priority.map(Self).or_else(|| reader.out_of_range(node, "must fit into 32 bits"))
+            }
+            _ => reader.wrong_type(node, "a whole number"),
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": i32::MIN, "maximum": i32::MAX})
     }
 }
 

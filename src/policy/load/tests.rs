@@ -556,7 +556,7 @@ mod schema {
 
     #[test]
     fn what_is_read_holds_the_schema() {
-        assert!(takes(DEFAULT));
+        assert!(takes(crate::policy::loader::DEFAULT));
         for text in [
             "version: 1",
             "version: 1\nretry: null\nturn: {max_turns: null}\noutput: null",

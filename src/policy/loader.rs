@@ -1,0 +1,295 @@
+//! From files to a policy: those that are named, those they extend, and the profile that is chosen.
+
+use std::collections::HashSet;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::decode;
+use super::did_you_mean::closest;
+use super::document::{Blocks, Parent, PolicyFile};
+use super::{Code, Diagnostic, Findings, Policy, Report, Sources, Span};
+
+/// The built-in default. It sets every value.
+pub(super) const DEFAULT: &str = include_str!("../../policies/default.yaml");
+/// Its name in places.
+const DEFAULT_NAME: &str = "builtin:v1";
+/// What a file may extend besides files.
+const BUILTINS: &[&str] = &["builtin:default"];
+/// The most files of a policy, those that are extended included.
+const MOST_FILES: usize = 64;
+
+/// Finds a file that another one extends: given the name of that one and the path it says, the name of the file and
+/// its bytes. The same file always has the same name.
+pub type Resolve<'r> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String> + 'r;
+
+/// Loads policies: with files that others extend, and with a profile.
+///
+/// ```
+/// use unfazed::policy::Loader;
+/// let base = "version: 1\nretry: {max_attempts: 5}";
+/// let team = "version: 1\nextends: base.yaml\nprofiles: {ci: {turn: {max_turns: 3}}}";
+/// let mut find = |_from: &str, path: &str| Ok((path.to_owned(), base.as_bytes().to_vec()));
+/// let policy = Loader::new().profile("ci").load_with(&mut find, vec![("team.yaml".into(), team)])?;
+/// assert_eq!(policy.turn().max_turns.value.get(), 3);
+/// # Ok::<(), unfazed::policy::Report>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Loader {
+    profile: Option<String>,
+    every_profile: bool,
+}
+
+/// What was read, ready to be merged.
+pub(super) struct Read {
+    pub(super) sources: Sources,
+    pub(super) digest: String,
+    pub(super) parts: Vec<Part>,
+    /// The names of all profiles, in the order of first declaration.
+    pub(super) profiles: Vec<String>,
+    /// The profile that is chosen.
+    pub(super) profile: Option<String>,
+}
+
+/// The blocks of a file or of a profile in it, and what they are.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) kind: PartKind,
+    pub(super) blocks: Blocks,
+}
+
+/// What a set of blocks is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PartKind {
+    /// The built-in default.
+    Builtin,
+    /// A file.
+    File,
+    /// A profile of that name.
+    Profile(String),
+}
+
+impl Loader {
+    /// Loads policies without a profile.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Chooses the profile of that name.
+    #[must_use]
+    pub fn profile(mut self, name: impl Into<String>) -> Self {
+        self.profile = Some(name.into());
+        self
+    }
+
+    /// Looks for mistakes in every profile, not only in the one that is chosen.
+    #[must_use]
+    pub const fn every_profile(mut self) -> Self {
+        self.every_profile = true;
+        self
+    }
+
+    /// A policy of several files, named and in load order, of which none extends another.
+    ///
+    /// # Errors
+    /// Every mistake in all of them.
+    pub fn load<T: AsRef<[u8]>>(&self, files: Vec<(String, T)>) -> Result<Policy, Report> {
+        self.read(None, files)
+    }
+
+    /// A policy of several files, named and in load order, and of those they extend.
+    ///
+    /// # Errors
+    /// Every mistake in all of them.
+    pub fn load_with<T: AsRef<[u8]>>(
+        &self,
+        resolve: &mut Resolve<'_>,
+        files: Vec<(String, T)>,
+    ) -> Result<Policy, Report> {
+        // Its bound is invariant; a closure of our own has one that fits.
+        let mut resolve = |from: &str, path: &str| resolve(from, path);
+        self.read(Some(&mut resolve), files)
+    }
+
+    fn read<'r, T: AsRef<[u8]>>(
+        &self,
+        resolve: Option<&'r mut Resolve<'r>>,
+        files: Vec<(String, T)>,
+    ) -> Result<Policy, Report> {
+        let mut reading = Reading {
+            sources: Sources::new(),
+            findings: Findings::default(),
+            resolve,
+            digest: Xxh3::new(),
+            parts: Vec::new(),
+            profiles: Vec::new(),
+            reached: HashSet::new(),
+            chain: Vec::new(),
+        };
+        reading.builtin();
+        for (name, bytes) in files {
+            // What another file extends has its place below that one.
+            if !reading.reached.contains(&name) {
+                reading.file(&name, bytes.as_ref());
+            }
+        }
+        let Reading { sources, mut findings, mut digest, parts, profiles, .. } = reading;
+        if findings.has_errors() {
+            return Err(findings.into_report(sources));
+        }
+        if let Some(name) = &self.profile {
+            hash(&mut digest, b"profile");
+            hash(&mut digest, name.as_bytes());
+            if !profiles.contains(name) {
+                findings.push(no_profile(name, &profiles, &sources));
+                return Err(findings.into_report(sources));
+            }
+        }
+        let digest = format!("{:032x}", digest.digest128());
+        let read = Read { sources, digest, parts, profiles, profile: self.profile.clone() };
+        Policy::merge(read, self.every_profile, findings)
+    }
+}
+
+/// The parts that have their say when that profile is chosen, lowest first: profiles stand above all files.
+pub(super) fn chosen<'p>(parts: &'p [Part], profile: Option<&str>) -> Vec<&'p Part> {
+    let files = parts.iter().filter(|part| !matches!(part.kind, PartKind::Profile(_)));
+    let above =
+        parts.iter().filter(|part| matches!(&part.kind, PartKind::Profile(name) if profile == Some(name)));
+    files.chain(above).collect()
+}
+
+/// Files as they are read, parents before those that extend them.
+struct Reading<'r> {
+    sources: Sources,
+    findings: Findings,
+    resolve: Option<&'r mut Resolve<'r>>,
+    digest: Xxh3,
+    parts: Vec<Part>,
+    profiles: Vec<String>,
+    /// The files that others extend, by name.
+    reached: HashSet<String>,
+    /// The files that are being read, each extended by the one before it; and where that one says so.
+    chain: Vec<(String, Option<Span>)>,
+}
+
+impl Reading<'_> {
+    fn builtin(&mut self) {
+        hash(&mut self.digest, DEFAULT.as_bytes());
+        let read = decode::read_into::<PolicyFile>(
+            &mut self.sources,
+            &mut self.findings,
+            DEFAULT_NAME,
+            DEFAULT.as_bytes(),
+        );
+        if let Some((_, file)) = read {
+            self.parts.push(Part { kind: PartKind::Builtin, blocks: file.split().1 });
+        }
+    }
+
+    fn file(&mut self, name: &str, bytes: &[u8]) {
+        self.chain.push((name.to_owned(), None));
+        self.open(name, bytes);
+        self.chain.pop();
+    }
+
+    /// Reads the file at the end of the chain, and before it those it extends.
+    fn open(&mut self, name: &str, bytes: &[u8]) {
+        let read = decode::read_into::<PolicyFile>(&mut self.sources, &mut self.findings, name, bytes);
+        let Some((_, file)) = read else { return };
+        let (header, blocks) = file.split();
+        for parent in &header.extends {
+            self.parent(name, parent);
+        }
+        hash(&mut self.digest, bytes);
+        self.parts.push(Part { kind: PartKind::File, blocks });
+        for (name, blocks) in header.profiles {
+            if !self.profiles.contains(&name) {
+                self.profiles.push(name.clone());
+            }
+            self.parts.push(Part { kind: PartKind::Profile(name), blocks });
+        }
+    }
+
+    fn parent(&mut self, child: &str, parent: &Parent) {
+        let (path, span) = (parent.value.as_str(), parent.span);
+        if path.starts_with("builtin:") {
+            if !BUILTINS.contains(&path) {
+                self.findings.push(no_builtin(path, span));
+            }
+            // It is the lowest layer of every policy.
+            return;
+        }
+        let Some(resolve) = self.resolve.as_mut() else {
+            let message =
+                "`extends` needs someone who reads files, and this policy was loaded from texts alone";
+            let problem = Diagnostic::error(Code::EXTENDS, span, message);
+            self.findings.push(problem.help("load it with `Policy::load_with`, or give all files in order"));
+            return;
+        };
+        if self.sources.len() > MOST_FILES {
+            let message = format!("a policy of more than {MOST_FILES} files");
+            self.findings.push(Diagnostic::error(Code::TOO_LARGE, span, message));
+            return;
+        }
+        let (name, bytes) = match resolve(child, path) {
+            Ok(found) => found,
+            Err(error) => {
+                let problem = Diagnostic::error(Code::EXTENDS, span, error);
+                self.findings.push(self.with_chain(problem, path));
+                return;
+            }
+        };
+        if self.chain.iter().any(|(open, _)| *open == name) {
+            let problem = Diagnostic::error(Code::EXTENDS, span, format!("`{name}` extends itself"));
+            self.findings.push(self.with_chain(problem, &name).label("this closes the circle"));
+            return;
+        }
+        if !self.reached.insert(name.clone()) {
+            return;
+        }
+        self.chain.push((name.clone(), Some(span)));
+        self.open(&name, &bytes);
+        self.chain.pop();
+    }
+
+    /// The way that leads to a parent, and where each file on it says so.
+    fn with_chain(&self, problem: Diagnostic, last: &str) -> Diagnostic {
+        let names: Vec<&str> = self.chain.iter().map(|(name, _)| name.as_str()).chain([last]).collect();
+        let mut problem = problem.help(format!("the chain is {}", names.join(" -> ")));
+        for (name, at) in &self.chain {
+            if let Some(at) = at {
+                problem = problem.also(*at, format!("`{name}` is extended here"));
+            }
+        }
+        problem
+    }
+}
+
+fn no_builtin(path: &str, span: Span) -> Diagnostic {
+    let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no `{path}`"));
+    match closest(path, BUILTINS.iter().copied()) {
+        Some(meant) => problem.meant(span, meant),
+        None => problem.help(format!("there is {}", decode::list(BUILTINS))),
+    }
+}
+
+fn no_profile(name: &str, profiles: &[String], sources: &Sources) -> Diagnostic {
+    // The name is not in any file; the last one is where it would be written.
+    let source = u16::try_from(sources.len().saturating_sub(1)).unwrap_or_default();
+    let span = Span::new(super::SourceId(source), 0, 0);
+    let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no profile `{name}`"));
+    let known: Vec<&str> = profiles.iter().map(String::as_str).collect();
+    match closest(name, known.iter().copied()) {
+        Some(meant) => problem.label(format!("did you mean `{meant}`?")),
+        None if known.is_empty() => problem.help("no file declares `profiles`"),
+        None => problem.help(format!("there are {}", decode::list(&known))),
+    }
+}
+
+fn hash(digest: &mut Xxh3, bytes: &[u8]) {
+    digest.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
+    digest.update(bytes);
+}
+
+#[cfg(test)]
+mod tests;
