@@ -61,6 +61,12 @@ impl Nanos {
         Self(self.0.saturating_mul(factor))
     }
 
+    /// So many millionths of it, rounded down.
+    pub fn share(self, ppm: u32) -> Self {
+        let part = u128::from(self.0).saturating_mul(ppm.into()).div_euclid(1_000_000);
+        Self(u64::try_from(part).unwrap_or(u64::MAX))
+    }
+
     /// As the standard library's type, for drivers.
     pub const fn to_std(self) -> core::time::Duration {
         core::time::Duration::from_nanos(self.0)

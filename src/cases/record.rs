@@ -193,7 +193,11 @@ impl Record {
                 self.used.triggers.push(Trigger::OutputRefused);
             }
             Note::RejectTurn { .. } => self.used.report = true,
-            Note::Append { .. } | Note::Breaker { .. } | Note::Metric(_) | Note::Warning { .. } => {}
+            Note::Append { .. }
+            | Note::Breaker { .. }
+            | Note::Shadow { .. }
+            | Note::Metric(_)
+            | Note::Warning { .. } => {}
             Note::Finish { outcome } => {
                 self.ending = match outcome {
                     Outcome::Reported { output } => {

@@ -35,16 +35,26 @@ pub(super) fn of_retry(
 ) -> Vec<Because> {
     let class = format!("{} is retried", case.class);
     let attempt = format!("attempt {} failed", progress.attempt);
+    let (rules, all) = (retry.for_class(case.class), retry.for_others());
     let waits = match by {
-        DelayRule::Backoff => because(policy, "retry.backoff", &retry.backoff, [format!("waits {delay}")]),
+        DelayRule::Backoff => {
+            let path = path("backoff", case, rules.backoff, all.backoff);
+            because(policy, path, rules.backoff, [format!("waits {delay}")])
+        }
         DelayRule::Server => {
             let asked = case.hint.map(|hint| format!("the server asks for {hint}"));
-            because(policy, "retry.server_delay", &retry.server_delay, asked)
+            let path = path("server_delay", case, rules.server_delay, all.server_delay);
+            because(policy, path, rules.server_delay, asked)
         }
     };
     vec![
         because(policy, "retry.retry_on", &retry.retry_on, [class]),
-        because(policy, "retry.max_attempts", &retry.max_attempts, [attempt]),
+        because(
+            policy,
+            path("max_attempts", case, rules.max_attempts, all.max_attempts),
+            rules.max_attempts,
+            [attempt],
+        ),
         waits,
     ]
 }
@@ -58,6 +68,7 @@ pub(super) fn of_stop(
     reason: StopReason,
 ) -> Vec<Because> {
     let class = case.class;
+    let (rules, all) = (retry.for_class(class), retry.for_others());
     let attempts = format!("attempt {} failed", progress.attempt);
     let one = match reason {
         StopReason::NeverRetry => {
@@ -69,11 +80,20 @@ pub(super) fn of_stop(
         StopReason::NotRetryable => {
             because(policy, "retry.retry_on", &retry.retry_on, [format!("{class} is not retried")])
         }
-        StopReason::Attempts => because(policy, "retry.max_attempts", &retry.max_attempts, [attempts]),
+        StopReason::Attempts => {
+            let path = path("max_attempts", case, rules.max_attempts, all.max_attempts);
+            because(policy, path, rules.max_attempts, [attempts])
+        }
+        StopReason::Budget => {
+            let fact = case.overdrawn.map(|overdrawn| overdrawn.to_string());
+            because(policy, "retry.budget", &retry.budget, fact)
+        }
+        StopReason::Shadow => because(policy, "retry.shadow", &retry.shadow, []),
         StopReason::Deadline => because(policy, "retry.deadline", &retry.deadline, [attempts]),
         StopReason::ServerDelay => {
             let asked = case.hint.map(|hint| format!("the server asks for {hint}"));
-            because(policy, "retry.server_delay", &retry.server_delay, asked)
+            let path = path("server_delay", case, rules.server_delay, all.server_delay);
+            because(policy, path, rules.server_delay, asked)
         }
         StopReason::TotalDelay => because(
             policy,
@@ -88,6 +108,15 @@ pub(super) fn of_stop(
         | StopReason::CircuitOpen => return Vec::new(),
     };
     vec![one]
+}
+
+/// The path of a value that may be the class's own.
+fn path<T>(leaf: &str, case: &Case, own: &Setting<T>, all: &Setting<T>) -> String {
+    if own.origin == all.origin {
+        format!("retry.{leaf}")
+    } else {
+        format!("retry.by_class.{}.{leaf}", case.class)
+    }
 }
 
 /// The threshold of a breaker, as people read it.

@@ -230,6 +230,17 @@ pub enum Note {
         /// What is done about it; `None`: the planner is asked.
         decision: Option<Decision>,
     },
+    /// There would be another attempt, if the policy were not in shadow.
+    Shadow {
+        /// What failed: `tool lookup_price`, `model main`, `output`.
+        action: String,
+        /// The attempt that failed, from 1.
+        attempt: u32,
+        /// Why.
+        error_type: ErrorClass,
+        /// The wait there would be.
+        delay: Nanos,
+    },
     /// The final report was accepted.
     OutputAccepted {
         /// The report.
@@ -289,6 +300,8 @@ pub enum MetricName {
     ValidationRetryTotal,
     /// Counter: reducers that failed.
     ReducerErrorTotal,
+    /// Counter: ends of attempts for which the retry budget is the reason.
+    BudgetExhaustedTotal,
     /// Histogram: delays before a next attempt; the value is in nanoseconds, shown in seconds.
     RetryDelaySeconds,
     /// Histogram: attempts that a call, turn or report took in the end.
@@ -396,6 +409,7 @@ impl MetricName {
         match self {
             Self::ValidationRetryTotal => "validation_retry_total",
             Self::ReducerErrorTotal => "reducer_error_total",
+            Self::BudgetExhaustedTotal => "budget_exhausted_total",
             Self::RetryDelaySeconds => "retry_delay_seconds",
             Self::RetryAttempts => "retry_attempts",
         }

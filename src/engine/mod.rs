@@ -12,6 +12,7 @@
 
 mod because;
 mod breaker;
+mod budget;
 mod catalogue;
 mod directive;
 mod event;
@@ -23,6 +24,7 @@ mod state;
 mod step;
 
 pub use breaker::{Admission, Breaker};
+pub use budget::{Ledger, Overdrawn};
 pub use catalogue::{Catalogue, CatalogueError, ToolSpec};
 pub use directive::{
     Because, BreakerPhase, CallModel, Consult, Decision, Directive, Directives, Metric, MetricName, Note,

@@ -1,6 +1,9 @@
 //! The retry decision: one function, one order of checks, no allocation.
 
-use crate::policy::{AboveMax, Attempts, Bound, ErrorClass, RetryPolicy, Seed, ServerDelayMode};
+use super::budget::Overdrawn;
+use crate::policy::{
+    AboveMax, Attempts, Bound, ClassRules, ErrorClass, RetryPolicy, Seed, ServerDelay, ServerDelayMode,
+};
 use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
 
@@ -24,6 +27,8 @@ pub struct Case {
     pub hint: Option<Nanos>,
     /// What forbids another attempt whatever the numbers say.
     pub obstacle: Obstacle,
+    /// Why the budget has no retry left; `None`: it has.
+    pub overdrawn: Option<Overdrawn>,
     /// The deadline of the whole run.
     pub run_deadline: Option<Instant>,
 }
@@ -78,12 +83,26 @@ pub enum DelayRule {
 /// Decides about another attempt.
 ///
 /// The order of the checks is part of the contract, and the first that applies is the reason that is reported:
-/// `never_retry`, not retryable, may have acted, reducer error, attempts, deadline, breaker, server delay, total
-/// delay. (Cancellation comes before all of them and never gets here.) An attempt that could only start at or
+/// `never_retry`, not retryable, may have acted, reducer error, attempts, deadline, breaker, budget, server delay,
+/// total delay, shadow. (Cancellation comes before all of them and never gets here.) An attempt that could only start at or
 /// after a deadline is not waited for: `now + delay >= deadline` stops now.
 ///
 /// `seed` is asked for only where the backoff has jitter.
 pub fn decide(
+    policy: &RetryPolicy,
+    progress: Progress,
+    case: Case,
+    now: Instant,
+    seed: impl FnOnce() -> Seed,
+) -> Verdict {
+    match in_earnest(policy, progress, case, now, seed) {
+        Verdict::Retry { .. } if policy.shadow.value => Verdict::Stop(StopReason::Shadow),
+        verdict => verdict,
+    }
+}
+
+/// What [`decide`] would say if the policy were not in shadow.
+pub fn in_earnest(
     policy: &RetryPolicy,
     progress: Progress,
     case: Case,
@@ -101,10 +120,11 @@ pub fn decide(
         Obstacle::ReducerError => return Verdict::Stop(StopReason::ReducerError),
         Obstacle::None | Obstacle::CircuitOpen => {}
     }
-    if !policy.max_attempts.value.allow_after(progress.attempt) {
+    let rules = policy.for_class(case.class);
+    if !rules.max_attempts.value.allow_after(progress.attempt) {
         return Verdict::Stop(StopReason::Attempts);
     }
-    let (delay, by, refused) = wait(policy, progress.attempt, case.hint, seed);
+    let (delay, by, refused) = wait(rules, progress.attempt, case.hint, seed);
     let start = now.saturating_add(delay);
     let policy_deadline = match policy.deadline.value {
         Bound::Within(length) => Some(progress.started.saturating_add(length)),
@@ -115,6 +135,9 @@ pub fn decide(
     }
     if case.obstacle == Obstacle::CircuitOpen {
         return Verdict::Stop(StopReason::CircuitOpen);
+    }
+    if case.overdrawn.is_some() {
+        return Verdict::Stop(StopReason::Budget);
     }
     if refused {
         return Verdict::Stop(StopReason::ServerDelay);
@@ -149,17 +172,18 @@ pub fn attempt_timeout(
 
 /// The delay before the next attempt, and whether the other side's wish is more than the policy grants.
 fn wait(
-    policy: &RetryPolicy,
+    rules: ClassRules<'_>,
     attempt: u32,
     hint: Option<Nanos>,
     seed: impl FnOnce() -> Seed,
 ) -> (Nanos, DelayRule, bool) {
-    let backoff = &policy.backoff.value;
-    let computed = backoff.delay_with(attempt, seed);
-    let rule = policy.server_delay.value;
-    let (Some(hint), false) = (hint, rule.mode == ServerDelayMode::Ignore) else {
-        return (computed, DelayRule::Backoff, false);
+    let backoff = &rules.backoff.value;
+    let (Some(hint), false) = (hint, rules.server_delay.value.mode == ServerDelayMode::Ignore) else {
+        return (backoff.delay_with(attempt, seed), DelayRule::Backoff, false);
     };
+    let rule = rules.server_delay.value;
+    let seed = seed();
+    let computed = backoff.delay_with(attempt, || seed);
     let mut asked = hint.max(rule.min);
     if let Bound::Within(most) = rule.max
         && asked > most
@@ -169,10 +193,27 @@ fn wait(
             AboveMax::Clamp => asked = most,
         }
     }
-    if rule.mode == ServerDelayMode::Floor && computed > asked {
-        return (computed, DelayRule::Backoff, false);
+    let asked = spread(rule, asked, attempt, seed);
+    match rule.mode {
+        ServerDelayMode::Floor if computed > asked => (computed, DelayRule::Backoff, false),
+        ServerDelayMode::Clamp if computed >= asked => (computed, DelayRule::Backoff, false),
+        ServerDelayMode::Clamp => (asked.min(computed.saturating_add(rule.margin)), DelayRule::Server, false),
+        ServerDelayMode::Floor | ServerDelayMode::Replace | ServerDelayMode::Ignore => {
+            (asked, DelayRule::Server, false)
+        }
     }
-    (asked, DelayRule::Server, false)
+}
+
+/// What is asked for, lengthened at random: never earlier than asked.
+fn spread(rule: ServerDelay, asked: Nanos, attempt: u32, seed: Seed) -> Nanos {
+    if rule.spread_ppm == 0 {
+        return asked;
+    }
+    let most = asked.share(rule.spread_ppm);
+    // Another number than that of the backoff of the same attempt.
+    let drawn = u128::from(seed.draw(attempt.wrapping_add(1 << 31)));
+    let more = u128::from(most.0).saturating_mul(drawn) >> 64;
+    asked.saturating_add(Nanos(u64::try_from(more).unwrap_or(u64::MAX)))
 }
 
 fn past(deadline: Option<Instant>, start: Instant) -> bool {
@@ -182,7 +223,10 @@ fn past(deadline: Option<Instant>, start: Instant) -> bool {
 impl RetryPolicy {
     /// Whether failures of this class are retried at all.
     pub const fn retries(&self, class: ErrorClass) -> bool {
-        self.enabled.value && self.retry_on.value.contains(class) && !self.never_retry.value.contains(class)
+        self.enabled.value
+            && !self.shadow.value
+            && self.retry_on.value.contains(class)
+            && !self.never_retry.value.contains(class)
     }
 }
 
@@ -207,7 +251,7 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Backoff, ClassSet, Jitter, Origin, ServerDelay, Setting, Shape};
+    use crate::policy::{Backoff, Budget, ClassRetry, ClassSet, Jitter, Origin, Setting, Shape};
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 
@@ -226,6 +270,8 @@ mod tests {
             backoff: set(backoff),
             server_delay: set(ServerDelay {
                 mode: ServerDelayMode::Floor,
+                margin: Nanos::ZERO,
+                spread_ppm: 0,
                 min: Nanos::ZERO,
                 max: Bound::Within(secs(60)),
                 above_max: AboveMax::GiveUp,
@@ -233,7 +279,10 @@ mod tests {
             deadline: set(Bound::Unlimited),
             attempt_timeout: set(Bound::Unlimited),
             total_delay: set(Bound::Unlimited),
+            budget: set(Budget::None),
             emit_feedback: set(true),
+            shadow: set(false),
+            by_class: Box::default(),
         }
     }
 
@@ -247,7 +296,13 @@ mod tests {
     }
 
     fn timeout() -> Case {
-        Case { class: ErrorClass::Timeout, hint: None, obstacle: Obstacle::None, run_deadline: None }
+        Case {
+            class: ErrorClass::Timeout,
+            hint: None,
+            obstacle: Obstacle::None,
+            overdrawn: None,
+            run_deadline: None,
+        }
     }
 
     /// Each line breaks one rule more than the one below it; the first rule of the order is the one reported.
@@ -256,9 +311,12 @@ mod tests {
         let mut policy = policy();
         policy.total_delay = set(Bound::Within(Nanos::ZERO));
         let mut case = timeout();
+        policy.shadow = set(true);
         assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::TotalDelay));
         case.hint = Some(secs(61));
         assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::ServerDelay));
+        case.overdrawn = Some(Overdrawn::Tokens { left: 0, cost: 1 });
+        assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::Budget));
         case.obstacle = Obstacle::CircuitOpen;
         assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::CircuitOpen));
         policy.deadline = set(Bound::Within(secs(1)));
@@ -292,9 +350,10 @@ mod tests {
     fn what_the_server_asks_for() {
         use AboveMax::{Clamp, GiveUp};
         use DelayRule::{Backoff, Server};
-        use ServerDelayMode::{Floor, Ignore, Replace};
+        use ServerDelayMode::{Clamp as Between, Floor, Ignore, Replace};
         let hinted = |mode, above_max, hint| {
-            let rule = ServerDelay { mode, min: secs(2), max: Bound::Within(secs(60)), above_max };
+            let max = Bound::Within(secs(60));
+            let rule = ServerDelay { mode, margin: secs(4), spread_ppm: 0, min: secs(2), max, above_max };
             let policy = RetryPolicy { server_delay: set(rule), ..policy() };
             match verdict(&policy, 1, Case { hint: Some(secs(hint)), ..timeout() }) {
                 Verdict::Retry { delay, by } => Some((delay.0 / 1_000_000_000, by)),
@@ -305,8 +364,54 @@ mod tests {
         assert_eq!(hinted(Floor, GiveUp, 0), Some((2, Server)), "raised to `min`");
         assert_eq!(hinted(Replace, GiveUp, 3), Some((3, Server)));
         assert_eq!(hinted(Ignore, GiveUp, 3), Some((1, Backoff)));
+        assert_eq!(hinted(Between, GiveUp, 3), Some((3, Server)));
+        assert_eq!(hinted(Between, GiveUp, 30), Some((5, Server)), "the computed delay and the margin");
         assert_eq!(hinted(Floor, GiveUp, 61), None);
         assert_eq!(hinted(Floor, Clamp, 61), Some((60, Server)));
+    }
+
+    #[test]
+    fn a_class_may_have_rules_of_its_own() {
+        let mut policy = policy();
+        policy.retry_on = set(ClassSet::EMPTY.with(ErrorClass::Timeout).with(ErrorClass::RateLimit));
+        let shape = Shape::Constant { delay: secs(9) };
+        policy.by_class = [ClassRetry {
+            class: ErrorClass::RateLimit,
+            max_attempts: set(Attempts::Limited(NonZeroU32::new(5).unwrap())),
+            backoff: set(Backoff { shape, cap: None, jitter: Jitter::None }),
+            server_delay: policy.server_delay,
+        }]
+        .into();
+        let limited = Case { class: ErrorClass::RateLimit, ..timeout() };
+        assert_eq!(verdict(&policy, 3, timeout()), Verdict::Stop(StopReason::Attempts));
+        let retry = Verdict::Retry { delay: secs(9), by: DelayRule::Backoff };
+        assert_eq!(verdict(&policy, 4, limited), retry, "all attempts of the call are counted");
+        assert_eq!(verdict(&policy, 5, limited), Verdict::Stop(StopReason::Attempts));
+    }
+
+    #[test]
+    fn what_is_asked_for_may_be_spread_and_never_comes_early() {
+        let mut policy = policy();
+        policy.server_delay.value.spread_ppm = 100_000;
+        let case = Case { hint: Some(secs(10)), ..timeout() };
+        let waits: Vec<Nanos> = (0..50)
+            .map(|call| {
+                let progress = Progress { started: Instant(0), attempt: 1, slept: Nanos::ZERO };
+                decide(&policy, progress, case, Instant(0), || Seed::new(call, "", "")).delay()
+            })
+            .collect();
+        assert!(waits.iter().all(|wait| (secs(10)..secs(11)).contains(wait)));
+        assert!(waits.iter().collect::<std::collections::BTreeSet<_>>().len() > 45);
+    }
+
+    #[test]
+    fn in_shadow_it_is_decided_and_not_done() {
+        let policy = RetryPolicy { shadow: set(true), ..policy() };
+        assert_eq!(verdict(&policy, 1, timeout()), Verdict::Stop(StopReason::Shadow));
+        let progress = Progress { started: Instant(0), attempt: 1, slept: Nanos::ZERO };
+        let meant = in_earnest(&policy, progress, timeout(), Instant(0), || Seed::new(0, "", ""));
+        assert_eq!(meant.delay(), secs(1));
+        assert!(!policy.retries(ErrorClass::Timeout), "and no feedback is written");
     }
 
     #[test]

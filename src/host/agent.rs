@@ -276,6 +276,7 @@ impl Run<'_> {
             | Note::RejectTurn { .. }
             | Note::Breaker { .. }
             | Note::Exhausted { .. }
+            | Note::Shadow { .. }
             | Note::OutputAccepted { .. }
             | Note::OutputRefused { .. }
             | Note::Warning { .. }

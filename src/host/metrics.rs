@@ -175,7 +175,9 @@ impl Metrics {
 impl Series {
     fn of(name: MetricName) -> Self {
         match name {
-            MetricName::ValidationRetryTotal | MetricName::ReducerErrorTotal => Self::Counter(0),
+            MetricName::ValidationRetryTotal
+            | MetricName::ReducerErrorTotal
+            | MetricName::BudgetExhaustedTotal => Self::Counter(0),
             MetricName::RetryDelaySeconds => Self::Histogram(Histogram::new(DELAY_BUCKETS)),
             MetricName::RetryAttempts => Self::Histogram(Histogram::new(ATTEMPT_BUCKETS)),
         }

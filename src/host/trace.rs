@@ -70,6 +70,13 @@ fn taken(note: &Note, directive: &Directive) {
         Note::Exhausted { exhausted, .. } => {
             tracing::error!(action = exhausted.action, reason = exhausted.reason.name(), because = %because(directive), "attempts exhausted");
         }
+        Note::Shadow { action, attempt, error_type, delay } => tracing::warn!(
+            action,
+            attempt,
+            error_type = error_type.name(),
+            delay_ms = delay.0 / 1_000_000,
+            "another attempt, in shadow only"
+        ),
         Note::OutputAccepted { .. } => tracing::info!("report accepted"),
         Note::OutputRefused { attempt, .. } => tracing::warn!(attempt, "report refused"),
         Note::Warning { message } => tracing::warn!(message, "warning"),

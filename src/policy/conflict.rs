@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::document::for_all;
 use super::merge::Layer;
 use super::rules::{Rule, Rules};
 use super::{Code, Diagnostic, Findings, Selector, Span};
@@ -66,10 +67,26 @@ pub(crate) fn conflicts<T: Layer>(rules: &Rules<T>, work: &mut Work, findings: &
 
 /// What the patterns say, value by value: within one selector the later file wins.
 fn by_path<T: Layer>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voice<'_, T>>> {
-    let mut all: BTreeMap<String, Vec<Voice<'_, T>>> = BTreeMap::new();
-    for rule in rules.all().iter().filter(|rule| !rule.selector.is_exact()) {
+    let patterns = || rules.all().iter().filter(|rule| !rule.selector.is_exact());
+    let spoken = |rule: &Rule<T>| {
         let mut entries = Vec::new();
         rule.layer.entries("", &mut entries);
+        entries
+    };
+    let paths = patterns().flat_map(|rule| spoken(rule).into_iter().map(|(path, ..)| path));
+    let for_one: BTreeMap<String, String> =
+        paths.filter_map(|path| Some((path.clone(), for_all(&path)?))).collect();
+    let mut all: BTreeMap<String, Vec<Voice<'_, T>>> = BTreeMap::new();
+    for rule in patterns() {
+        let mut entries = spoken(rule);
+        // What is said of all classes is said of each of which nothing else is said.
+        for (path, general) in &for_one {
+            if !entries.iter().any(|(said, ..)| said == path)
+                && let Some((_, span, value)) = entries.iter().find(|(said, ..)| said == general)
+            {
+                entries.push((path.clone(), *span, value.clone()));
+            }
+        }
         for (path, span, value) in entries {
             let voice = Voice { rule, span, value };
             let voices = all.entry(path).or_default();
@@ -190,7 +207,8 @@ fn pairs(sorted: &Sorted) -> usize {
 fn says<T: Layer>(layer: &T, path: &str) -> bool {
     let mut entries = Vec::new();
     layer.entries("", &mut entries);
-    entries.iter().any(|(said, ..)| said == path)
+    let general = for_all(path);
+    entries.iter().any(|(said, ..)| said == path || Some(said) == general.as_ref())
 }
 
 fn short(value: &Value) -> String {

@@ -5,7 +5,7 @@ use core::fmt;
 use serde_json::Value;
 
 use super::merge::Leaf;
-use super::{Attempts, Backoff, Bound, ServerDelay};
+use super::{Attempts, Backoff, Bound, Budget, ServerDelay};
 
 macro_rules! as_written {
     ($($ty:ty),+) => {$(
@@ -17,7 +17,7 @@ macro_rules! as_written {
     )+};
 }
 
-as_written!(Attempts, Backoff, Bound, ServerDelay);
+as_written!(Attempts, Backoff, Bound, Budget, ServerDelay);
 
 /// A value in YAML's flow style, with as few quotes as can be; for people.
 pub(super) fn flow(value: &Value) -> String {

@@ -4,8 +4,9 @@
 //! ends at the merge.
 
 use core::num::NonZeroU32;
+use std::sync::Arc;
 
-use super::{Backoff, ClassSet, Expr, Origin, Setting, Template};
+use super::{Backoff, ClassSet, ErrorClass, Expr, Origin, Setting, Template};
 use crate::time::Nanos;
 
 /// How failures of one kind of work are retried.
@@ -29,8 +30,115 @@ pub struct RetryPolicy {
     pub attempt_timeout: Setting<Bound>,
     /// The most time spent waiting between the attempts of one call.
     pub total_delay: Setting<Bound>,
+    /// How many retries there may be across calls.
+    pub budget: Setting<Budget>,
     /// Whether failures are written into the session for the model to see.
     pub emit_feedback: Setting<bool>,
+    /// `true`: what would be retried is decided and written down, but not done.
+    pub shadow: Setting<bool>,
+    /// What is different for failures of some classes; each class once.
+    pub by_class: Box<[ClassRetry]>,
+}
+
+/// What is different for failures of one class. Values that are not are those that hold for all.
+#[derive(Clone, Debug)]
+pub struct ClassRetry {
+    /// The class.
+    pub class: ErrorClass,
+    /// A failure of the class at this attempt of the call, or later, is not followed by another.
+    pub max_attempts: Setting<Attempts>,
+    /// The delay after a failure of the class.
+    pub backoff: Setting<Backoff>,
+    /// What a delay asked for by the other side does to the wait after a failure of the class.
+    pub server_delay: Setting<ServerDelay>,
+}
+
+/// The part of a retry policy that depends on the class of the failure.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassRules<'p> {
+    /// A failure at this attempt of the call, or later, is not followed by another.
+    pub max_attempts: &'p Setting<Attempts>,
+    /// The delay before the next attempt.
+    pub backoff: &'p Setting<Backoff>,
+    /// What a delay asked for by the other side does.
+    pub server_delay: &'p Setting<ServerDelay>,
+}
+
+impl RetryPolicy {
+    /// The rules for failures of a class.
+    #[inline]
+    pub fn for_class(&self, class: ErrorClass) -> ClassRules<'_> {
+        match self.by_class.iter().find(|rules| rules.class == class) {
+            Some(ClassRetry { max_attempts, backoff, server_delay, .. }) => {
+                ClassRules { max_attempts, backoff, server_delay }
+            }
+            None => self.for_others(),
+        }
+    }
+
+    /// The rules for failures of the classes that have none of their own.
+    #[inline]
+    pub const fn for_others(&self) -> ClassRules<'_> {
+        let Self { max_attempts, backoff, server_delay, .. } = self;
+        ClassRules { max_attempts, backoff, server_delay }
+    }
+}
+
+/// How many retries there may be across calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// As many as the other rules grant.
+    None,
+    /// A store of tokens: each retry takes some, each success gives some back.
+    Tokens(TokenBudget),
+    /// A share of the calls of the last while.
+    Window(WindowBudget),
+}
+
+/// A store of tokens, after the AWS SDKs' retry quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenBudget {
+    /// How many there are at first, and at most.
+    pub capacity: NonZeroU32,
+    /// What a retry takes.
+    pub cost: u32,
+    /// What a retry takes after a failure of one of these classes.
+    pub cost_of: Arc<[(ErrorClass, u32)]>,
+    /// What a call that succeeds at its first attempt gives back.
+    pub earn: u32,
+    /// Whoever has the same name draws on the same store.
+    pub pool: Option<Arc<str>>,
+}
+
+/// A share of the calls of the last while, with a floor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowBudget {
+    /// How far back calls and retries are counted.
+    pub window: Nanos,
+    /// Retries per call, in parts per million.
+    pub ratio_ppm: u32,
+    /// So many retries are granted in any window.
+    pub min: u32,
+    /// Whoever has the same name is counted together.
+    pub pool: Option<Arc<str>>,
+}
+
+impl Budget {
+    /// The name under which it is shared.
+    pub fn pool(&self) -> Option<&str> {
+        match self {
+            Self::None => None,
+            Self::Tokens(budget) => budget.pool.as_deref(),
+            Self::Window(budget) => budget.pool.as_deref(),
+        }
+    }
+}
+
+impl TokenBudget {
+    /// What a retry takes after a failure of that class.
+    pub fn cost_after(&self, class: ErrorClass) -> u32 {
+        self.cost_of.iter().find(|(named, _)| *named == class).map_or(self.cost, |(_, cost)| *cost)
+    }
 }
 
 /// How many attempts: a number, counting the first, or no end.
@@ -56,6 +164,10 @@ pub enum Bound {
 pub struct ServerDelay {
     /// How the hint and the computed backoff are combined.
     pub mode: ServerDelayMode,
+    /// How much longer than the computed backoff [`ServerDelayMode::Clamp`] lets the wait be.
+    pub margin: Nanos,
+    /// Lengthens the hint by up to this part of it, in parts per million.
+    pub spread_ppm: u32,
     /// Hints below this are raised to it.
     pub min: Nanos,
     /// The longest hint that is honoured.
@@ -71,6 +183,8 @@ pub enum ServerDelayMode {
     Floor,
     /// The hint alone.
     Replace,
+    /// The hint, but neither shorter than the computed backoff nor longer than that and the margin.
+    Clamp,
     /// The hint is not looked at.
     Ignore,
 }
@@ -94,7 +208,7 @@ pub struct ToolPolicy {
     /// When to stop calling it.
     pub breaker: BreakerPolicy,
     /// Checks of the arguments beyond the schema.
-    pub validators: Setting<std::sync::Arc<[Validator]>>,
+    pub validators: Setting<Arc<[Validator]>>,
     /// What is decided when attempts are exhausted.
     pub on_exhausted: Setting<OnExhausted>,
     /// What the model is told.
@@ -221,9 +335,9 @@ pub struct OutputPolicy {
     /// What the model is told the tool is for.
     pub description: Setting<String>,
     /// JSON Schema of the report.
-    pub schema: Setting<std::sync::Arc<super::Schema>>,
+    pub schema: Setting<Arc<super::Schema>>,
     /// Checks beyond the schema.
-    pub validators: Setting<std::sync::Arc<[Validator]>>,
+    pub validators: Setting<Arc<[Validator]>>,
     /// Corrections of a report that was refused.
     pub retry: RetryPolicy,
     /// What is decided when attempts are exhausted.

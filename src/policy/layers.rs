@@ -283,8 +283,11 @@ impl<'a> Above<'a> {
 
 /// Where attempts have no end: neither their number nor a deadline.
 pub(crate) fn unbounded(retry: &super::RetryPolicy) -> Option<Origin> {
-    let endless = retry.enabled.value
-        && retry.max_attempts.value == super::Attempts::Unlimited
-        && retry.deadline.value == super::Bound::Unlimited;
-    endless.then_some(retry.max_attempts.origin)
+    if !retry.enabled.value || retry.deadline.value != super::Bound::Unlimited {
+        return None;
+    }
+    let all = core::iter::once(&retry.max_attempts).chain(retry.by_class.iter().map(|own| &own.max_attempts));
+    all.into_iter()
+        .find(|attempts| attempts.value == super::Attempts::Unlimited)
+        .map(|attempts| attempts.origin)
 }

@@ -57,9 +57,9 @@ pub(crate) use did_you_mean::closest;
 pub(crate) use document::PolicyFile;
 pub use duration::{DurationError, parse_duration};
 pub use effective::{
-    AboveMax, Attempts, Bound, BreakerPolicy, Change, Effect, ModelPolicy, OnExhausted, OutputPolicy,
-    ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy, SliceRule, TextOnly, ToolMessages,
-    ToolPolicy, Trigger, TurnPolicy, Validator,
+    AboveMax, Attempts, Bound, BreakerPolicy, Budget, Change, ClassRetry, ClassRules, Effect, ModelPolicy,
+    OnExhausted, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
+    SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy, Validator, WindowBudget,
 };
 pub use explain::{CallLayer, Contribution, DelayRow, Delays, Explained, Explanation, LimitInForce, Worst};
 pub use expr::{Expr, ExprError};

@@ -103,23 +103,28 @@ pub enum StopReason {
     Deadline,
     /// The circuit breaker is open.
     CircuitOpen,
+    /// The retry budget has nothing left.
+    Budget,
     /// The other side asked for a longer wait than the policy allows.
     ServerDelay,
     /// `total_delay` would be exceeded.
     TotalDelay,
+    /// There would be another attempt, but the policy is in shadow.
+    Shadow,
 }
 
 impl StopReason {
     /// Whether attempts were made and used up, as opposed to a failure that is not retried.
     pub const fn used_up(self) -> bool {
         match self {
-            Self::Attempts | Self::Deadline | Self::ServerDelay | Self::TotalDelay => true,
+            Self::Attempts | Self::Deadline | Self::Budget | Self::ServerDelay | Self::TotalDelay => true,
             Self::Cancelled
             | Self::NeverRetry
             | Self::NotRetryable
             | Self::MayHaveActed
             | Self::ReducerError
-            | Self::CircuitOpen => false,
+            | Self::CircuitOpen
+            | Self::Shadow => false,
         }
     }
 
@@ -135,7 +140,9 @@ impl StopReason {
             Self::Deadline => "deadline",
             Self::CircuitOpen => "circuit open",
             Self::ServerDelay => "the server asks for a longer wait than allowed",
+            Self::Budget => "retry budget used up",
             Self::TotalDelay => "total delay used up",
+            Self::Shadow => "decided in shadow only",
         }
     }
 }

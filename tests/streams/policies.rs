@@ -24,6 +24,15 @@ const SERVER_DELAYS: &[&str] = &[
     "{mode: replace, min: 500ms, max: 1s, above_max: give_up}",
     "{mode: floor, min: 1s, max: unlimited, above_max: clamp}",
     "{mode: ignore}",
+    "{mode: clamp, margin: 2s, max: 30s, above_max: give_up}",
+    "{mode: replace, max: 10s, above_max: clamp, spread: 0.25}",
+];
+const BUDGETS: &[&str] = &[
+    "{kind: none}",
+    "{kind: tokens, capacity: 3}",
+    "{kind: tokens, capacity: 20, cost: 7, cost_of: {rate_limit: 2, timeout: 0}, pool: shared}",
+    "{kind: window, window: 10s, ratio: 0.5, min: 1}",
+    "{kind: window, window: 1m, ratio: 0.1, min: 2, pool: shared}",
 ];
 const ON_EXHAUSTED: &[&str] = &["tell_model", "final_turn", "fail", "ask_planner"];
 const EFFECTS: &[&str] = &["read_only", "idempotent", "non_idempotent", "unknown"];
@@ -132,6 +141,29 @@ fn retry(t: &mut Tape) -> String {
         if t.once_in(6) {
             keys.push(format!("{key}: false"));
         }
+    }
+    if t.once_in(3) {
+        keys.push(format!("budget: {}", t.of(BUDGETS)));
+    }
+    if t.once_in(12) {
+        keys.push("shadow: true".into());
+    }
+    if t.once_in(4) {
+        keys.push(format!("by_class: {{timeout: {}, rate_limit: {}}}", of_class(t), of_class(t)));
+    }
+    format!("{{{}}}", keys.join(", "))
+}
+
+fn of_class(t: &mut Tape) -> String {
+    let mut keys = Vec::new();
+    if t.once_in(2) {
+        keys.push(format!("max_attempts: {}", t.of(&["1", "2", "4", "6"])));
+    }
+    if t.once_in(2) {
+        keys.push(format!("backoff: {}", t.of(BACKOFFS)));
+    }
+    if t.once_in(3) {
+        keys.push(format!("server_delay: {}", t.of(SERVER_DELAYS)));
     }
     format!("{{{}}}", keys.join(", "))
 }

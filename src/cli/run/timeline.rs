@@ -293,6 +293,10 @@ impl<W: Write + Send> Timeline<W> {
                 );
                 self.line("✗", BAD, &text);
             }
+            Note::Shadow { action, delay: wait, .. } => {
+                let text = format!("in shadow: {action} would be tried again after {}", delay(*wait));
+                self.line("○", WARN, &text);
+            }
             Note::OutputAccepted { .. } => self.line("✓", GOOD, "report accepted"),
             Note::OutputRefused { message, .. } => {
                 let mut text = "report refused; the model is told what to change".to_owned();

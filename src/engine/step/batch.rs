@@ -49,10 +49,14 @@ impl Step<'_> {
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let timeout =
             retry::attempt_timeout(&policy.retry, slot.series.started, self.state.deadline, self.state.now);
+        let rules = match slot.series.history.last() {
+            Some(failed) => policy.retry.for_class(failed.error_type),
+            None => policy.retry.for_others(),
+        };
         let run = RunTool {
             work: self.state.issue(Pending::Tool(index)),
             attempt: slot.series.attempt(),
-            max_attempts: policy.retry.max_attempts.value.limit(),
+            max_attempts: rules.max_attempts.value.limit(),
             timeout,
             idempotency_key: self.idempotency_key(index),
             call: slot.call,
@@ -169,15 +173,16 @@ impl Step<'_> {
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let now = self.state.now;
         let mut series = self.state.corrections.remove(&slot.tool).unwrap_or_else(|| Series::begin(now));
-        let over = series.resume(policy.retry.max_attempts.value);
+        let most = policy.retry.for_class(invalid.class).max_attempts.value;
+        let over = series.resume(most);
         let progress = series.progress();
-        let (attempt, max_attempts) = (progress.attempt, policy.retry.max_attempts.value.limit());
+        let (attempt, max_attempts) = (progress.attempt, most.limit());
         let message = join_problems(&invalid.problems);
-        let case = self.case(invalid.class, None, Obstacle::None);
-        let seed = || self.seed("correction", &slot.tool);
+        let mut case = self.case(invalid.class, None, Obstacle::None);
+        let (name, seed) = (format!("tool {}", slot.tool), self.seed("correction", &slot.tool));
         let (mut verdict, mut objection) = match over {
             Some(reason) => (Verdict::Stop(reason), None),
-            None => (retry::decide(&policy.retry, progress, case, now, seed), None),
+            None => (self.verdict(&name, &policy.retry, progress, &mut case, seed), None),
         };
         if over.is_none() {
             let delay = verdict.delay();
@@ -191,7 +196,7 @@ impl Step<'_> {
             Verdict::Retry { delay, by } => {
                 self.state.corrections.insert(slot.tool.clone(), series);
                 let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
-                let name = format!("tool {}", slot.tool);
+                self.charge(&name, &policy.retry, invalid.class);
                 self.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
                 let error_type = invalid.class;
                 let attempt_next = attempt.saturating_add(1);
@@ -223,8 +228,13 @@ impl Step<'_> {
             let state = BreakerPhase::Closed;
             self.note(Note::Breaker { tool: slot.tool.clone(), state, until: None }, Vec::new());
         }
-        let corrected = self.state.corrections.remove(&slot.tool).map_or(0, |series| series.history.len());
+        let corrections =
+            self.state.corrections.remove(&slot.tool).map_or(Vec::new(), |series| series.history);
+        let corrected = corrections.len();
         let attempts = slot.series.attempt();
+        let after = slot.series.history.last().or(corrections.last()).map(|record| record.error_type);
+        let budget = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        self.earn(&format!("tool {}", slot.tool), &budget.retry.budget.value, after);
         let event = json!({
             "tool": slot.tool, "call": slot.call, "attempts": attempts, "arguments": slot.arguments, "data": data,
         });
@@ -271,10 +281,10 @@ impl Step<'_> {
         } else {
             Obstacle::None
         };
-        let case = self.case(class, hint(&failure.retry_after), obstacle);
+        let mut case = self.case(class, hint(&failure.retry_after), obstacle);
         let progress = slot.series.progress();
-        let seed = || self.seed("tool", &self.idempotency_key(index));
-        let mut verdict = retry::decide(&policy.retry, progress, case, self.state.now, seed);
+        let (name, seed) = (format!("tool {}", slot.tool), self.seed("tool", &self.idempotency_key(index)));
+        let mut verdict = self.verdict(&name, &policy.retry, progress, &mut case, seed);
         let (attempt, delay) = (progress.attempt, verdict.delay());
         let objection = self.feedback_if_retryable(&policy, &slot, attempt, &case, &failure.message, delay);
         if objection.is_some() {
@@ -286,14 +296,15 @@ impl Step<'_> {
         match verdict {
             Verdict::Retry { delay, by } => {
                 let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
-                self.count(MetricName::RetryDelaySeconds, format!("tool {}", slot.tool), delay.0);
+                self.charge(&name, &policy.retry, class);
+                self.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
                 if delay.is_zero() {
                     return self.run_tool(index, why);
                 }
                 let subject = Subject {
-                    name: format!("tool {}", slot.tool),
+                    name,
                     attempt: progress.attempt.saturating_add(1),
-                    max_attempts: policy.retry.max_attempts.value.limit(),
+                    max_attempts: policy.retry.for_class(class).max_attempts.value.limit(),
                     error_type: class,
                     message: failure.message.clone(),
                 };

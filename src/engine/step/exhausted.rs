@@ -13,7 +13,7 @@ use crate::time::Nanos;
 
 impl Step<'_> {
     pub(super) const fn case(&self, class: ErrorClass, hint: Option<Nanos>, obstacle: Obstacle) -> Case {
-        Case { class, hint, obstacle, run_deadline: self.state.deadline }
+        Case { class, hint, obstacle, overdrawn: None, run_deadline: self.state.deadline }
     }
 
     /// A tool call gets no further attempt.
@@ -38,6 +38,7 @@ impl Step<'_> {
             why.push(because(self.policy, "effect", &policy.effect.map(Shown), []));
         }
         self.count(MetricName::RetryAttempts, exhausted.action.clone(), progress.attempt.into());
+        self.count_overdrawn(&exhausted.action, reason);
         let last = exhausted.attempts.last();
         let (error_type, message) =
             last.map_or((case.class, String::new()), |last| (last.error_type, last.message.clone()));
@@ -114,6 +115,7 @@ impl Step<'_> {
         let exhausted =
             RetryExhausted { action: format!("model {target}"), reason, attempts, retry_after: case.hint };
         self.count(MetricName::RetryAttempts, exhausted.action.clone(), progress.attempt.into());
+        self.count_overdrawn(&exhausted.action, reason);
         let next = self.state.target.saturating_add(1);
         let elsewhere = !matches!(reason, StopReason::Deadline | StopReason::ReducerError);
         if next < self.state.targets.len() && elsewhere {

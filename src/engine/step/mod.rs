@@ -1,6 +1,7 @@
 //! The interpreter: one event in, directives out.
 
 mod batch;
+mod budget;
 mod examine;
 mod exhausted;
 mod feedback;

@@ -6,7 +6,7 @@ use super::super::because::{because, of_retry, of_stop};
 use super::super::directive::{Because, Decision, MetricName, Note, Outcome};
 use super::super::event::Drive;
 use super::super::problems::{join_problems, parse, violations};
-use super::super::retry::{self, Obstacle, Verdict};
+use super::super::retry::{Obstacle, Verdict};
 use super::super::state::{Pending, Series, SlotPhase, Subject};
 use super::Step;
 use super::feedback::Failed;
@@ -176,7 +176,12 @@ impl Step<'_> {
     }
 
     fn accept(&mut self, report: Value) {
-        let attempts = self.state.output.take().map_or(1, |series| series.attempt());
+        let series = self.state.output.take();
+        let attempts = series.as_ref().map_or(1, Series::attempt);
+        let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
+        if let Some(output) = self.policy.output() {
+            self.earn("output", &output.retry.budget.value, after);
+        }
         self.count(MetricName::RetryAttempts, "output".into(), attempts.into());
         self.note(Note::OutputAccepted { output: report.clone() }, Vec::new());
         self.state.report = Some(report);
@@ -186,19 +191,20 @@ impl Step<'_> {
         let class = fault.class();
         let now = self.state.now;
         let mut series = self.state.output.take().unwrap_or_else(|| Series::begin(now));
-        let over = series.resume(output.retry.max_attempts.value);
+        let most = output.retry.for_class(class).max_attempts.value;
+        let over = series.resume(most);
         let progress = series.progress();
         let message = fault.message();
         let mut objection = fault.objection();
         let obstacle = if objection.is_some() { Obstacle::ReducerError } else { Obstacle::None };
-        let case = self.case(class, None, obstacle);
-        let seed = || self.seed("output", &self.state.run);
+        let mut case = self.case(class, None, obstacle);
+        let seed = self.seed("output", &self.state.run);
         let mut verdict = match over {
             Some(reason) => Verdict::Stop(reason),
-            None => retry::decide(&output.retry, progress, case, now, seed),
+            None => self.verdict("output", &output.retry, progress, &mut case, seed),
         };
         let attempt = progress.attempt;
-        let max_attempts = output.retry.max_attempts.value.limit();
+        let max_attempts = most.limit();
         let source = FeedbackSource::StructuredOutput;
         let failed =
             Failed { source, tool: None, attempt, class, message: &message, next_delay: verdict.delay() };
@@ -229,6 +235,7 @@ impl Step<'_> {
         match verdict {
             Verdict::Retry { delay, by } => {
                 let why = of_retry(self.policy, &output.retry, progress, &case, delay, by);
+                self.charge("output", &output.retry, class);
                 self.count(MetricName::RetryDelaySeconds, "output".into(), delay.0);
                 let subject = Subject {
                     name: "output".into(),
@@ -280,6 +287,7 @@ impl Step<'_> {
         let progress_attempt = u64::try_from(attempts.len()).unwrap_or(u64::MAX);
         let exhausted = RetryExhausted { action: "output".into(), reason, attempts, retry_after: None };
         self.count(MetricName::RetryAttempts, "output".into(), progress_attempt);
+        self.count_overdrawn("output", reason);
         let mut why = Vec::new();
         // A reducer's objection is for the model to answer, within the turns that are left.
         let decision = match reason {

@@ -6,7 +6,7 @@ use super::super::because::of_retry;
 use super::super::directive::{MetricName, Outcome};
 use super::super::event::{FinishReason, ModelReply};
 use super::super::failure::Failure;
-use super::super::retry::{self, Obstacle, Verdict};
+use super::super::retry::{Obstacle, Verdict};
 use super::super::state::{LastTurn, Pending, Series, Subject};
 use super::Step;
 use super::batch::hint;
@@ -34,8 +34,11 @@ impl Step<'_> {
                 "the reply was cut at the token limit",
             ));
         }
-        let attempts = self.state.model.take().map_or(1, |series| series.attempt());
+        let series = self.state.model.take();
+        let attempts = series.as_ref().map_or(1, Series::attempt);
         let target = self.state.targets.get(self.state.target).cloned().unwrap_or_default();
+        let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
+        self.earn(&format!("model {target}"), &self.policy.model(&target).retry.budget.value, after);
         self.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
         let names: Vec<&str> = reply.calls.iter().map(|proposal| proposal.call.name.as_str()).collect();
         let event = json!({
@@ -70,9 +73,10 @@ impl Step<'_> {
         let now = self.state.now;
         let mut series = self.state.model.take().unwrap_or_else(|| Series::begin(now));
         let progress = series.progress();
-        let case = self.case(class, hint(&failure.retry_after), Obstacle::None);
-        let seed = || self.seed("model", &format!("{}-{}", self.state.run, self.state.turn));
-        let mut verdict = retry::decide(&policy.retry, progress, case, now, seed);
+        let mut case = self.case(class, hint(&failure.retry_after), Obstacle::None);
+        let seed = self.seed("model", &format!("{}-{}", self.state.run, self.state.turn));
+        let name = format!("model {target}");
+        let mut verdict = self.verdict(&name, &policy.retry, progress, &mut case, seed);
         let event = json!({
             "target": target, "turn": self.state.turn, "attempt": progress.attempt, "error_type": class,
             "message": failure.message, "status": failure.status,
@@ -87,17 +91,19 @@ impl Step<'_> {
         match verdict {
             Verdict::Retry { delay, by } => {
                 let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
-                self.count(MetricName::RetryDelaySeconds, format!("model {target}"), delay.0);
+                self.charge(&name, &policy.retry, class);
+                self.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
+                let max_attempts = policy.retry.for_class(class).max_attempts.value.limit();
                 if class == ErrorClass::EmptyResponse && progress.attempt == 1 {
-                    self.nudge(policy.retry.max_attempts.value.limit());
+                    self.nudge(max_attempts);
                 }
                 if delay.is_zero() {
                     return self.call_model();
                 }
                 let subject = Subject {
-                    name: format!("model {target}"),
+                    name,
                     attempt: progress.attempt.saturating_add(1),
-                    max_attempts: policy.retry.max_attempts.value.limit(),
+                    max_attempts,
                     error_type: class,
                     message: failure.message.clone(),
                 };

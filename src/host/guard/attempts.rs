@@ -105,7 +105,7 @@ impl<'a, E: Classify> Attempts<'a, E> {
         now: Instant,
     ) -> Verdict {
         let progress = Progress { started: self.started, attempt: self.attempt, slept: self.slept };
-        let facts = Case { class, hint, obstacle, run_deadline: None };
+        let facts = Case { class, hint, obstacle, overdrawn: None, run_deadline: None };
         let seed = || Seed::new(self.inner.seed, scope, &self.call.to_string());
         let verdict = decide(self.retry, progress, facts, now, seed);
         let delay = verdict.delay();

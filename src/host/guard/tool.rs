@@ -194,7 +194,7 @@ impl ToolGuard {
         let slept = records.iter().fold(Nanos::ZERO, |sum, record| sum.saturating_add(record.delay));
         let class = ErrorClass::InvalidArgs;
         let progress = Progress { started, attempt, slept };
-        let case = Case { class, hint: None, obstacle: Obstacle::None, run_deadline: None };
+        let case = Case { class, hint: None, obstacle: Obstacle::None, overdrawn: None, run_deadline: None };
         let seed = || Seed::new(self.inner.seed, "correction", &self.name);
         let mut verdict = decide(&policy.retry, progress, case, now, seed);
         let message = join_problems(problems);

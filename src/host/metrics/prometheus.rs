@@ -46,6 +46,7 @@ fn header(text: &mut String, last: &mut Option<MetricName>, name: MetricName, ki
     let help = match name {
         MetricName::ValidationRetryTotal => "Retryable failures of validation.",
         MetricName::ReducerErrorTotal => "Reducers that failed.",
+        MetricName::BudgetExhaustedTotal => "Ends of attempts because the retry budget was used up.",
         MetricName::RetryDelaySeconds => "Delays before a next attempt.",
         MetricName::RetryAttempts => "Attempts that a call, turn or report took in the end.",
     };
@@ -64,9 +65,10 @@ impl Unit {
     fn of(name: MetricName) -> Self {
         match name {
             MetricName::RetryDelaySeconds => Self::Seconds,
-            MetricName::ValidationRetryTotal | MetricName::ReducerErrorTotal | MetricName::RetryAttempts => {
-                Self::Number
-            }
+            MetricName::ValidationRetryTotal
+            | MetricName::ReducerErrorTotal
+            | MetricName::BudgetExhaustedTotal
+            | MetricName::RetryAttempts => Self::Number,
         }
     }
 

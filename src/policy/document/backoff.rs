@@ -6,10 +6,11 @@ use std::sync::Arc;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
+use super::fraction::{Fraction, shown};
 use crate::policy::decode::{Decode, Reader, Spanned, choice, union};
 use crate::policy::merge::plain_leaf;
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Backoff, Code, Diagnostic, Jitter, Ratio, Shape, parse_ppm};
+use crate::policy::{Backoff, Code, Diagnostic, Jitter, Ratio, Shape};
 use crate::time::Nanos;
 
 union! {
@@ -24,7 +25,7 @@ union! {
             /// How delays are spread.
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
-            spread: Option<Spanned<Spread>>,
+            spread: Option<Spanned<Fraction>>,
         },
         /// `base + step * (n - 1)`.
         Linear = "linear" {
@@ -37,7 +38,7 @@ union! {
             /// How delays are spread.
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
-            spread: Option<Spanned<Spread>>,
+            spread: Option<Spanned<Fraction>>,
         },
         /// `base * factor^(n - 1)`.
         Exponential = "exponential" {
@@ -50,7 +51,7 @@ union! {
             /// How delays are spread.
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
-            spread: Option<Spanned<Spread>>,
+            spread: Option<Spanned<Fraction>>,
         },
         /// `base` times 1, 1, 2, 3, 5, 8 and so on.
         Fibonacci = "fibonacci" {
@@ -61,7 +62,7 @@ union! {
             /// How delays are spread.
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
-            spread: Option<Spanned<Spread>>,
+            spread: Option<Spanned<Fraction>>,
         },
         /// The delays one after another; the last one repeats.
         Schedule = "schedule" {
@@ -72,7 +73,7 @@ union! {
             /// How delays are spread.
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
-            spread: Option<Spanned<Spread>>,
+            spread: Option<Spanned<Fraction>>,
         },
     }
 }
@@ -96,10 +97,6 @@ choice! {
 /// Delays one after another; at least one.
 #[derive(Clone, Debug)]
 struct Delays(Arc<[Nanos]>);
-
-/// A fraction above 0 and at most 1, in parts per million.
-#[derive(Clone, Copy, Debug)]
-struct Spread(u32);
 
 impl Decode for Backoff {
     const NAME: Option<&'static str> = BackoffRule::NAME;
@@ -197,26 +194,6 @@ impl Decode for Ratio {
     }
 }
 
-impl Decode for Spread {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let Data::Number(_) = node.data else {
-            return reader.wrong_type(node, "a number above 0 and at most 1");
-        };
-        match parse_ppm(reader.text(node.span)) {
-            Ok(ppm) => Some(Self(ppm)),
-            Err(error) => {
-                let problem = Diagnostic::error(Code::OUT_OF_RANGE, node.span, error.message);
-                reader.report(problem.help_if(error.help));
-                None
-            }
-        }
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
-    }
-}
-
 plain_leaf! { Backoff => show }
 
 fn show(backoff: &Backoff) -> Value {
@@ -258,7 +235,7 @@ fn show(backoff: &Backoff) -> Value {
         Jitter::Equal => put("jitter", "equal".into()),
         Jitter::PlusMinus { ppm } => {
             put("jitter", "plus_minus".into());
-            put("spread", fraction(ppm.into(), 1_000_000));
+            put("spread", Fraction(ppm).show());
         }
         Jitter::Decorrelated => put("jitter", "decorrelated".into()),
     }
@@ -266,11 +243,5 @@ fn show(backoff: &Backoff) -> Value {
 }
 
 fn decimal(ratio: Ratio) -> Value {
-    if ratio.den() == 1 { ratio.num().into() } else { fraction(ratio.num(), ratio.den()) }
-}
-
-/// Shown, never computed with: both parts are far below 2^53.
-#[expect(clippy::cast_precision_loss, clippy::float_arithmetic, reason = "shown, never computed with")]
-fn fraction(num: u64, den: u64) -> Value {
-    (num as f64 / den as f64).into()
+    if ratio.den() == 1 { ratio.num().into() } else { shown(ratio.num(), ratio.den()) }
 }

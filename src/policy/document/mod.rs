@@ -4,7 +4,10 @@
 //! reported with all others.
 
 mod backoff;
+mod budget;
+mod by_class;
 mod errors;
+mod fraction;
 mod lasting;
 mod output;
 mod retry;
@@ -12,6 +15,7 @@ mod session;
 mod text;
 mod tool;
 
+pub(crate) use by_class::for_all;
 pub(crate) use errors::ErrorRule;
 pub(crate) use lasting::Lasting;
 pub(crate) use output::{MergedOutput, OutputLayer};

@@ -3,20 +3,23 @@
 use core::num::NonZeroU32;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::by_class::{ByClass, MergedByClass};
+use super::fraction::Fraction;
 use super::lasting::Lasting;
 use crate::policy::decode::{Decode, Described, Reader, Spanned, choice_of, record};
-use crate::policy::merge::{Leaf, layer, plain_leaf};
+use crate::policy::merge::{At, Leaf, Visit, layer, path, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    AboveMax, Attempts, Backoff, Bound, ClassSet, ErrorClass, RetryPolicy, ServerDelay, ServerDelayMode,
+    AboveMax, Attempts, Backoff, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, RetryPolicy,
+    ServerDelay, ServerDelayMode,
 };
 use crate::time::Nanos;
 
 layer! {
     /// How failures of one kind of work are retried. What is left out is inherited; `null` goes back to the default.
-    pub(crate) struct RetryLayer => MergedRetry {
+    pub(crate) struct RetryLayer => MergedGeneral {
         leaves {
             /// `false`: nothing is retried.
             enabled: bool,
@@ -36,10 +39,25 @@ layer! {
             attempt_timeout: Lasting<Bound>,
             /// The most time spent waiting between the attempts of one call.
             total_delay: Bound,
+            /// How many retries there may be across calls.
+            budget: Budget,
             /// Whether failures are written into the session for the model to see.
             emit_feedback: bool,
+            /// `true`: what would be retried is decided and written down, but not done.
+            shadow: bool,
+        }
+        within {
+            /// What is different for failures of some classes.
+            by_class: ByClass,
         }
     }
+}
+
+/// The layers of a retry policy, merged: what holds for every failure, and what is different for some classes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MergedRetry {
+    pub(crate) general: MergedGeneral,
+    pub(crate) by_class: MergedByClass,
 }
 
 record! {
@@ -104,6 +122,10 @@ record! {
     struct ServerDelayRule {
         /// How the hint and the computed delay are combined.
         mode: ServerDelayMode,
+        /// How much longer than the computed delay `clamp` lets the wait be.
+        margin: Option<Spanned<Nanos>>,
+        /// Lengthens the wait that is asked for by up to this fraction of it, so that not everybody comes back at once.
+        spread: Option<Fraction>,
         /// Hints below this are raised to it.
         min: Nanos = Nanos::ZERO,
         /// The longest hint that is honoured.
@@ -120,6 +142,8 @@ choice_of! {
         Floor = "floor",
         /// The hint alone.
         Replace = "replace",
+        /// The hint, but neither shorter than the computed delay nor longer than that and `margin`.
+        Clamp = "clamp",
         /// The hint is not looked at.
         Ignore = "ignore",
     }
@@ -145,19 +169,37 @@ plain_leaf! {
         Bound::Within(length) => length.to_string().into(),
         Bound::Unlimited => "unlimited".into(),
     },
-    ServerDelay => |value| json!({
-        "mode": match value.mode {
-            ServerDelayMode::Floor => "floor",
-            ServerDelayMode::Replace => "replace",
-            ServerDelayMode::Ignore => "ignore",
+    ServerDelay => show_server_delay,
+}
+
+fn show_server_delay(value: &ServerDelay) -> Value {
+    let mut shown = Map::new();
+    let mut show = |key: &str, value: Value| drop(shown.insert(key.to_owned(), value));
+    show(
+        "mode",
+        match value.mode {
+            ServerDelayMode::Floor => "floor".into(),
+            ServerDelayMode::Replace => "replace".into(),
+            ServerDelayMode::Clamp => "clamp".into(),
+            ServerDelayMode::Ignore => "ignore".into(),
         },
-        "min": value.min.to_string(),
-        "max": Bound::show_value(&value.max),
-        "above_max": match value.above_max {
-            AboveMax::GiveUp => "give_up",
-            AboveMax::Clamp => "clamp",
+    );
+    if value.mode == ServerDelayMode::Clamp {
+        show("margin", value.margin.to_string().into());
+    }
+    if value.spread_ppm > 0 {
+        show("spread", Fraction(value.spread_ppm).show());
+    }
+    show("min", value.min.to_string().into());
+    show("max", Bound::show_value(&value.max));
+    show(
+        "above_max",
+        match value.above_max {
+            AboveMax::GiveUp => "give_up".into(),
+            AboveMax::Clamp => "clamp".into(),
         },
-    }),
+    );
+    Value::Object(shown)
 }
 
 impl Leaf for Classes {
@@ -194,19 +236,36 @@ impl Leaf for Classes {
 }
 
 impl MergedRetry {
+    /// Hears one more layer.
+    pub(crate) fn fold(&mut self, layer: &RetryLayer, at: &At) {
+        self.by_class.begin(&layer.by_class.0, &self.general);
+        self.general.fold(layer, at);
+        self.by_class.fold(layer, &self.general, at);
+    }
+
+    /// Shows every value with its path.
+    pub(crate) fn each(&self, prefix: &str, visit: Visit<'_>) {
+        self.general.each(prefix, visit);
+        self.by_class.each(&self.general, &path(prefix, "by_class"), visit);
+    }
+
     /// The plain values; `None` if the layers leave one open, which the built-in default does not.
     pub(crate) fn policy(&self) -> Option<RetryPolicy> {
+        let Self { general, by_class } = self;
         Some(RetryPolicy {
-            enabled: self.enabled.setting()?,
-            max_attempts: self.max_attempts.setting()?,
-            retry_on: self.retry_on.setting()?,
-            never_retry: self.never_retry.setting()?,
-            backoff: self.backoff.setting()?,
-            server_delay: self.server_delay.setting()?,
-            deadline: self.deadline.setting()?,
-            attempt_timeout: self.attempt_timeout.setting()?,
-            total_delay: self.total_delay.setting()?,
-            emit_feedback: self.emit_feedback.setting()?,
+            enabled: general.enabled.setting()?,
+            max_attempts: general.max_attempts.setting()?,
+            retry_on: general.retry_on.setting()?,
+            never_retry: general.never_retry.setting()?,
+            backoff: general.backoff.setting()?,
+            server_delay: general.server_delay.setting()?,
+            deadline: general.deadline.setting()?,
+            attempt_timeout: general.attempt_timeout.setting()?,
+            total_delay: general.total_delay.setting()?,
+            budget: general.budget.setting()?,
+            emit_feedback: general.emit_feedback.setting()?,
+            shadow: general.shadow.setting()?,
+            by_class: by_class.policy()?,
         })
     }
 }
@@ -307,12 +366,34 @@ impl Decode for ServerDelay {
     const NAME: Option<&'static str> = ServerDelayRule::NAME;
 
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let ServerDelayRule { mode, min, max, above_max } = ServerDelayRule::decode(node, reader)?;
-        Some(Self { mode, min, max, above_max })
+        let ServerDelayRule { mode, margin, spread, min, max, above_max } =
+            ServerDelayRule::decode(node, reader)?;
+        let margin = match (mode, margin) {
+            (ServerDelayMode::Clamp, Some(margin)) => margin.value,
+            (ServerDelayMode::Clamp, None) => {
+                reader.missing_field(node, "margin");
+                return None;
+            }
+            (_, Some(margin)) => {
+                let message = "`margin` is only for `mode: clamp`";
+                let problem = Diagnostic::error(Code::CONTRADICTION, margin.span, message);
+                reader.report(problem.help("remove it, or write `mode: clamp`"));
+                return None;
+            }
+            (ServerDelayMode::Floor | ServerDelayMode::Replace | ServerDelayMode::Ignore, None) => {
+                Nanos::ZERO
+            }
+        };
+        let spread_ppm = spread.map_or(0, |spread| spread.0);
+        Some(Self { mode, margin, spread_ppm, min, max, above_max })
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        ServerDelayRule::schema(generator)
+        let mut schema = ServerDelayRule::schema(generator);
+        schema.insert("if".into(), json!({"properties": {"mode": {"const": "clamp"}}, "required": ["mode"]}));
+        schema.insert("then".into(), json!({"required": ["margin"]}));
+        schema.insert("else".into(), json!({"properties": {"margin": false}}));
+        schema
     }
 }
 

@@ -5,7 +5,7 @@
 
 use core::num::NonZeroU32;
 
-use crate::policy::{AboveMax, Attempts, Bound, ErrorClass, RetryPolicy, ServerDelayMode, Shape};
+use crate::policy::{AboveMax, Attempts, Bound, ClassRules, ErrorClass, RetryPolicy, ServerDelayMode, Shape};
 use crate::time::Nanos;
 
 /// So many waits are followed one by one. Beyond them, waits that still grow are counted as if they did not: the
@@ -42,6 +42,8 @@ pub(super) struct Work {
 #[derive(Clone, Copy)]
 struct Waits<'a> {
     retry: &'a RetryPolicy,
+    /// Whether these are runs of a tool.
+    tool: bool,
     /// Whether the other side asks for waits.
     asked: bool,
 }
@@ -59,8 +61,9 @@ struct Reach {
 impl Worst {
     /// Of that policy.
     pub(super) fn of(retry: &RetryPolicy, work: Work) -> Self {
-        let alone = reach(Waits { retry, asked: false }, work);
-        let asked = if work.asks { reach(Waits { retry, asked: true }, work) } else { alone };
+        let waits = Waits { retry, tool: work.tool, asked: false };
+        let alone = reach(waits, work);
+        let asked = if work.asks { reach(Waits { asked: true, ..waits }, work) } else { alone };
         let calls = |reach: &Reach| reach.waits.map(|waits| waits.saturating_add(1));
         let calls = calls(&alone).zip(calls(&asked)).map(|(alone, asked)| alone.max(asked));
         let in_attempts = larger(alone.in_attempts, asked.in_attempts);
@@ -88,22 +91,24 @@ impl Worst {
     }
 }
 
-/// Whether a failure of some class is followed by another attempt.
-fn retries(retry: &RetryPolicy, work: Work) -> bool {
-    let corrected = |class| work.tool && class == ErrorClass::InvalidArgs;
-    let mut classes = retry.retry_on.value.iter();
-    retry.enabled.value && classes.any(|class| !retry.never_retry.value.contains(class) && !corrected(class))
+/// The attempts that the most patient of the rules allow.
+fn most_attempts(waits: Waits<'_>) -> Attempts {
+    let all = waits.rules().map(|rules| rules.max_attempts.value);
+    all.reduce(|a, b| match (a, b) {
+        (Attempts::Limited(a), Attempts::Limited(b)) => Attempts::Limited(a.max(b)),
+        _ => Attempts::Unlimited,
+    })
+    .unwrap_or(Attempts::Limited(NonZeroU32::MIN))
 }
 
 fn reach(waits: Waits<'_>, work: Work) -> Reach {
     let retry = waits.retry;
-    let most = match (retry.max_attempts.value, work.breaker) {
+    let most = match (most_attempts(waits), work.breaker) {
         (Attempts::Limited(attempts), Some(runs)) => Some(attempts.min(runs)),
         (Attempts::Limited(attempts), None) => Some(attempts),
         (Attempts::Unlimited, runs) => runs,
     };
     let most = most.map(|most| most.get().saturating_sub(1));
-    let most = if retries(retry, work) { most } else { Some(0) };
     // An attempt starts before the deadline; what is slept in all may reach `total_delay`.
     let before = match retry.deadline.value {
         Bound::Within(deadline) => Bound::Within(deadline.saturating_sub(Nanos(1))),
@@ -113,18 +118,20 @@ fn reach(waits: Waits<'_>, work: Work) -> Reach {
     let fits = |least: Nanos| !matches!(room, Bound::Within(room) if least > room);
     let (mut n, mut least, mut longest) = (0_u32, Nanos::ZERO, Bound::Within(Nanos::ZERO));
     let mut in_attempts = in_attempts(retry, n, least);
-    let steady = waits.of(u32::MAX);
-    let listed = match &retry.backoff.value.shape {
+    let steady = waits.steady();
+    let listed = waits.rules().map(|rules| match &rules.backoff.value.shape {
         Shape::Schedule { delays } => u32::try_from(delays.len()).unwrap_or(u32::MAX),
         _ => 0,
-    };
+    });
+    let listed = listed.max().unwrap_or(0);
     loop {
         if most.is_some_and(|most| n >= most) {
             break;
         }
         let attempt = n.saturating_add(1);
         let Some((shortest, wait)) = waits.of(attempt) else { break };
-        let is_steady = attempt >= listed && steady == Some((shortest, wait));
+        // Classes with rules of their own drop out one after the other.
+        let is_steady = retry.by_class.is_empty() && attempt >= listed && steady == Some((shortest, wait));
         if is_steady || n >= FOLLOWED.max(listed) {
             return rest(Rest { retry, n, least, longest, shortest, most, room }, waits, in_attempts);
         }
@@ -160,7 +167,9 @@ fn rest(at: Rest<'_>, waits: Waits<'_>, so_far: Bound) -> Reach {
     let more = [fitting, left].into_iter().flatten().min();
     let all = more.map(|more| at.n.saturating_add(more));
     // The last wait is the longest, or as long as those before it.
-    let wait = waits.of(all.unwrap_or(u32::MAX).max(1)).map_or(Bound::Within(Nanos::ZERO), |(_, wait)| wait);
+    let last = [all.unwrap_or(u32::MAX).max(1), at.n.saturating_add(1)];
+    let longest = last.into_iter().filter_map(|attempt| waits.of(attempt)).map(|(_, wait)| wait);
+    let wait = longest.fold(Bound::Within(Nanos::ZERO), larger);
     let longest = match (wait, more) {
         (Bound::Within(Nanos::ZERO), _) | (_, Some(0)) => at.longest,
         (Bound::Within(wait), Some(more)) => add(at.longest, Bound::Within(wait.saturating_mul(more.into()))),
@@ -193,23 +202,54 @@ fn timeout(retry: &RetryPolicy) -> Bound {
     smaller(retry.attempt_timeout.value, retry.deadline.value)
 }
 
-impl Waits<'_> {
+impl<'a> Waits<'a> {
+    /// The rules that hold after a failure of some class that is followed by another attempt.
+    fn rules(self) -> impl Iterator<Item = ClassRules<'a>> {
+        let retry = self.retry;
+        // Arguments that do not hold are corrected, which is no further run.
+        let retried = move |class| retry.retries(class) && !(self.tool && class == ErrorClass::InvalidArgs);
+        let others = |class| retried(class) && !retry.by_class.iter().any(|own| own.class == class);
+        let general = retry.retry_on.value.iter().any(others).then(|| retry.for_others());
+        let own = retry.by_class.iter().filter(move |own| retried(own.class));
+        general.into_iter().chain(own.map(|own| retry.for_class(own.class)))
+    }
+
     /// The shortest and the longest wait after `attempt`; `None`: there is none.
-    fn of(&self, attempt: u32) -> Option<(Nanos, Bound)> {
-        let (min, max) = self.retry.backoff.value.bounds(attempt);
-        let rule = self.retry.server_delay.value;
+    fn of(self, attempt: u32) -> Option<(Nanos, Bound)> {
+        let granted = self.rules().filter(|rules| rules.max_attempts.value.allow_after(attempt));
+        either(granted.filter_map(|rules| self.after(rules, attempt)))
+    }
+
+    /// What the waits become in the end, if they go on for ever.
+    fn steady(self) -> Option<(Nanos, Bound)> {
+        either(self.rules().filter_map(|rules| self.after(rules, u32::MAX)))
+    }
+
+    /// As [`of`](Self::of), after a failure to which these rules apply.
+    fn after(self, rules: ClassRules<'_>, attempt: u32) -> Option<(Nanos, Bound)> {
+        let (min, max) = rules.backoff.value.bounds(attempt);
+        let rule = rules.server_delay.value;
         if !self.asked || rule.mode == ServerDelayMode::Ignore {
             return Some((min, Bound::Within(max)));
         }
+        let spread = |asked: Nanos| asked.saturating_add(asked.share(rule.spread_ppm));
         let (from, to) = match rule.max {
             Bound::Within(most) if rule.min > most && rule.above_max == AboveMax::GiveUp => return None,
-            Bound::Within(most) => (rule.min.min(most), Bound::Within(most)),
+            Bound::Within(most) => (rule.min.min(most), Bound::Within(spread(most))),
             Bound::Unlimited => (rule.min, Bound::Unlimited),
         };
+        if rule.mode == ServerDelayMode::Clamp {
+            return Some((min, Bound::Within(max.saturating_add(rule.margin))));
+        }
         // It may also not ask, after some attempts.
         let shortest = if rule.mode == ServerDelayMode::Replace { min.min(from) } else { min };
         Some((shortest, larger(Bound::Within(max), to)))
     }
+}
+
+/// The shortest of the shortest waits and the longest of the longest.
+fn either(waits: impl Iterator<Item = (Nanos, Bound)>) -> Option<(Nanos, Bound)> {
+    waits.reduce(|(a, b), (c, d)| (a.min(c), larger(b, d)))
 }
 
 fn larger(a: Bound, b: Bound) -> Bound {

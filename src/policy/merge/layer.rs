@@ -48,12 +48,13 @@ pub(crate) fn path(prefix: &str, field: &'static str) -> String {
     if prefix.is_empty() { field.to_owned() } else { format!("{prefix}.{field}") }
 }
 
-/// Declares a layer and what it is merged into. `leaves` are values, `blocks` are layers within it, `rest` are
-/// fields that are not merged.
+/// Declares a layer and what it is merged into. `leaves` are values, `blocks` are layers within it, `within` are
+/// layers whose merge is written by hand, `rest` are fields that are not merged.
 macro_rules! layer {
     ($(#[doc = $doc:literal])* $vis:vis struct $name:ident => $merged:ident {
         leaves { $($(#[doc = $leaf_doc:literal])* $leaf:ident : $leaf_ty:ty),* $(,)? }
         $(blocks { $($(#[doc = $block_doc:literal])* $block:ident : $block_ty:ty => $block_merged:ty),* $(,)? })?
+        $(within { $($(#[doc = $within_doc:literal])* $within:ident : $within_ty:ty),* $(,)? })?
         $(rest { $($(#[doc = $rest_doc:literal])* $rest:ident : $rest_ty:ty = $rest_default:expr),* $(,)? })?
     }) => {
         $crate::policy::decode::record! {
@@ -61,6 +62,7 @@ macro_rules! layer {
             $vis struct $name {
                 $($(#[doc = $leaf_doc])* $vis $leaf: $crate::policy::decode::Patch<$leaf_ty>,)*
                 $($($(#[doc = $block_doc])* $vis $block: $crate::policy::merge::Block<$block_ty>,)*)?
+                $($($(#[doc = $within_doc])* $vis $within: $crate::policy::merge::Block<$within_ty>,)*)?
                 $($($(#[doc = $rest_doc])* $vis $rest: $rest_ty = $rest_default,)*)?
             }
         }
@@ -70,6 +72,7 @@ macro_rules! layer {
                 Self {
                     $($leaf: $crate::policy::decode::Patch::Absent,)*
                     $($($block: Default::default(),)*)?
+                    $($($within: Default::default(),)*)?
                     $($($rest: $rest_default,)*)?
                 }
             }
@@ -80,6 +83,7 @@ macro_rules! layer {
                 Self {
                     $($leaf: $crate::policy::decode::Patch::Null(span),)*
                     $($($block: $crate::policy::merge::Block(<$block_ty as $crate::policy::merge::Layer>::unset(span)),)*)?
+                    $($($within: $crate::policy::merge::Block(<$within_ty as $crate::policy::merge::Layer>::unset(span)),)*)?
                     $($($rest: $rest_default,)*)?
                 }
             }
@@ -97,6 +101,11 @@ macro_rules! layer {
                 $($($crate::policy::merge::Layer::entries(
                     &self.$block.0,
                     &$crate::policy::merge::path(prefix, stringify!($block)),
+                    found,
+                );)*)?
+                $($($crate::policy::merge::Layer::entries(
+                    &self.$within.0,
+                    &$crate::policy::merge::path(prefix, stringify!($within)),
                     found,
                 );)*)?
             }

@@ -73,22 +73,28 @@ impl Limits {
 
     /// Holds a merged retry policy to them.
     pub(crate) fn apply(&self, retry: &mut MergedRetry) {
+        let MergedRetry { general, by_class } = retry;
         if let Some(limit) = self.max_attempts {
-            let exceeds = match retry.max_attempts.get() {
-                Some(Attempts::Limited(attempts)) => *attempts > limit.value,
-                Some(Attempts::Unlimited) => true,
-                None => false,
-            };
-            if exceeds {
-                retry.max_attempts.tighten(Attempts::Limited(limit.value), limit.origin);
-            }
+            attempts(&mut general.max_attempts, limit);
+            by_class.max_attempts().for_each(|trail| attempts(trail, limit));
         }
-        bound(&mut retry.deadline, self.deadline);
-        bound(&mut retry.total_delay, self.total_delay);
-        bound(&mut retry.attempt_timeout, self.attempt_timeout);
+        bound(&mut general.deadline, self.deadline);
+        bound(&mut general.total_delay, self.total_delay);
+        bound(&mut general.attempt_timeout, self.attempt_timeout);
         for limit in &self.never_retry {
-            classes(&mut retry.never_retry, *limit);
+            classes(&mut general.never_retry, *limit);
         }
+    }
+}
+
+fn attempts(trail: &mut Trail<Attempts>, limit: Limit<NonZeroU32>) {
+    let exceeds = match trail.get() {
+        Some(Attempts::Limited(attempts)) => *attempts > limit.value,
+        Some(Attempts::Unlimited) => true,
+        None => false,
+    };
+    if exceeds {
+        trail.tighten(Attempts::Limited(limit.value), limit.origin);
     }
 }
 

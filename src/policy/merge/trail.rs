@@ -111,6 +111,12 @@ impl<T: Leaf> Trail<T> {
         self
     }
 
+    /// Whether other layers have spoken here than there.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        let place = |step: &Step<T>| step.origin;
+        !self.steps.iter().map(place).eq(other.steps.iter().map(place))
+    }
+
     /// The value before and after a limit; `None`: nothing has been said.
     pub(crate) fn get(&self) -> Option<&T::Value> {
         self.value.as_ref().map(|(value, _)| value)

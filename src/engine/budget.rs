@@ -1,0 +1,280 @@
+//! What has been drawn on a retry budget: tokens, or calls and retries of the last while.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{Budget, ErrorClass, TokenBudget, WindowBudget};
+use crate::time::{Instant, Nanos};
+
+/// A window is counted in so many parts; what is older than the window by less than one of them may still count.
+const PARTS: u64 = 10;
+const WHOLE_PPM: u64 = 1_000_000;
+
+/// What has been drawn on one budget. An empty one stands for a budget that is whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Tokens taken and not given back.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    spent: u64,
+    /// The window that is counted.
+    #[serde(default, skip_serializing_if = "no_time")]
+    window: Nanos,
+    /// Its parts, oldest first; those in which nothing happened are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part>,
+}
+
+/// What happened in one part of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Part {
+    /// Its number since the epoch.
+    number: u64,
+    calls: u32,
+    retries: u32,
+}
+
+/// Why a budget has no retry left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdrawn {
+    /// There are fewer tokens than a retry takes.
+    Tokens {
+        /// What is there.
+        left: u64,
+        /// What a retry takes.
+        cost: u32,
+    },
+    /// There were too many retries for so few calls.
+    Window {
+        /// The retries.
+        retries: u64,
+        /// The calls.
+        calls: u64,
+    },
+}
+
+impl Ledger {
+    /// Whether nothing is drawn on it.
+    pub fn is_empty(&self) -> bool {
+        self.spent == 0 && self.parts.is_empty()
+    }
+
+    /// Why a retry after a failure of that class is refused; `None`: it is not.
+    pub fn refuses(&self, budget: &Budget, class: ErrorClass, now: Instant) -> Option<Overdrawn> {
+        match budget {
+            Budget::None => None,
+            Budget::Tokens(tokens) => {
+                let cost = tokens.cost_after(class);
+                let left = self.left(tokens);
+                (u64::from(cost) > left).then_some(Overdrawn::Tokens { left, cost })
+            }
+            Budget::Window(window) => {
+                let (calls, retries) = self.counts(window, now);
+                let share = calls.saturating_mul(window.ratio_ppm.into()).div_euclid(WHOLE_PPM);
+                (retries >= share.max(window.min.into())).then_some(Overdrawn::Window { retries, calls })
+            }
+        }
+    }
+
+    /// The first attempt of a call has ended.
+    pub fn called(&mut self, budget: &Budget, now: Instant) {
+        if let Budget::Window(window) = budget {
+            self.write(window, now, |part| part.calls = part.calls.saturating_add(1));
+        }
+    }
+
+    /// A retry after a failure of that class has been granted.
+    pub fn retried(&mut self, budget: &Budget, class: ErrorClass, now: Instant) {
+        match budget {
+            Budget::None => {}
+            Budget::Tokens(tokens) => self.spent = self.spent.saturating_add(tokens.cost_after(class).into()),
+            Budget::Window(window) => {
+                self.write(window, now, |part| part.retries = part.retries.saturating_add(1));
+            }
+        }
+    }
+
+    /// A call has succeeded; `after` is the class of the failure its last retry followed, if it was retried.
+    pub fn succeeded(&mut self, budget: &Budget, after: Option<ErrorClass>) {
+        if let Budget::Tokens(tokens) = budget {
+            let back = after.map_or(tokens.earn, |class| tokens.cost_after(class));
+            self.spent = self.spent.min(tokens.capacity.get().into()).saturating_sub(back.into());
+        }
+    }
+
+    /// The tokens that are there.
+    pub fn left(&self, tokens: &TokenBudget) -> u64 {
+        u64::from(tokens.capacity.get()).saturating_sub(self.spent)
+    }
+
+    /// Calls and retries in the window that ends now.
+    fn counts(&self, window: &WindowBudget, now: Instant) -> (u64, u64) {
+        if self.window != window.window {
+            return (0, 0);
+        }
+        let current = number(window, now);
+        let counted = self.parts.iter().filter(|part| part.number.saturating_add(PARTS) > current);
+        counted.fold((0, 0), |(calls, retries), part| {
+            (calls.saturating_add(part.calls.into()), retries.saturating_add(part.retries.into()))
+        })
+    }
+
+    /// Writes into the part of the window that is now. What is too old is forgotten, and so is another window.
+    fn write(&mut self, window: &WindowBudget, now: Instant, entry: impl FnOnce(&mut Part)) {
+        if self.window != window.window {
+            self.window = window.window;
+            self.parts.clear();
+        }
+        let number = number(window, now);
+        self.parts.retain(|part| part.number.saturating_add(PARTS) > number);
+        if let Some(part) = self.parts.iter_mut().find(|part| part.number == number) {
+            return entry(part);
+        }
+        let mut part = Part { number, ..Part::default() };
+        entry(&mut part);
+        self.parts.push(part);
+    }
+}
+
+/// The number of the part that is now.
+fn number(window: &WindowBudget, now: Instant) -> u64 {
+    now.0.div_euclid(window.window.0.div_euclid(PARTS).max(1))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(spent: &u64) -> bool {
+    *spent == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn no_time(window: &Nanos) -> bool {
+    window.is_zero()
+}
+
+impl fmt::Display for Overdrawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tokens { left, cost } => write!(f, "{left} tokens are left, and a retry takes {cost}"),
+            Self::Window { retries, calls } => write!(f, "{retries} retries of {calls} calls"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ErrorClass::{RateLimit, Timeout};
+    use proptest::prelude::*;
+    use std::num::NonZeroU32;
+
+    /// The quota of the AWS SDKs, as of 2026.
+    fn tokens(capacity: u32) -> Budget {
+        Budget::Tokens(TokenBudget {
+            capacity: NonZeroU32::new(capacity).unwrap(),
+            cost: 14,
+            cost_of: [(RateLimit, 5)].into(),
+            earn: 1,
+            pool: None,
+        })
+    }
+
+    fn window(ratio_ppm: u32, min: u32) -> Budget {
+        Budget::Window(WindowBudget { window: Nanos::from_secs(10), ratio_ppm, min, pool: None })
+    }
+
+    const fn secs(secs: u64) -> Instant {
+        Instant(secs * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_retry_costs_what_its_class_costs_until_nothing_is_left() {
+        let (budget, mut ledger) = (tokens(30), Ledger::default());
+        ledger.retried(&budget, Timeout, secs(0));
+        ledger.retried(&budget, RateLimit, secs(0));
+        assert_eq!(ledger.refuses(&budget, RateLimit, secs(0)), None);
+        let overdrawn = Overdrawn::Tokens { left: 11, cost: 14 };
+        assert_eq!(ledger.refuses(&budget, Timeout, secs(0)), Some(overdrawn));
+    }
+
+    #[test]
+    fn a_success_gives_back_what_its_last_retry_took() {
+        let (budget, mut ledger) = (tokens(500), Ledger::default());
+        ledger.retried(&budget, Timeout, secs(0));
+        ledger.succeeded(&budget, Some(Timeout));
+        assert!(ledger.is_empty());
+        ledger.retried(&budget, RateLimit, secs(0));
+        ledger.succeeded(&budget, None);
+        assert_eq!(ledger.spent, 4);
+    }
+
+    #[test]
+    fn retries_are_a_share_of_the_calls_with_a_floor() {
+        let (budget, mut ledger) = (window(200_000, 1), Ledger::default());
+        assert_eq!(ledger.refuses(&budget, Timeout, secs(0)), None, "the floor");
+        ledger.retried(&budget, Timeout, secs(0));
+        assert!(ledger.refuses(&budget, Timeout, secs(0)).is_some());
+        (0..10).for_each(|_| ledger.called(&budget, secs(1)));
+        assert_eq!(ledger.refuses(&budget, Timeout, secs(1)), None, "a fifth of ten calls");
+        ledger.retried(&budget, Timeout, secs(1));
+        let overdrawn = Overdrawn::Window { retries: 2, calls: 10 };
+        assert_eq!(ledger.refuses(&budget, Timeout, secs(1)), Some(overdrawn));
+    }
+
+    #[test]
+    fn what_is_older_than_the_window_is_forgotten_however_long_nothing_happened() {
+        let (budget, mut ledger) = (window(1, 1), Ledger::default());
+        ledger.retried(&budget, Timeout, secs(5));
+        assert!(ledger.refuses(&budget, Timeout, secs(14)).is_some());
+        assert_eq!(ledger.refuses(&budget, Timeout, secs(15)), None);
+        assert_eq!(ledger.refuses(&budget, Timeout, secs(1_000_000)), None);
+        ledger.called(&budget, secs(1_000_000));
+        assert_eq!(ledger.parts.len(), 1);
+    }
+
+    #[test]
+    fn another_window_begins_anew() {
+        let (ten, mut ledger) = (window(1, 1), Ledger::default());
+        ledger.retried(&ten, Timeout, secs(5));
+        let other =
+            Budget::Window(WindowBudget { window: Nanos::from_secs(60), ratio_ppm: 1, min: 1, pool: None });
+        assert_eq!(ledger.refuses(&other, Timeout, secs(5)), None);
+    }
+
+    proptest! {
+        /// Whatever happens, in whatever order: never more tokens taken than there are, and never more given back.
+        #[test]
+        fn a_store_is_never_overdrawn(capacity in 1u32..200, acts in proptest::collection::vec(0u8..4, 0..200)) {
+            let (budget, mut ledger) = (tokens(capacity), Ledger::default());
+            for act in acts {
+                let class = if act % 2 == 0 { Timeout } else { RateLimit };
+                if act >= 2 {
+                    ledger.succeeded(&budget, (act == 2).then_some(class));
+                } else if ledger.refuses(&budget, class, secs(0)).is_none() {
+                    ledger.retried(&budget, class, secs(0));
+                }
+                prop_assert!(ledger.spent <= capacity.into());
+            }
+        }
+
+        /// Within any window there are at most as many retries as the floor, or the share of the calls that were counted.
+        #[test]
+        fn a_window_never_grants_more_than_its_share(
+            acts in proptest::collection::vec((0u64..3, proptest::bool::ANY), 0..200), min in 0u32..4,
+        ) {
+            let (budget, mut ledger) = (window(100_000, min), Ledger::default());
+            let (mut now, mut granted, mut calls) = (0, Vec::new(), Vec::new());
+            for (later, retry) in acts {
+                now += later;
+                if !retry {
+                    ledger.called(&budget, secs(now));
+                    calls.push(now);
+                } else if ledger.refuses(&budget, Timeout, secs(now)).is_none() {
+                    ledger.retried(&budget, Timeout, secs(now));
+                    granted.push(now);
+                    let recent = |times: &[u64]| times.iter().filter(|at| **at + 10 > now).count();
+                    prop_assert!(recent(&granted) <= (recent(&calls) / 10).max(min as usize).max(0));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `budget:`, told apart by its kind and replaced whole.
+
+use core::num::NonZeroU32;
+use std::sync::Arc;
+
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value};
+
+use super::by_class::PerClass;
+use super::fraction::Fraction;
+use super::lasting::Lasting;
+use crate::policy::decode::{Decode, Reader, union};
+use crate::policy::merge::plain_leaf;
+use crate::policy::yaml::Node;
+use crate::policy::{Budget, TokenBudget, WindowBudget};
+use crate::time::Nanos;
+
+union! {
+    /// How many retries there may be across calls. A call that fails at its first attempt is always told; only further attempts draw on the budget. Replaced whole.
+    enum BudgetRule by kind {
+        /// No limit across calls.
+        None = "none" {},
+        /// A store of tokens: each retry takes some, each success gives some back.
+        Tokens = "tokens" {
+            /// How many tokens there are at first, and at most.
+            capacity: NonZeroU32,
+            /// What a retry takes.
+            cost: u32 = 1,
+            /// What a retry takes after a failure of one of these classes.
+            cost_of: PerClass<u32> = PerClass::default(),
+            /// What a call that succeeds at its first attempt gives back. One that succeeds later gives back what its last retry took.
+            earn: u32 = 1,
+            /// A name: all work whose budget has it draws on the same store. Left out: each tool and each model has its own.
+            pool: Option<String>,
+        },
+        /// A share of the calls of the last while.
+        Window = "window" {
+            /// How far back calls and retries are counted.
+            window: Lasting<Nanos>,
+            /// Retries per call, as a fraction.
+            ratio: Fraction,
+            /// So many retries are granted in any window, however few calls there were.
+            min: u32 = 0,
+            /// A name: all work whose budget has it is counted together. Left out: each tool and each model by itself.
+            pool: Option<String>,
+        },
+    }
+}
+
+impl Decode for Budget {
+    const NAME: Option<&'static str> = BudgetRule::NAME;
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let pool = |pool: Option<String>| pool.map(Arc::from);
+        Some(match BudgetRule::decode(node, reader)? {
+            BudgetRule::None {} => Self::None,
+            BudgetRule::Tokens { capacity, cost, cost_of, earn, pool: name } => Self::Tokens(TokenBudget {
+                capacity,
+                cost,
+                cost_of: cost_of.0.into(),
+                earn,
+                pool: pool(name),
+            }),
+            BudgetRule::Window { window, ratio, min, pool: name } => {
+                Self::Window(WindowBudget { window: window.0, ratio_ppm: ratio.0, min, pool: pool(name) })
+            }
+        })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        BudgetRule::schema(generator)
+    }
+}
+
+plain_leaf! {
+    Budget => |budget| {
+        let mut shown = Map::new();
+        let mut show = |key: &str, value: Value| drop(shown.insert(key.to_owned(), value));
+        let pool = match budget {
+            Budget::None => {
+                show("kind", "none".into());
+                &None
+            }
+            Budget::Tokens(TokenBudget { capacity, cost, cost_of, earn, pool }) => {
+                show("kind", "tokens".into());
+                show("capacity", capacity.get().into());
+                show("cost", (*cost).into());
+                if !cost_of.is_empty() {
+                    let costs = cost_of.iter().map(|(class, cost)| (class.name().to_owned(), (*cost).into()));
+                    show("cost_of", Value::Object(costs.collect()));
+                }
+                show("earn", (*earn).into());
+                pool
+            }
+            Budget::Window(WindowBudget { window, ratio_ppm, min, pool }) => {
+                show("kind", "window".into());
+                show("window", window.to_string().into());
+                show("ratio", Fraction(*ratio_ppm).show());
+                show("min", (*min).into());
+                pool
+            }
+        };
+        if let Some(pool) = pool {
+            show("pool", pool.to_string().into());
+        }
+        Value::Object(shown)
+    },
+}

@@ -1,0 +1,224 @@
+//! Values by error class: `by_class` of a retry policy, `cost_of` of a budget.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value};
+
+use super::retry::{MergedGeneral, RetryLayer};
+use crate::policy::decode::{Decode, Described, Patch, Reader, record};
+use crate::policy::merge::{At, Block, Layer, Leaf, Trail, Visit, path};
+use crate::policy::yaml::Node;
+use crate::policy::{Attempts, Backoff, ClassRetry, ErrorClass, ServerDelay, Span};
+
+record! {
+    /// What is different for failures of one class.
+    #[derive(Default)]
+    pub(crate) struct ClassLayer {
+        /// A failure of this class at this attempt of the call, or later, is not followed by another.
+        pub(crate) max_attempts: Patch<Attempts> = Patch::Absent,
+        /// The delay after a failure of this class.
+        pub(crate) backoff: Patch<Backoff> = Patch::Absent,
+        /// What a delay asked for by the other side does to the wait after a failure of this class.
+        pub(crate) server_delay: Patch<ServerDelay> = Patch::Absent,
+    }
+}
+
+/// What the layers make of it.
+#[derive(Clone, Debug)]
+struct MergedClass {
+    max_attempts: Trail<Attempts>,
+    backoff: Trail<Backoff>,
+    server_delay: Trail<ServerDelay>,
+}
+
+/// A mapping from error classes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PerClass<T>(pub(crate) Vec<(ErrorClass, T)>);
+
+/// What is different for failures of some classes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByClass {
+    /// Forgets what the layers below say of any class.
+    unset: Option<Span>,
+    own: PerClass<Block<ClassLayer>>,
+}
+
+/// The classes any layer names, each with what the layers make of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MergedByClass(Vec<(ErrorClass, MergedClass)>);
+
+impl<T> Default for PerClass<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Decode> Decode for PerClass<T> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let names: Vec<&str> = ErrorClass::ALL.iter().map(|class| class.name()).collect();
+        let mut read = Vec::new();
+        for (key, value) in reader.mapping(node)? {
+            let class = ErrorClass::from_name(&key.name);
+            let class = class.or_else(|| reader.bad_choice(key.span, &key.name, &names));
+            read.push(class.zip(T::decode(value, reader)));
+        }
+        read.into_iter().collect::<Option<_>>().map(Self)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<Described<T>>().to_value();
+        let classes = ErrorClass::ALL.iter().map(|class| (class.name().to_owned(), value.clone()));
+        json_schema!({
+            "type": "object", "properties": classes.collect::<Map<_, _>>(), "additionalProperties": false,
+        })
+    }
+}
+
+impl Decode for ByClass {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        PerClass::decode(node, reader).map(|own| Self { unset: None, own })
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        PerClass::<Block<ClassLayer>>::schema(generator)
+    }
+}
+
+impl Layer for ClassLayer {
+    fn unset(span: Span) -> Self {
+        Self { max_attempts: Patch::Null(span), backoff: Patch::Null(span), server_delay: Patch::Null(span) }
+    }
+
+    fn entries(&self, prefix: &str, found: &mut Vec<(String, Span, Value)>) {
+        fn entry<T: Leaf>(said: &Patch<T>) -> Option<(Span, Value)> {
+            Some((said.span()?, said.as_set().map(Leaf::show).unwrap_or_default()))
+        }
+        let leaves = [
+            ("max_attempts", entry(&self.max_attempts)),
+            ("backoff", entry(&self.backoff)),
+            ("server_delay", entry(&self.server_delay)),
+        ];
+        let said = leaves.into_iter().filter_map(|(leaf, said)| said.map(|said| (leaf, said)));
+        found.extend(said.map(|(leaf, (span, value))| (path(prefix, leaf), span, value)));
+    }
+}
+
+impl Layer for ByClass {
+    fn unset(span: Span) -> Self {
+        Self { unset: Some(span), own: PerClass::default() }
+    }
+
+    fn entries(&self, prefix: &str, found: &mut Vec<(String, Span, Value)>) {
+        for (class, layer) in &self.own.0 {
+            layer.0.entries(&path(prefix, class.name()), found);
+        }
+    }
+}
+
+impl ByClass {
+    /// The classes it names.
+    fn classes(&self) -> impl Iterator<Item = ErrorClass> {
+        self.own.0.iter().map(|(class, _)| *class)
+    }
+
+    fn get(&self, class: ErrorClass) -> Option<&ClassLayer> {
+        self.own.0.iter().find(|(named, _)| *named == class).map(|(_, layer)| &layer.0)
+    }
+}
+
+impl MergedByClass {
+    /// Classes that are named for the first time start from what has held for all so far.
+    pub(crate) fn begin(&mut self, layer: &ByClass, general: &MergedGeneral) {
+        for class in layer.classes() {
+            if !self.0.iter().any(|(known, _)| *known == class) {
+                self.0.push((class, MergedClass::of(general)));
+            }
+        }
+    }
+
+    /// Hears one more layer, of which `general` has heard already. What a layer says of one class stands above what
+    /// it says of all, and below what any higher layer says of all.
+    pub(crate) fn fold(&mut self, layer: &RetryLayer, general: &MergedGeneral, at: &At) {
+        for (class, merged) in &mut self.0 {
+            merged.max_attempts.fold(&layer.max_attempts, at);
+            merged.backoff.fold(&layer.backoff, at);
+            merged.server_delay.fold(&layer.server_delay, at);
+            let own = &layer.by_class.0;
+            if own.unset.is_some() {
+                *merged = MergedClass::of(general);
+            }
+            if let Some(own) = own.get(*class) {
+                let at = At::new(at.scope, format!("{} by_class.{class}", at.name));
+                hear(&mut merged.max_attempts, &own.max_attempts, &general.max_attempts, &at);
+                hear(&mut merged.backoff, &own.backoff, &general.backoff, &at);
+                hear(&mut merged.server_delay, &own.server_delay, &general.server_delay, &at);
+            }
+        }
+    }
+
+    /// Shows what is different from `general`.
+    pub(crate) fn each(&self, general: &MergedGeneral, prefix: &str, visit: Visit<'_>) {
+        for (class, merged) in &self.0 {
+            let prefix = path(prefix, class.name());
+            if merged.max_attempts.differs(&general.max_attempts) {
+                visit(path(&prefix, "max_attempts"), &merged.max_attempts);
+            }
+            if merged.backoff.differs(&general.backoff) {
+                visit(path(&prefix, "backoff"), &merged.backoff);
+            }
+            if merged.server_delay.differs(&general.server_delay) {
+                visit(path(&prefix, "server_delay"), &merged.server_delay);
+            }
+        }
+    }
+
+    /// The most attempts of each class, for limits.
+    pub(crate) fn max_attempts(&mut self) -> impl Iterator<Item = &mut Trail<Attempts>> {
+        self.0.iter_mut().map(|(_, merged)| &mut merged.max_attempts)
+    }
+
+    /// The plain values.
+    pub(crate) fn policy(&self) -> Option<Box<[ClassRetry]>> {
+        let class = |(class, merged): &(ErrorClass, MergedClass)| {
+            Some(ClassRetry {
+                class: *class,
+                max_attempts: merged.max_attempts.setting()?,
+                backoff: merged.backoff.setting()?,
+                server_delay: merged.server_delay.setting()?,
+            })
+        };
+        self.0.iter().map(class).collect()
+    }
+}
+
+impl MergedClass {
+    fn of(general: &MergedGeneral) -> Self {
+        Self {
+            max_attempts: general.max_attempts.clone(),
+            backoff: general.backoff.clone(),
+            server_delay: general.server_delay.clone(),
+        }
+    }
+}
+
+/// What a layer says of one class; `null` goes back to what holds for all.
+fn hear<T: Leaf>(trail: &mut Trail<T>, said: &Patch<T>, general: &Trail<T>, at: &At) {
+    match said {
+        Patch::Null(_) => trail.clone_from(general),
+        Patch::Absent | Patch::Set(..) => trail.fold(said, at),
+    }
+}
+
+/// Whether the path is that of a value for one class; then the path of the same value for all.
+pub(crate) fn for_all(path: &str) -> Option<String> {
+    let (before, rest) = path.split_once(".by_class.")?;
+    let (_, leaf) = rest.split_once('.')?;
+    Some(format!("{before}.{leaf}"))
+}
