@@ -62,6 +62,7 @@ impl Nanos {
     }
 
     /// So many millionths of it, rounded down.
+    #[must_use]
     pub fn share(self, ppm: u32) -> Self {
         let part = u128::from(self.0).saturating_mul(ppm.into()).div_euclid(1_000_000);
         Self(u64::try_from(part).unwrap_or(u64::MAX))

@@ -50,7 +50,7 @@ impl<T: Length> Decode for Lasting<T> {
             Data::Text(text) => text.trim(),
             _ => "0s",
         };
-        let message = format!("`{written}` leaves no time for an attempt");
+        let message = format!("`{written}` leaves no time at all");
         reader.report(Diagnostic::error(Code::DURATION, node.span, message).help(T::INSTEAD));
         None
     }

@@ -6,6 +6,8 @@ use serde_json::json;
 use super::*;
 use crate::policy::{Attempts, Bound, Effect, OnExhausted, TextOnly, yaml};
 
+mod by_class;
+
 fn policy(text: &str) -> Policy {
     Policy::from_yaml("team.yaml", text).unwrap_or_else(|report| panic!("{}", report.human(false)))
 }
