@@ -58,13 +58,13 @@ fields! {
     MessageFields = ["role", "text", "guidance", "calls", "extra", "call", "tool", "error"];
     /// A directive.
     DirectiveFields = [
-        "directive", "because", "at", "work", "turn", "max_turns", "last", "attempt", "max_attempts", "target",
+        "directive", "action", "because", "at", "work", "turn", "max_turns", "last", "attempt", "max_attempts", "target",
         "tools", "tool_choice", "timeout", "call", "tool", "arguments", "idempotency_key", "delay", "until",
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
         "output", "name", "value", "outcome",
     ], "directive", [
         "prepare_turn", "call_model", "run_tool", "wait", "consult", "append", "feedback", "reducer_error",
-        "refused", "tool_ended", "reject_turn", "breaker", "exhausted", "output_accepted", "output_refused",
+        "refused", "tool_ended", "reject_turn", "breaker", "shadow", "exhausted", "output_accepted", "output_refused",
         "metric", "warning", "finish",
     ];
     /// An event.
@@ -74,7 +74,7 @@ fields! {
         "outcome", "decision", "reason",
     ], "event", [
         "run_started", "turn_prepared", "model_responded", "model_failed", "tools_proposed", "output_proposed",
-        "tool_finished", "timer_fired", "planner_decided", "cancelled",
+        "tool_finished", "timer_fired", "planner_decided", "policy_changed", "cancelled",
     ];
 }
 
@@ -86,6 +86,7 @@ impl Fields for HappeningFields {
     const NAMES: &'static [&'static str] = &[
         "directive",
         "event",
+        "action",
         "because",
         "at",
         "seq",

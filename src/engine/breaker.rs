@@ -1,10 +1,12 @@
 //! The circuit breaker of one tool: counts consecutive failures, opens, and lets one probe through later.
 
+use core::num::NonZeroU32;
+
 use serde::{Deserialize, Serialize};
 
 use super::BreakerPhase;
 use crate::policy::{Bound, BreakerPolicy};
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 
 /// The breaker of one tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +15,17 @@ pub struct Breaker {
     failures: u32,
     /// Where it stands.
     phase: Phase,
+    /// The rules by which it counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rules: Option<Rules>,
+}
+
+/// What makes one breaker another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Rules {
+    failures: Option<NonZeroU32>,
+    /// `None`: unlimited.
+    open_for: Option<Nanos>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +79,7 @@ impl Breaker {
     /// A run failed. Returns whether the breaker opened by it.
     pub fn failed(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
+        self.rules = Some(Rules::of(policy));
         let Some(threshold) = policy.failures.value else { return false };
         let trips = match self.phase {
             Phase::Closed => self.failures >= threshold.get(),
@@ -88,6 +102,11 @@ impl Breaker {
         if self.phase == Phase::HalfOpen {
             self.phase = Phase::Open { until: Some(now) };
         }
+    }
+
+    /// Whether it counted by these rules.
+    pub fn fits(&self, policy: &BreakerPolicy) -> bool {
+        self.rules.is_none_or(|rules| rules == Rules::of(policy))
     }
 
     /// Failures in a row.
@@ -113,12 +132,20 @@ impl Breaker {
     }
 }
 
+impl Rules {
+    const fn of(policy: &BreakerPolicy) -> Self {
+        let open_for = match policy.open_for.value {
+            Bound::Within(length) => Some(length),
+            Bound::Unlimited => None,
+        };
+        Self { failures: policy.failures.value, open_for }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::policy::{Origin, Setting, Template};
-    use crate::time::Nanos;
-    use std::num::NonZeroU32;
 
     fn policy(failures: u32, open_for: Bound) -> BreakerPolicy {
         BreakerPolicy {

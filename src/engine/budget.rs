@@ -17,6 +17,9 @@ pub struct Ledger {
     /// Tokens taken and not given back.
     #[serde(default, skip_serializing_if = "is_zero")]
     spent: u64,
+    /// How many tokens there were when they were taken.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    capacity: u64,
     /// The window that is counted.
     #[serde(default, skip_serializing_if = "no_time")]
     window: Nanos,
@@ -87,7 +90,10 @@ impl Ledger {
     pub fn retried(&mut self, budget: &Budget, class: ErrorClass, now: Instant) {
         match budget {
             Budget::None => {}
-            Budget::Tokens(tokens) => self.spent = self.spent.saturating_add(tokens.cost_after(class).into()),
+            Budget::Tokens(tokens) => {
+                self.spent = self.spent(tokens).saturating_add(tokens.cost_after(class).into());
+                self.capacity = tokens.capacity.get().into();
+            }
             Budget::Window(window) => {
                 self.write(window, now, |part| part.retries = part.retries.saturating_add(1));
             }
@@ -98,13 +104,19 @@ impl Ledger {
     pub fn succeeded(&mut self, budget: &Budget, after: Option<ErrorClass>) {
         if let Budget::Tokens(tokens) = budget {
             let back = after.map_or(tokens.earn, |class| tokens.cost_after(class));
-            self.spent = self.spent.min(tokens.capacity.get().into()).saturating_sub(back.into());
+            self.spent = self.spent(tokens).saturating_sub(back.into());
+            self.capacity = if self.spent == 0 { 0 } else { tokens.capacity.get().into() };
         }
     }
 
     /// The tokens that are there.
     pub fn left(&self, tokens: &TokenBudget) -> u64 {
-        u64::from(tokens.capacity.get()).saturating_sub(self.spent)
+        u64::from(tokens.capacity.get()).saturating_sub(self.spent(tokens))
+    }
+
+    /// What is taken; a store of another size is another store.
+    fn spent(&self, tokens: &TokenBudget) -> u64 {
+        if self.capacity == u64::from(tokens.capacity.get()) { self.spent } else { 0 }
     }
 
     /// Calls and retries in the window that ends now.
@@ -229,6 +241,14 @@ mod tests {
         assert_eq!(ledger.refuses(&budget, Timeout, secs(1_000_000)), None);
         ledger.called(&budget, secs(1_000_000));
         assert_eq!(ledger.parts.len(), 1);
+    }
+
+    #[test]
+    fn another_store_begins_anew() {
+        let (small, mut ledger) = (tokens(14), Ledger::default());
+        ledger.retried(&small, Timeout, secs(0));
+        assert!(ledger.refuses(&small, Timeout, secs(0)).is_some());
+        assert_eq!(ledger.refuses(&tokens(20), Timeout, secs(0)), None);
     }
 
     #[test]

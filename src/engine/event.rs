@@ -82,6 +82,12 @@ pub enum Event {
         /// The decision.
         decision: Decision,
     },
+    /// Another policy is in force from now on; the interpreter that takes this event has it. Breakers and budgets
+    /// whose rules are the same go on where they stood.
+    PolicyChanged {
+        /// Its digest.
+        policy: String,
+    },
     /// The user or the host stops the run. Work under way need not be answered any more.
     Cancelled {
         /// Why, for the report.

@@ -24,6 +24,8 @@ pub enum Record {
     Directives {
         /// The event this answers.
         seq: u64,
+        /// Digest of the policy that decided.
+        policy: String,
         /// The directives, in order.
         list: Directives,
     },
@@ -61,6 +63,8 @@ pub enum RecordRef<'a> {
     Directives {
         /// The event this answers.
         seq: u64,
+        /// Digest of the policy that decided.
+        policy: &'a str,
         /// The directives, in order.
         list: &'a Directives,
     },
@@ -137,7 +141,7 @@ impl Record {
         match self {
             Self::Session(header) => RecordRef::Session(header),
             Self::Event(envelope) => RecordRef::Event(envelope),
-            Self::Directives { seq, list } => RecordRef::Directives { seq: *seq, list },
+            Self::Directives { seq, policy, list } => RecordRef::Directives { seq: *seq, policy, list },
             Self::State { seq, hash } => RecordRef::State { seq: *seq, hash },
         }
     }
@@ -203,7 +207,11 @@ mod tests {
 
     fn directives(seq: u64, notes: impl IntoIterator<Item = Note>) -> Record {
         let directive = |note| Directive { order: Order::Note(note), because: Vec::new() };
-        Record::Directives { seq, list: Directives(notes.into_iter().map(directive).collect()) }
+        Record::Directives {
+            seq,
+            policy: "p".into(),
+            list: Directives(notes.into_iter().map(directive).collect()),
+        }
     }
 
     #[test]

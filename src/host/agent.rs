@@ -3,7 +3,7 @@
 //! Take the next event, write it down, step, write down what was decided, set the work going, wait for the first
 //! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -16,13 +16,13 @@ use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::port::{BoxFuture, Model, ModelRequest, ToolInput};
 use super::tool::Tools;
-use super::{Metrics, trace};
+use super::{LivePolicy, Metrics, PolicyWatch, trace};
 use crate::context::{Estimate, TokenCounter, message_tokens, tool_tokens};
 use crate::engine::{
     CallModel, CatalogueError, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order,
     Outcome, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work,
 };
-use crate::policy::{ErrorClass, Policy};
+use crate::policy::ErrorClass;
 use crate::session::Message;
 
 /// How long running tools get to end after the run is stopped.
@@ -30,7 +30,8 @@ const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// An agent: a policy, models, tools, and whoever listens.
 pub struct Agent {
-    policy: Policy,
+    policy: LivePolicy,
+    watch: Option<Mutex<PolicyWatch>>,
     models: Vec<(String, Arc<dyn Model>)>,
     tools: Tools,
     planner: Arc<dyn Planner>,
@@ -82,10 +83,12 @@ pub enum RunError {
 }
 
 impl Agent {
-    /// An agent under `policy`, without models and tools.
-    pub fn new(policy: Policy) -> Self {
+    /// An agent under `policy`, without models and tools. If it is a [`LivePolicy`] that is replaced, the run goes on
+    /// under the new one from its next turn on.
+    pub fn new(policy: impl Into<LivePolicy>) -> Self {
         Self {
-            policy,
+            policy: policy.into(),
+            watch: None,
             models: Vec::new(),
             tools: Tools::default(),
             planner: Arc::new(TellModel),
@@ -93,6 +96,14 @@ impl Agent {
             clock: None,
             redactor: Arc::default(),
         }
+    }
+
+    /// An agent under the policy of files that are looked at before every turn. What is broken is said and does not
+    /// get in force.
+    pub fn watching(watch: PolicyWatch) -> Self {
+        let mut agent = Self::new(watch.live().clone());
+        agent.watch = Some(Mutex::new(watch));
+        agent
     }
 
     /// Adds a model under the name the policy's selectors match. The first is preferred.
@@ -160,12 +171,15 @@ impl Agent {
     ) -> Result<RunReport, RunError> {
         let mut unwritten = Silent;
         let journal = journal.unwrap_or(&mut unwritten);
-        let span = tracing::info_span!("run", correlation_id = %task.run);
-        let interpreter = Interpreter::new(self.policy.clone(), self.tools.catalogue()?);
+        let generation = self.policy.generation();
+        let interpreter = Interpreter::new(self.policy.current(), self.tools.catalogue()?);
+        let policy = interpreter.policy().digest();
+        let span = tracing::info_span!("run", correlation_id = %task.run, policy);
         let run = Run {
             agent: self,
-            interpreter: &interpreter,
+            generation,
             offered: offered(&interpreter),
+            interpreter,
             measure: TurnMeasure::default(),
             clock: self.clock.unwrap_or_else(Clock::system),
             state: State::new(),
@@ -182,7 +196,9 @@ impl Agent {
 /// One run under way.
 struct Run<'a> {
     agent: &'a Agent,
-    interpreter: &'a Interpreter,
+    interpreter: Interpreter,
+    /// Which policy of the agent the interpreter has.
+    generation: u64,
     /// Every tool the model may be shown, the report's included.
     offered: Arc<[ToolSpec]>,
     measure: TurnMeasure,
@@ -198,10 +214,15 @@ struct Run<'a> {
 impl Run<'_> {
     async fn live(mut self, task: Task, cancel: CancellationToken) -> Result<RunReport, RunError> {
         let mut work: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
-        let offered: Vec<&ToolSpec> = self.offered.iter().collect();
-        self.measure.tool_tokens = tool_tokens(&*self.agent.counter, &offered);
+        self.measure_tools();
         let mut event = self.started(task);
         loop {
+            if matches!(event, Event::TurnPrepared { .. })
+                && let Some(changed) = self.reload()
+            {
+                let directives = self.step(changed)?;
+                self.set_going(directives, &mut work);
+            }
             let directives = self.step(event)?;
             self.set_going(directives, &mut work);
             if let Some(outcome) = self.state.outcome.clone() {
@@ -222,11 +243,16 @@ impl Run<'_> {
         }
     }
 
+    fn measure_tools(&mut self) {
+        let offered: Vec<&ToolSpec> = self.offered.iter().collect();
+        self.measure.tool_tokens = tool_tokens(&*self.agent.counter, &offered);
+    }
+
     fn started(&self, task: Task) -> Event {
         let tools = self.interpreter.tools().iter();
         Event::RunStarted(RunStarted {
             run: task.run,
-            policy: self.agent.policy.digest().to_owned(),
+            policy: self.interpreter.policy().digest().to_owned(),
             seed: task.seed,
             drive: Drive::Turns,
             system: self.agent.redactor.text(task.system),
@@ -237,13 +263,35 @@ impl Run<'_> {
         })
     }
 
+    /// Goes on under another policy, if there is one. Between two turns nothing is under way that began under the old.
+    fn reload(&mut self) -> Option<Event> {
+        if let Some(watch) = &self.agent.watch
+            && let Err(error) = watch.lock().unwrap_or_else(PoisonError::into_inner).poll()
+        {
+            tracing::error!(error = %error, "the policy cannot be reloaded; the last good one stays in force");
+            self.observer.on_reload_error(&error);
+        }
+        let generation = self.agent.policy.generation();
+        if generation == self.generation {
+            return None;
+        }
+        self.generation = generation;
+        self.interpreter = Interpreter::new(self.agent.policy.current(), self.interpreter.tools().clone());
+        self.offered = offered(&self.interpreter);
+        self.measure_tools();
+        let policy = self.interpreter.policy().digest().to_owned();
+        tracing::Span::current().record("policy", &policy);
+        tracing::info!(policy, "another policy is in force");
+        Some(Event::PolicyChanged { policy })
+    }
+
     /// Writes the event down, takes it, and writes down what was decided.
     fn step(&mut self, event: Event) -> Result<Directives, JournalError> {
         let envelope = Envelope { seq: self.state.seq.saturating_add(1), now: self.clock.now(), event };
         self.observer.event(&envelope);
         self.journal.event(&envelope)?;
         let directives = self.interpreter.step(&mut self.state, envelope);
-        self.journal.directives(&directives, &self.state)?;
+        self.journal.directives(self.interpreter.policy().digest(), &directives, &self.state)?;
         Ok(directives)
     }
 

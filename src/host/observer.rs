@@ -1,5 +1,6 @@
 //! What a host may listen to and decide: the observer and the planner.
 
+use super::PolicyFilesError;
 use crate::engine::{Decision, Directive, Directives, Envelope, State};
 use crate::policy::CallOverride;
 use crate::session::{ReducerError, RetryExhausted, ToolCall};
@@ -15,6 +16,9 @@ pub trait Observer: Send {
     /// A reducer failed. What it was given and why is in `error`; the session has it already.
     fn on_reducer_error(&mut self, _error: &ReducerError) {}
 
+    /// The policy's files have changed, but cannot be used; the last good policy stays in force.
+    fn on_reload_error(&mut self, _error: &PolicyFilesError) {}
+
     /// The event has been taken and its directives are on their way.
     fn stepped(&mut self, _state: &State) {}
 }
@@ -27,11 +31,17 @@ pub trait Journal: Send {
     /// It could not be written; the run must stop.
     fn event(&mut self, envelope: &Envelope) -> Result<(), JournalError>;
 
-    /// The event was taken; this was decided, and `state` is what the interpreter knows now.
+    /// The event was taken; this was decided by the policy of that digest, and `state` is what the interpreter knows
+    /// now.
     ///
     /// # Errors
     /// It could not be written; the run must stop.
-    fn directives(&mut self, directives: &Directives, state: &State) -> Result<(), JournalError>;
+    fn directives(
+        &mut self,
+        policy: &str,
+        directives: &Directives,
+        state: &State,
+    ) -> Result<(), JournalError>;
 }
 
 /// A session that cannot be written.
@@ -61,7 +71,12 @@ impl Journal for Silent {
         Ok(())
     }
 
-    fn directives(&mut self, _directives: &Directives, _state: &State) -> Result<(), JournalError> {
+    fn directives(
+        &mut self,
+        _policy: &str,
+        _directives: &Directives,
+        _state: &State,
+    ) -> Result<(), JournalError> {
         Ok(())
     }
 }

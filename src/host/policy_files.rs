@@ -81,6 +81,16 @@ impl PolicyFiles {
         self.read(&path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))
     }
 
+    /// The files that were read, each once.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.known.keys().map(PathBuf::as_path)
+    }
+
+    /// Whether that file was read.
+    pub(super) fn has_read(&self, path: &Path) -> bool {
+        self.known.contains_key(path)
+    }
+
     fn read(&mut self, path: &Path) -> io::Result<(String, Vec<u8>)> {
         let identity = identity(path);
         if let Some(known) = self.known.get(&identity) {

@@ -22,6 +22,15 @@ impl Slices {
         Self(policy.slices.iter().map(|(name, rule)| (name.clone(), rule.initial.clone())).collect())
     }
 
+    /// Adds the slices that are not there yet, each at its starting value.
+    pub fn complete(&mut self, policy: &SessionPolicy) {
+        for (name, rule) in &policy.slices {
+            if !self.0.contains_key(name) {
+                self.0.insert(name.clone(), rule.initial.clone());
+            }
+        }
+    }
+
     /// The value of a slice.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)

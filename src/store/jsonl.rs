@@ -323,13 +323,17 @@ mod tests {
         let note = Order::Note(Note::Warning { message: "two\nlines".into() });
         let list = Directives(vec![Directive { order: note, because: vec![] }]);
         let mut log = scene.create();
-        log.append(&[RecordRef::Event(&envelope), RecordRef::Directives { seq: 1, list: &list }]).unwrap();
+        log.append(&[
+            RecordRef::Event(&envelope),
+            RecordRef::Directives { seq: 1, policy: "p", list: &list },
+        ])
+        .unwrap();
         log.append(&[state(1)]).unwrap();
         log.turn_ended().unwrap();
         let expected = [
             Record::Session(header()),
             Record::Event(envelope),
-            Record::Directives { seq: 1, list },
+            Record::Directives { seq: 1, policy: "p".into(), list },
             Record::State { seq: 1, hash: "h".into() },
         ];
         assert_eq!(scene.read(), expected);

@@ -30,9 +30,17 @@ impl Journal for Recorder {
         self.add(&[RecordRef::Event(envelope)])
     }
 
-    fn directives(&mut self, directives: &Directives, state: &State) -> Result<(), JournalError> {
+    fn directives(
+        &mut self,
+        policy: &str,
+        directives: &Directives,
+        state: &State,
+    ) -> Result<(), JournalError> {
         let (seq, hash) = (state.seq, state.digest());
-        self.add(&[RecordRef::Directives { seq, list: directives }, RecordRef::State { seq, hash: &hash }])?;
+        self.add(&[
+            RecordRef::Directives { seq, policy, list: directives },
+            RecordRef::State { seq, hash: &hash },
+        ])?;
         if directives.0.iter().any(|directive| ends_a_turn(&directive.order)) {
             self.log.turn_ended().map_err(failed)?;
         }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use unfazed::engine::{Directive, Envelope};
-use unfazed::host::{Observer, RunReport};
+use unfazed::engine::{Directive, Envelope, Event, RunStarted};
+use unfazed::host::{Observer, PolicyFilesError, RunReport};
 
 use crate::cli::exit::Failed;
 use crate::cli::out;
@@ -13,6 +13,8 @@ use crate::cli::out;
 #[derive(Default)]
 pub(crate) struct JsonLines {
     seq: u64,
+    /// Digest of the policy in force.
+    policy: String,
     failed: Unwritten,
 }
 
@@ -40,11 +42,24 @@ impl JsonLines {
 impl Observer for JsonLines {
     fn event(&mut self, envelope: &Envelope) {
         self.seq = envelope.seq;
+        if let Event::RunStarted(RunStarted { policy, .. }) | Event::PolicyChanged { policy } =
+            &envelope.event
+        {
+            self.policy.clone_from(policy);
+        }
         self.line("event", serde_json::to_value(envelope).unwrap_or_default());
     }
 
     fn directive(&mut self, directive: &Directive) {
-        self.line("directive", serde_json::to_value(directive).unwrap_or_default());
+        let mut line = serde_json::to_value(directive).unwrap_or_default();
+        if let Some(line) = line.as_object_mut() {
+            line.insert("policy".into(), self.policy.clone().into());
+        }
+        self.line("directive", line);
+    }
+
+    fn on_reload_error(&mut self, error: &PolicyFilesError) {
+        self.line("reload_failed", json!({ "message": error.to_string() }));
     }
 }
 

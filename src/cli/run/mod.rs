@@ -17,7 +17,7 @@ use unfazed::session::{AttemptRecord, RetryExhausted};
 use unfazed::store::Recorder;
 
 use self::json::{JsonLines, Unwritten};
-use self::setup::Setup;
+use self::setup::{Setup, Wishes};
 use self::signals::Signals;
 use self::timeline::{GivenUp, Timeline};
 use super::exit::{Exit, Failed};
@@ -30,7 +30,8 @@ use super::{named, out};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed run examples/quickstart/agent.yaml
-  unfazed run agent.yaml --task 'find the cheapest flight' --format json")]
+  unfazed run agent.yaml --task 'find the cheapest flight' --format json
+  unfazed run agent.yaml --reload    # edit the policy while the agent works")]
 pub(crate) struct Args {
     /// The agent file.
     #[arg(value_name = "AGENT")]
@@ -44,6 +45,9 @@ pub(crate) struct Args {
     /// The profile of the policy that is chosen.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// Looks at the policy's files before every turn and goes on under what they say then.
+    #[arg(long)]
+    reload: bool,
     /// How the run is shown.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -74,7 +78,8 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let signals = Signals::listen();
     let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
-    let setup = Setup::load(&args.agent, &loader, settings, args.task.is_some()).await?;
+    let wishes = Wishes { has_task: args.task.is_some(), reload: args.reload };
+    let setup = Setup::load(&args.agent, &loader, settings, wishes).await?;
     let Setup { agent, id, session, servers, .. } = setup;
     let task = Task {
         run: id.to_string(),

@@ -10,8 +10,8 @@ use unfazed::engine::{LogHeader, ToolOutcome, ToolSpec};
 use unfazed::host::agent_file::{AgentFile, FsyncEntry, KeySource, ModelEntry, ToolEntry};
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
-    Agent, BoxFuture, Clock, OpenAi, OpenAiConfig, ProcessConfig, ProcessTool, Tool, ToolInput, Tools,
-    builtin, counter_for,
+    Agent, BoxFuture, Clock, OpenAi, OpenAiConfig, PolicyWatch, ProcessConfig, ProcessTool, Tool, ToolInput,
+    Tools, builtin, counter_for,
 };
 use unfazed::policy::decode::{Document, Spanned};
 use unfazed::policy::{Code, Diagnostic, Loader, Span};
@@ -34,6 +34,15 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
 }
 
+/// What the command line says about the run.
+#[derive(Clone, Copy)]
+pub(crate) struct Wishes {
+    /// There is a task.
+    pub(crate) has_task: bool,
+    /// The policy's files are looked at before every turn.
+    pub(crate) reload: bool,
+}
+
 impl Setup {
     /// Reads the agent file and everything it names, checks it all, starts the scripted models, and begins the
     /// session. Nothing is started before everything is checked.
@@ -41,7 +50,7 @@ impl Setup {
         path: &Path,
         loader: &Loader,
         settings: &Settings,
-        has_task: bool,
+        Wishes { has_task, reload }: Wishes,
     ) -> Result<Self, Failed> {
         let bytes = files::read(path)?;
         let (named, reports) = named::read(path, &bytes, loader);
@@ -55,7 +64,9 @@ impl Setup {
         let file = file.value;
         let secrets: Vec<_> = keys.values().cloned().chain(passed_secrets(&file)).collect();
         let tools: Tools = file.tools.iter().filter_map(|(name, entry)| tool(name, entry, &folder)).collect();
-        let mut agent = Agent::new(policy.clone()).tools(tools).clock(Clock::system()).redact(secrets);
+        let agent =
+            if reload { Agent::watching(watch(&file, &folder, loader)?) } else { Agent::new(policy.clone()) };
+        let mut agent = agent.tools(tools).clock(Clock::system()).redact(secrets);
         let id = SessionId::generate();
         // What the servers log belongs to the run they answer.
         let span = tracing::info_span!("run", correlation_id = %id);
@@ -76,6 +87,11 @@ impl Setup {
         let AgentFile { system, task, seed, .. } = file;
         Ok(Self { agent, id, session, servers, system, task: task.map(|task| task.value), seed })
     }
+}
+
+fn watch(file: &AgentFile, folder: &Path, loader: &Loader) -> Result<PolicyWatch, Failed> {
+    let paths: Vec<PathBuf> = file.policy.0.iter().map(|path| folder.join(&path.value)).collect();
+    PolicyWatch::load(loader.clone(), &paths).map_err(|error| Failed::Stopped(error.to_string()))
 }
 
 async fn model(

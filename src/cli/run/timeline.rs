@@ -12,7 +12,7 @@ use unfazed::engine::{
     Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, ModelReply, Note, Order, Outcome,
     RunStarted, ToolOutcome, Work, WorkId,
 };
-use unfazed::host::Observer;
+use unfazed::host::{Observer, PolicyFilesError};
 use unfazed::policy::{ErrorClass, Scope};
 use unfazed::session::{RetryExhausted, StopReason};
 use unfazed::time::Instant;
@@ -343,6 +343,10 @@ impl<W: Write + Send> Observer for Timeline<W> {
                 let name = self.name(*work);
                 self.tool_finished(&name, outcome);
             }
+            Event::PolicyChanged { policy } => {
+                let digest = policy.get(..12).unwrap_or(policy);
+                self.line("↻", WARN, &format!("the policy has changed; from now on {digest} is in force"));
+            }
             Event::Cancelled { reason } => self.line("■", WARN, reason),
             Event::TurnPrepared { .. }
             | Event::TimerFired { .. }
@@ -350,6 +354,11 @@ impl<W: Write + Send> Observer for Timeline<W> {
             | Event::ToolsProposed { .. }
             | Event::OutputProposed { .. } => {}
         }
+    }
+
+    fn on_reload_error(&mut self, error: &PolicyFilesError) {
+        self.line("↻", BAD, "the policy has changed but cannot be used; the last good one stays in force");
+        let _ = writeln!(self.out, "{error}");
     }
 
     fn directive(&mut self, directive: &Directive) {

@@ -12,8 +12,9 @@ mod turn;
 #[cfg(feature = "host")]
 pub(crate) use feedback::validation;
 
+use super::because::{because, threshold};
 use super::catalogue::Catalogue;
-use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Work, WorkId};
+use super::directive::{Because, BreakerPhase, Directive, Directives, Note, Order, Outcome, Work, WorkId};
 use super::event::{Drive, Envelope, Event, RunStarted};
 use super::state::{Pending, State};
 use crate::policy::{Policy, Seed};
@@ -115,6 +116,7 @@ impl Step<'_> {
                     self.text_proposed(output);
                 }
             }
+            Event::PolicyChanged { policy: _ } => self.policy_changed(),
             Event::Cancelled { reason } => self.finish(Outcome::Stopped { reason }, Vec::new()),
         }
     }
@@ -140,6 +142,31 @@ impl Step<'_> {
         match drive {
             Drive::Turns => self.next_turn(),
             Drive::Calls => {}
+        }
+    }
+
+    /// The rules are others now: what they no longer fit begins anew.
+    fn policy_changed(&mut self) {
+        self.state.slices.complete(self.policy.session());
+        let policy = self.policy;
+        let mut anew = Vec::new();
+        self.state.breakers.retain(|tool, breaker| {
+            let fits = breaker.fits(&policy.tool(tool).breaker);
+            if !fits {
+                anew.push((tool.clone(), breaker.phase()));
+            }
+            fits
+        });
+        for (tool, phase) in anew {
+            if phase != BreakerPhase::Closed {
+                let why = vec![because(
+                    policy,
+                    "breaker.failures",
+                    &threshold(&policy.tool(&tool).breaker),
+                    ["the rules of the breaker have changed".to_owned()],
+                )];
+                self.note(Note::Breaker { tool, state: BreakerPhase::Closed, until: None }, why);
+            }
         }
     }
 

@@ -1,0 +1,160 @@
+//! Policies that are replaced while an agent runs or a guard is in use.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use unfazed::engine::{Directives, Envelope, Event, Outcome, State, ToolSpec};
+use unfazed::host::scripted::{Entry, Script, ScriptedModel};
+use unfazed::host::{
+    Agent, FunctionTool, Journal, JournalError, LivePolicy, Observer, PolicyFilesError, PolicyWatch, Task,
+    ToolError, Tools,
+};
+use unfazed::policy::{Loader, Policy};
+
+fn policy(text: &str) -> Policy {
+    Policy::from_yaml("policy.yaml", text).unwrap_or_else(|report| panic!("{report}"))
+}
+
+fn task() -> Task {
+    Task { run: "run-1".into(), task: "try it".into(), ..Task::default() }
+}
+
+/// A tool that fails each time, after it has done what is given.
+fn failing(then: impl Fn() + Send + Sync + 'static) -> Tools {
+    let parameters = json!({"type": "object"});
+    let spec = ToolSpec { name: "fetch".into(), description: String::new(), parameters, effect: None };
+    let then = Arc::new(then);
+    let tool = FunctionTool::new(spec, move |_: Value, _| {
+        let then = Arc::clone(&then);
+        async move {
+            then();
+            Err::<Value, _>(ToolError::failed("it is down"))
+        }
+    });
+    Tools::new().with(tool)
+}
+
+fn model(calls: usize) -> ScriptedModel {
+    let calls = (0..calls).map(|_| Entry::call("fetch", "{}"));
+    ScriptedModel::new(Script::new("script", calls.chain([Entry::text("done")])))
+}
+
+/// Remembers by which policy each event was decided, and what is said of reloads.
+#[derive(Clone, Default)]
+struct Notes {
+    events: Arc<Mutex<Vec<(&'static str, String)>>>,
+    complaints: Arc<Mutex<Vec<String>>>,
+}
+
+impl Journal for Notes {
+    fn event(&mut self, envelope: &Envelope) -> Result<(), JournalError> {
+        let name = match &envelope.event {
+            Event::RunStarted(_) => "started",
+            Event::PolicyChanged { .. } => "changed",
+            Event::ToolFinished { .. } => "tool",
+            _ => "other",
+        };
+        self.events.lock().unwrap().push((name, String::new()));
+        Ok(())
+    }
+
+    fn directives(&mut self, policy: &str, _: &Directives, _: &State) -> Result<(), JournalError> {
+        policy.clone_into(&mut self.events.lock().unwrap().last_mut().unwrap().1);
+        Ok(())
+    }
+}
+
+impl Observer for Notes {
+    fn on_reload_error(&mut self, error: &PolicyFilesError) {
+        self.complaints.lock().unwrap().push(error.to_string());
+    }
+}
+
+impl Notes {
+    /// The digest by which the `n`th event of that name was decided.
+    fn decided(&self, name: &str, n: usize) -> String {
+        let events = self.events.lock().unwrap();
+        events.iter().filter(|(event, _)| *event == name).nth(n).unwrap().1.clone()
+    }
+}
+
+async fn run(agent: &Agent) -> (Outcome, State, Notes) {
+    let mut notes = Notes::default();
+    let (mut journal, cancel) = (notes.clone(), CancellationToken::new());
+    let report = agent.run_with(task(), &mut notes, Some(&mut journal), cancel).await.unwrap();
+    (report.outcome, report.state, notes)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_turn_is_under_the_new_policy_and_the_call_under_way_ends_under_the_old() {
+    let (old, new) = (policy("version: 1\n"), policy("version: 1\nturn: {max_turns: 9}\n"));
+    let live = LivePolicy::new(old.clone());
+    let (swap, to) = (live.clone(), new.clone());
+    let agent = Agent::new(live).model("main", model(2)).tools(failing(move || {
+        swap.replace(to.clone());
+    }));
+    let (outcome, _, notes) = run(&agent).await;
+    assert_eq!(outcome, Outcome::Answered { text: "done".into() });
+    assert_eq!(notes.decided("tool", 0), old.digest());
+    assert_eq!(notes.decided("changed", 0), new.digest());
+    assert_eq!(notes.decided("tool", 1), new.digest());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_goes_on_where_it_stood_if_its_rules_are_the_same() {
+    let live = LivePolicy::new(policy("version: 1\ntools: {fetch: {breaker: {failures: 2}}}\n"));
+    let same = policy("version: 1\ntools: {fetch: {breaker: {failures: 2}, on_exhausted: tell_model}}\n");
+    let swap = live.clone();
+    let agent = Agent::new(live).model("main", model(3)).tools(failing(move || {
+        swap.replace(same.clone());
+    }));
+    let (_, state, _) = run(&agent).await;
+    assert_eq!(state.breaker("fetch").unwrap().failures(), 2, "the third call did not run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_with_other_rules_begins_anew() {
+    let live = LivePolicy::new(policy("version: 1\ntools: {fetch: {breaker: {failures: 1}}}\n"));
+    let other = policy("version: 1\ntools: {fetch: {breaker: {failures: 5}}}\n");
+    let swap = live.clone();
+    let agent = Agent::new(live).model("main", model(3)).tools(failing(move || {
+        swap.replace(other.clone());
+    }));
+    let (_, state, _) = run(&agent).await;
+    assert_eq!(state.breaker("fetch").unwrap().failures(), 2, "the second and the third call ran");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_breaks_is_told_and_the_last_good_policy_stays_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.yaml");
+    std::fs::write(&path, "version: 1\n").unwrap();
+    let watch = PolicyWatch::load(Loader::new(), &[&path]).unwrap();
+    let (live, good) = (watch.live().clone(), watch.live().status().digest);
+    let once = std::sync::Once::new();
+    let breaks =
+        move || once.call_once(|| std::fs::write(&path, "version: 1\nturn: {max_turns: none}\n").unwrap());
+    let agent = Agent::watching(watch).model("main", model(2)).tools(failing(breaks));
+    let (outcome, _, notes) = run(&agent).await;
+    assert_eq!(outcome, Outcome::Answered { text: "done".into() });
+    assert_eq!(notes.decided("tool", 1), good);
+    let complaints = notes.complaints.lock().unwrap();
+    assert_eq!(complaints.len(), 1, "told once for each change");
+    assert!(complaints[0].contains("policy.yaml:2:"), "{complaints:?}");
+    assert!(live.status().last_error.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_slices_begin_with_the_new_policy() {
+    let live = LivePolicy::new(policy("version: 1\n"));
+    let new = policy(
+        "version: 1\nsession:\n  slices: {failures: {initial: 10}}\n  reducers:\n    count: {on: tool_failed, slice: failures, do: {kind: increment, value: '1'}}\n",
+    );
+    let swap = live.clone();
+    let agent = Agent::new(live).model("main", model(2)).tools(failing(move || {
+        swap.replace(new.clone());
+    }));
+    let (_, state, _) = run(&agent).await;
+    assert_eq!(state.slices.get("failures"), Some(&json!(11)));
+}
