@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use backon::{ConstantBuilder, ExponentialBuilder, Retryable};
 use tower::{Service, ServiceExt};
+use unfazed::engine::retry::{Case, Obstacle, Progress, Verdict, decide};
 use unfazed::host::Guard;
 use unfazed::host::guard::ToolGuard;
-use unfazed::policy::{ErrorClass, Policy};
+use unfazed::policy::{ErrorClass, Policy, RetryPolicy, Seed};
+use unfazed::time::{Instant, Nanos};
 
 /// Three attempts without a delay, a breaker, no feedback: what the peers do, and the breaker they do not have.
 pub(crate) const POLICY: &str = "
@@ -50,10 +52,41 @@ pub(crate) async fn work(left: &std::cell::Cell<u32>) -> Result<u64, ErrorClass>
     Err(ErrorClass::NetworkError)
 }
 
+/// Nothing said: the built-in default alone, with its jittered exponential backoff.
+pub(crate) const BUILTIN: &str = "version: 1";
+
 /// The guard of the tool under `policy`.
-pub(crate) fn guard(policy: &str) -> ToolGuard {
-    let policy = Policy::from_yaml("bench.yaml", policy).unwrap_or_else(|report| panic!("{report}"));
-    Guard::new(policy).tool("call")
+pub(crate) fn guard(text: &str) -> ToolGuard {
+    Guard::new(policy(text)).tool("call")
+}
+
+/// How the tool is retried under `policy`.
+pub(crate) fn retry(text: &str) -> RetryPolicy {
+    policy(text).tool("call").retry.clone()
+}
+
+fn policy(text: &str) -> Policy {
+    Policy::from_yaml("bench.yaml", text).unwrap_or_else(|report| panic!("{report}"))
+}
+
+/// One failure, and how far the attempts have come: what is decided about.
+pub(crate) fn failed(attempt: u32) -> (Progress, Case) {
+    let progress = Progress { started: Instant::default(), attempt, slept: Nanos::ZERO };
+    let case =
+        Case { class: ErrorClass::NetworkError, hint: None, obstacle: Obstacle::None, overdrawn: None, run_deadline: None };
+    (progress, case)
+}
+
+/// The retry decision alone, with the seed of its jitter at hand.
+#[inline(never)]
+pub(crate) fn decision(policy: &RetryPolicy, progress: Progress, case: Case, seed: Seed) -> Verdict {
+    decide(policy, progress, case, Instant(1), || seed)
+}
+
+/// The retry decision together with the seed of its jitter.
+#[inline(never)]
+pub(crate) fn decision_seeded(policy: &RetryPolicy, progress: Progress, case: Case, run: u64) -> Verdict {
+    decide(policy, progress, case, Instant(1), || Seed::new(run, "call", "1"))
 }
 
 /// Nothing around it; a loop where it may fail.

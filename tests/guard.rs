@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use unfazed::engine::{Catalogue, EffectState, Failure, ToolSpec};
-use unfazed::host::guard::{CallError, ToolGuard};
+use unfazed::engine::{Catalogue, EffectState, Failure, MetricName, ToolSpec};
+use unfazed::host::guard::{CallError, GivenUp, ToolGuard};
 use unfazed::host::{Guard, ToolError};
 use unfazed::policy::{CallOverride, ErrorClass, Policy};
 use unfazed::session::StopReason;
@@ -57,7 +57,8 @@ async fn the_end_of_the_attempts_has_their_history_and_the_last_error() {
     let guard = Guard::new(policy(POLICY));
     let left = Cell::new(9);
     let error = guard.tool("fetch").call((), |(), _| flaky(&left)).await.unwrap_err();
-    let CallError::Exhausted { exhausted, last, message } = error else { panic!("refused") };
+    let CallError::Exhausted(end) = error else { panic!("refused") };
+    let GivenUp { exhausted, last, message } = *end;
     assert_eq!(exhausted.attempts.len(), 3);
     assert_eq!(last, Some(ToolError::network("reset")));
     assert!(message.contains("fetch"), "{message}");
@@ -123,9 +124,9 @@ async fn arguments_that_do_not_hold_never_reach_the_tool() {
                 assert!(refusal.message.contains("integer"), "{}", refusal.message);
                 assert_eq!(refusal.delay, Nanos::from_secs(attempt));
             }
-            CallError::Exhausted { exhausted, .. } => {
-                assert_eq!((attempt, exhausted.attempts.len()), (3, 3));
-                assert_eq!(exhausted.reason, StopReason::Attempts);
+            CallError::Exhausted(end) => {
+                assert_eq!((attempt, end.exhausted.attempts.len()), (3, 3));
+                assert_eq!(end.exhausted.reason, StopReason::Attempts);
             }
         }
     }
@@ -163,15 +164,58 @@ async fn the_breaker_opens_lets_one_probe_through_and_takes_a_dropped_probe_back
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_breaker_counts_failures_in_a_row() {
+    let guard = guard();
+    for _ in 0..3 {
+        let left = Cell::new(2);
+        assert_eq!(guard.call((), |(), _| flaky(&left)).await.unwrap(), "done");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_counts_for_failures_that_came_after_its_start() {
+    let guard = guard();
+    let (long, left) = (Cell::new(0), Cell::new(9));
+    let mut success = Box::pin(guard.call((), |(), _| flaky(&long)));
+    assert!(futures_util::poll!(&mut success).is_pending());
+    {
+        let mut failing = Box::pin(guard.call((), |(), _| flaky(&left)));
+        for _ in 0..2 {
+            assert!(futures_util::poll!(&mut failing).is_pending());
+        }
+    }
+    assert_eq!(left.get(), 8, "one failure");
+    success.await.unwrap();
+    left.set(2);
+    assert_eq!(
+        guard.call((), |(), _| flaky(&left)).await.unwrap(),
+        "done",
+        "two more are not three in a row"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_go_well_are_counted_by_their_attempts() {
+    let guard = Guard::new(policy(POLICY));
+    for failures in [0, 0, 1, 0, 2] {
+        let left = Cell::new(failures);
+        guard.tool("fetch").call((), |(), _| flaky(&left)).await.unwrap();
+    }
+    for _ in 0..2 {
+        let metrics = guard.metrics();
+        let attempts = metrics.histograms.iter().find(|h| h.name == MetricName::RetryAttempts).unwrap();
+        assert_eq!((&*attempts.subject, attempts.count, attempts.sum), ("tool fetch", 5, 8));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_may_have_acted_is_called_once() {
     let policy =
         policy("version: 1\ntools: {'*': {breaker: {failures: never}, retry: {retry_on: [network_error]}}}");
     let guard = Guard::new(policy).tool("send");
     let left = Cell::new(1);
     let error = guard.call((), |(), _| flaky(&left)).await.unwrap_err();
-    assert!(
-        matches!(error, CallError::Exhausted { exhausted, .. } if exhausted.reason == StopReason::MayHaveActed)
-    );
+    assert!(matches!(error, CallError::Exhausted(end) if end.exhausted.reason == StopReason::MayHaveActed));
     let never_started =
         || async { Err::<(), _>(ToolError::network("refused").effect(EffectState::NotStarted)) };
     let runs = Cell::new(0);
@@ -209,10 +253,8 @@ session:
         .build();
     let left = Cell::new(2);
     let error = guard.tool("fetch").call((), |(), _| flaky(&left)).await.unwrap_err();
-    assert!(
-        matches!(&error, CallError::Exhausted { exhausted, .. } if exhausted.reason == StopReason::ReducerError)
-    );
-    assert!(matches!(error, CallError::Exhausted { message, .. } if message.contains("strict")));
+    assert!(matches!(&error, CallError::Exhausted(end) if end.exhausted.reason == StopReason::ReducerError));
+    assert!(matches!(error, CallError::Exhausted(end) if end.message.contains("strict")));
     assert_eq!(*told.lock().unwrap(), ["strict"]);
     assert_eq!(left.get(), 1);
 }

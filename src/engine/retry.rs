@@ -88,6 +88,7 @@ pub enum DelayRule {
 /// after a deadline is not waited for: `now + delay >= deadline` stops now.
 ///
 /// `seed` is asked for only where the backoff has jitter.
+#[inline]
 pub fn decide(
     policy: &RetryPolicy,
     progress: Progress,
@@ -102,6 +103,7 @@ pub fn decide(
 }
 
 /// What [`decide`] would say if the policy were not in shadow.
+#[inline]
 pub fn in_earnest(
     policy: &RetryPolicy,
     progress: Progress,
@@ -109,28 +111,45 @@ pub fn in_earnest(
     now: Instant,
     seed: impl FnOnce() -> Seed,
 ) -> Verdict {
-    if policy.never_retry.value.contains(case.class) {
-        return Verdict::Stop(StopReason::NeverRetry);
+    if !policy.retryable(case.class) {
+        let never = policy.never_retry.value.contains(case.class);
+        return Verdict::Stop(if never { StopReason::NeverRetry } else { StopReason::NotRetryable });
     }
-    if !policy.enabled.value || !policy.retry_on.value.contains(case.class) {
-        return Verdict::Stop(StopReason::NotRetryable);
+    if case.obstacle == Obstacle::MayHaveActed {
+        return Verdict::Stop(StopReason::MayHaveActed);
     }
-    match case.obstacle {
-        Obstacle::MayHaveActed => return Verdict::Stop(StopReason::MayHaveActed),
-        Obstacle::ReducerError => return Verdict::Stop(StopReason::ReducerError),
-        Obstacle::None | Obstacle::CircuitOpen => {}
+    if case.obstacle == Obstacle::ReducerError {
+        return Verdict::Stop(StopReason::ReducerError);
     }
     let rules = policy.for_class(case.class);
     if !rules.max_attempts.value.allow_after(progress.attempt) {
         return Verdict::Stop(StopReason::Attempts);
     }
+    let limited = policy.deadline.value != Bound::Unlimited || policy.total_delay.value != Bound::Unlimited;
+    if !limited && case.is_plain() {
+        let delay = rules.backoff.value.delay_with(progress.attempt, seed);
+        return Verdict::Retry { delay, by: DelayRule::Backoff };
+    }
+    weigh(policy, rules, progress, case, now, seed)
+}
+
+/// The rest of [`in_earnest`], where there is something to hold the delay against.
+#[inline(never)]
+fn weigh(
+    policy: &RetryPolicy,
+    rules: ClassRules<'_>,
+    progress: Progress,
+    case: Case,
+    now: Instant,
+    seed: impl FnOnce() -> Seed,
+) -> Verdict {
     let (delay, by, refused) = wait(rules, progress.attempt, case.hint, seed);
-    let start = now.saturating_add(delay);
     let policy_deadline = match policy.deadline.value {
         Bound::Within(length) => Some(progress.started.saturating_add(length)),
         Bound::Unlimited => None,
     };
-    if past(policy_deadline, start) || past(case.run_deadline, start) {
+    let past = |deadline| now.saturating_add(delay) >= deadline;
+    if policy_deadline.is_some_and(past) || case.run_deadline.is_some_and(past) {
         return Verdict::Stop(StopReason::Deadline);
     }
     if case.obstacle == Obstacle::CircuitOpen {
@@ -178,12 +197,24 @@ fn wait(
     seed: impl FnOnce() -> Seed,
 ) -> (Nanos, DelayRule, bool) {
     let backoff = &rules.backoff.value;
-    let (Some(hint), false) = (hint, rules.server_delay.value.mode == ServerDelayMode::Ignore) else {
-        return (backoff.delay_with(attempt, seed), DelayRule::Backoff, false);
-    };
-    let rule = rules.server_delay.value;
-    let seed = seed();
-    let computed = backoff.delay_with(attempt, || seed);
+    match hint {
+        Some(hint) if rules.server_delay.value.mode != ServerDelayMode::Ignore => {
+            let seed = seed();
+            let computed = backoff.delay(attempt, seed);
+            hinted(rules.server_delay.value, computed, hint, attempt, seed)
+        }
+        _ => (backoff.delay_with(attempt, seed), DelayRule::Backoff, false),
+    }
+}
+
+/// As [`wait`], where the other side asked for `hint`.
+fn hinted(
+    rule: ServerDelay,
+    computed: Nanos,
+    hint: Nanos,
+    attempt: u32,
+    seed: Seed,
+) -> (Nanos, DelayRule, bool) {
     let mut asked = hint.max(rule.min);
     if let Bound::Within(most) = rule.max
         && asked > most
@@ -198,9 +229,8 @@ fn wait(
         ServerDelayMode::Floor if computed > asked => (computed, DelayRule::Backoff, false),
         ServerDelayMode::Clamp if computed >= asked => (computed, DelayRule::Backoff, false),
         ServerDelayMode::Clamp => (asked.min(computed.saturating_add(rule.margin)), DelayRule::Server, false),
-        ServerDelayMode::Floor | ServerDelayMode::Replace | ServerDelayMode::Ignore => {
-            (asked, DelayRule::Server, false)
-        }
+        ServerDelayMode::Ignore => (computed, DelayRule::Backoff, false),
+        ServerDelayMode::Floor | ServerDelayMode::Replace => (asked, DelayRule::Server, false),
     }
 }
 
@@ -216,17 +246,26 @@ fn spread(rule: ServerDelay, asked: Nanos, attempt: u32, seed: Seed) -> Nanos {
     asked.saturating_add(Nanos(u64::try_from(more).unwrap_or(u64::MAX)))
 }
 
-fn past(deadline: Option<Instant>, start: Instant) -> bool {
-    deadline.is_some_and(|deadline| start >= deadline)
+impl Case {
+    /// Whether nothing but the policy's own numbers bears on the delay.
+    #[inline]
+    const fn is_plain(&self) -> bool {
+        matches!(self.obstacle, Obstacle::None)
+            && self.hint.is_none()
+            && self.overdrawn.is_none()
+            && self.run_deadline.is_none()
+    }
 }
 
 impl RetryPolicy {
     /// Whether failures of this class are retried at all.
     pub const fn retries(&self, class: ErrorClass) -> bool {
-        self.enabled.value
-            && !self.shadow.value
-            && self.retry_on.value.contains(class)
-            && !self.never_retry.value.contains(class)
+        self.retryable(class) && !self.shadow.value
+    }
+
+    /// As [`retries`](Self::retries), as if the policy were not in shadow.
+    const fn retryable(&self, class: ErrorClass) -> bool {
+        self.enabled.value && self.retry_on.value.contains(class) && !self.never_retry.value.contains(class)
     }
 }
 

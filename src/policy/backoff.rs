@@ -77,37 +77,55 @@ impl Backoff {
     /// The wait after `attempt`, counted from 1, has failed.
     #[inline]
     pub fn delay(&self, attempt: u32, seed: Seed) -> Nanos {
-        self.jittered(attempt, |attempt| seed.draw(attempt))
+        self.delay_with(attempt, || seed)
     }
 
     /// As [`delay`](Self::delay); `seed` is asked for only if there is jitter.
     #[inline]
     pub fn delay_with(&self, attempt: u32, seed: impl FnOnce() -> Seed) -> Nanos {
-        match self.jitter {
-            Jitter::None => self.jittered(attempt, |_| 0),
-            Jitter::Full | Jitter::Equal | Jitter::PlusMinus { .. } | Jitter::Decorrelated => {
-                self.delay(attempt, seed())
-            }
-        }
+        self.jittered(attempt, || {
+            let seed = seed();
+            move |attempt| seed.draw(attempt)
+        })
     }
 
     /// The shortest and the longest wait possible after `attempt`.
     pub fn bounds(&self, attempt: u32) -> (Nanos, Nanos) {
-        (self.jittered(attempt, |_| 0), self.jittered(attempt, |_| u64::MAX))
+        (self.jittered(attempt, || |_| 0), self.jittered(attempt, || |_| u64::MAX))
     }
 
     /// The middle of the waits after `attempt`: as likely exceeded as not. With decorrelated jitter, the wait
     /// if every draw were a middle one.
     pub fn median(&self, attempt: u32) -> Nanos {
-        self.jittered(attempt, |_| 1 << 63)
+        self.jittered(attempt, || |_| 1 << 63)
     }
 
-    /// Grows with every number drawn, which is what makes [`bounds`](Self::bounds) exact.
+    /// Grows with every number drawn, which is what makes [`bounds`](Self::bounds) exact. `source` is asked for
+    /// the numbers only if there is jitter.
+    ///
+    /// The rest is never inlined, so that the common jitters and shapes stay a short stretch of integer code.
     #[inline]
-    fn jittered(&self, attempt: u32, draw: impl Fn(u32) -> u64) -> Nanos {
-        let attempt = attempt.max(1);
+    fn jittered<D: Fn(u32) -> u64>(&self, attempt: u32, source: impl FnOnce() -> D) -> Nanos {
         let cap = self.cap.unwrap_or(Nanos::MAX).0;
-        Nanos(match self.jitter {
+        let attempt = attempt.max(1);
+        match self.jitter {
+            Jitter::None | Jitter::Full => {
+                let delay = self.shape.raw(attempt, cap);
+                if self.jitter == Jitter::None {
+                    return Nanos(delay);
+                }
+                Nanos(part(delay, source()(attempt)))
+            }
+            Jitter::Equal | Jitter::PlusMinus { .. } | Jitter::Decorrelated => {
+                Nanos(self.spread(attempt, cap, source()))
+            }
+        }
+    }
+
+    /// Any jitter; [`jittered`](Self::jittered) deals with the common ones before.
+    #[inline(never)]
+    fn spread(&self, attempt: u32, cap: u64, draw: impl Fn(u32) -> u64) -> u64 {
+        match self.jitter {
             Jitter::None => self.shape.raw(attempt, cap),
             Jitter::Full => part(self.shape.raw(attempt, cap), draw(attempt)),
             Jitter::Equal => {
@@ -131,7 +149,7 @@ impl Backoff {
                     base.saturating_add(part(width, draw(attempt))).min(cap)
                 })
             }
-        })
+        }
     }
 }
 
@@ -142,18 +160,30 @@ impl Shape {
         let retries = attempt.saturating_sub(1);
         let delay = match self {
             Self::Constant { delay } => delay.0,
-            Self::Linear { base, step } => base.0.saturating_add(step.0.saturating_mul(u64::from(retries))),
             Self::Exponential { base, factor } if factor.den() == 1 => {
                 base.0.saturating_mul(factor.num().saturating_pow(retries))
             }
+            Self::Linear { .. }
+            | Self::Exponential { .. }
+            | Self::Fibonacci { .. }
+            | Self::Schedule { .. } => self.grown(retries, cap),
+        };
+        delay.min(cap)
+    }
+
+    /// Any shape after so many retries; [`raw`](Self::raw) deals with the common ones before.
+    #[inline(never)]
+    fn grown(&self, retries: u32, cap: u64) -> u64 {
+        match self {
+            Self::Constant { delay } => delay.0,
+            Self::Linear { base, step } => base.0.saturating_add(step.0.saturating_mul(u64::from(retries))),
             Self::Exponential { base, factor } => power(base.0, *factor, retries, cap),
             Self::Fibonacci { base } => fibonacci(base.0, retries, cap),
             Self::Schedule { delays } => {
                 let index = usize::try_from(retries).unwrap_or(usize::MAX);
                 delays.get(index).or(delays.last()).map_or(0, |delay| delay.0)
             }
-        };
-        delay.min(cap)
+        }
     }
 
     /// The first delay.

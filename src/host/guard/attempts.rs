@@ -1,12 +1,13 @@
 //! The attempts of one guarded call: counted, timed, and decided about by the interpreter's own rule.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use super::{Classify, Inner};
+use crate::engine::EffectState;
 use crate::engine::retry::{Case, Obstacle, Progress, Verdict, attempt_timeout, decide};
-use crate::policy::{Bound, ErrorClass, RetryPolicy, Seed};
+use crate::policy::{Bound, ErrorClass, Policy, RetryPolicy, Seed};
 use crate::session::{AttemptRecord, RetryExhausted, StopReason};
 use crate::time::{Instant, Nanos};
 
@@ -45,6 +46,14 @@ struct Failed<E> {
 pub(super) enum Cause<E> {
     Error(E),
     TimedOut(Nanos),
+}
+
+/// An attempt under way.
+pub(super) struct Within<'a, F> {
+    attempt: Pin<&'a mut F>,
+    timeout: Option<Nanos>,
+    /// Made when the attempt is found pending; on the heap, because few are.
+    timer: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
 impl CallContext<'_> {
@@ -86,6 +95,7 @@ impl<'a, E: Classify> Attempts<'a, E> {
         Self { retry, inner, call, started, attempt: 1, slept: Nanos::ZERO, failed: Vec::new() }
     }
 
+    #[inline]
     pub(super) fn context(&self) -> CallContext<'a> {
         context(self.retry, self.inner, self.call, self.started, self.attempt)
     }
@@ -140,6 +150,20 @@ impl<'a, E: Classify> Attempts<'a, E> {
 }
 
 impl<E: Classify> Cause<E> {
+    pub(super) fn class(&self, policy: &Policy) -> ErrorClass {
+        match self {
+            Self::Error(error) => error.class(policy),
+            Self::TimedOut(_) => ErrorClass::Timeout,
+        }
+    }
+
+    pub(super) fn effect(&self) -> EffectState {
+        match self {
+            Self::Error(error) => error.effect(),
+            Self::TimedOut(_) => EffectState::Unknown,
+        }
+    }
+
     pub(super) fn message(&self) -> String {
         match self {
             Self::Error(error) => error.message(),
@@ -155,25 +179,28 @@ impl<E: Classify> Cause<E> {
     }
 }
 
-/// Runs `future` for at most `timeout`. A future that is ready at its first poll never gets a timer.
+/// Waits for `attempt`, for at most `timeout`. One that is ready at its first poll never gets a timer.
+///
+/// It is borrowed, not owned: an attempt that was moved would be kept twice in the future of the call.
 #[inline]
-#[expect(clippy::manual_async_fn, reason = "an async fn keeps every argument twice")]
-pub(super) fn within<F, T, E>(timeout: Option<Nanos>, future: F) -> impl Future<Output = Result<T, Cause<E>>>
+pub(super) const fn within<F>(timeout: Option<Nanos>, attempt: Pin<&mut F>) -> Within<'_, F> {
+    Within { attempt, timeout, timer: None }
+}
+
+impl<F, T, E> Future for Within<'_, F>
 where
     F: Future<Output = Result<T, E>>,
 {
-    async move {
-        let Some(timeout) = timeout else { return future.await.map_err(Cause::Error) };
-        let mut future = pin!(future);
-        // On the heap, so that a call that is ready at once does not carry the room for it around.
-        let mut timer: Option<Pin<Box<tokio::time::Sleep>>> = None;
-        poll_fn(|cx| {
-            if let Poll::Ready(result) = future.as_mut().poll(cx) {
-                return Poll::Ready(result.map_err(Cause::Error));
-            }
-            let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout.to_std())));
-            timer.as_mut().poll(cx).map(|()| Err(Cause::TimedOut(timeout)))
-        })
-        .await
+    type Output = Result<T, Cause<E>>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Poll::Ready(result) = this.attempt.as_mut().poll(cx) {
+            return Poll::Ready(result.map_err(Cause::Error));
+        }
+        let Some(timeout) = this.timeout else { return Poll::Pending };
+        let timer = this.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout.to_std())));
+        timer.as_mut().poll(cx).map(|()| Err(Cause::TimedOut(timeout)))
     }
 }

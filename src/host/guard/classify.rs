@@ -34,22 +34,27 @@ pub trait Classify {
     }
 }
 
-/// A guarded call that did not succeed.
+/// A guarded call that did not succeed. Boxed, so that the calls that do succeed hand back little more than their
+/// value.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError<E> {
     /// It did not run: tell the model why and let it try again.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// No further attempt is made; the planner decides what is done instead.
-    #[error("{exhausted}")]
-    Exhausted {
-        /// Every attempt and its failure.
-        exhausted: RetryExhausted,
-        /// What the model is told.
-        message: String,
-        /// The last error itself; `None` if the last attempt timed out or did not run.
-        last: Option<E>,
-    },
+    #[error("{}", .0.exhausted)]
+    Exhausted(Box<GivenUp<E>>),
+}
+
+/// A call after which no further attempt is made.
+#[derive(Debug)]
+pub struct GivenUp<E> {
+    /// Every attempt and its failure.
+    pub exhausted: RetryExhausted,
+    /// What the model is told.
+    pub message: String,
+    /// The last error itself; `None` if the last attempt timed out or did not run.
+    pub last: Option<E>,
 }
 
 /// A call that did not run.

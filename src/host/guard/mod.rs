@@ -6,8 +6,9 @@
 //! where prompts can find them.
 //!
 //! The decisions are those of the interpreter ([`crate::engine::retry`], [`crate::engine::Breaker`]); the guard
-//! adds the waiting. A call that succeeds costs a few dozen instructions more than the bare call: no lock, no
-//! clock, no allocation, and no timer unless the call is still pending after its first poll.
+//! adds the waiting. A call that succeeds costs about 130 instructions more than the bare call, as
+//! `benches/instructions.sh` counts them: no lock, no clock unless there is a deadline, no allocation, and no timer
+//! unless the call is still pending after its first poll.
 
 mod attempts;
 mod classify;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use attempts::CallContext;
-pub use classify::{Arguments, CallError, Classify, Refusal};
+pub use classify::{Arguments, CallError, Classify, GivenUp, Refusal};
 pub use tool::ToolGuard;
 pub use turn::TurnGuard;
 
@@ -103,7 +104,9 @@ impl Guard {
         for (tool, cell) in self.inner.session.tools() {
             let metric =
                 Metric { name: MetricName::RetryAttempts, subject: format!("tool {tool}"), value: 1 };
-            self.inner.metrics.record_many(&metric, cell.take_at_once());
+            for (attempts, calls) in cell.take_ended() {
+                self.inner.metrics.record_many(&Metric { value: attempts, ..metric.clone() }, calls);
+            }
         }
         self.inner.metrics.snapshot()
     }

@@ -1,13 +1,13 @@
 //! The session of a guard: slices behind one lock that only failures take.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
 use super::Inner;
-use crate::engine::{Admission, Breaker, Metric, MetricName, validation};
+use crate::engine::{Admission, Breaker, BreakerPhase, Metric, MetricName, validation};
 use crate::policy::{BreakerPolicy, ErrorClass, RetryPolicy, SessionPolicy, Trigger};
 use crate::session::{AttemptRecord, FeedbackSource, ReducerError, RetryFeedback, Slices};
 use crate::time::{Instant, Nanos};
@@ -22,10 +22,11 @@ struct Shared {
     tools: HashMap<String, Arc<ToolCell>>,
 }
 
-/// What is known of one tool. It costs one load as long as nothing has failed.
+/// What is known of one tool. It costs one load as long as the last word was a success.
 #[derive(Default)]
 pub(super) struct ToolCell {
-    touched: AtomicBool,
+    /// Whether a failure is known; written under the lock only.
+    troubled: AtomicBool,
     /// Calls that went well at the first attempt, not yet in the metrics.
     at_once: AtomicU64,
     known: Mutex<Known>,
@@ -37,6 +38,8 @@ struct Known {
     corrections: Vec<AttemptRecord>,
     /// The corrections are over: what is wrong from now on is refused at once.
     over: bool,
+    /// How many calls went well after how many attempts, not yet in the metrics.
+    ended: BTreeMap<u64, u64>,
 }
 
 /// One failure that feedback is due for.
@@ -148,14 +151,19 @@ impl Inner {
 }
 
 impl ToolCell {
-    /// Whether nothing has failed so far.
+    /// Whether no failure is known: the breaker is as new and there are no corrections.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
-        !self.touched.load(Ordering::Acquire)
+        !self.troubled.load(Ordering::Acquire)
     }
 
-    pub(super) fn ask(&self, now: Instant) -> Admission {
-        self.lock().breaker.ask(now)
+    /// Asks the breaker. A closed one need not know the time.
+    pub(super) fn ask(&self, now: impl FnOnce() -> Instant) -> Admission {
+        let mut known = self.lock();
+        match known.breaker.phase() {
+            BreakerPhase::Closed => Admission::Run,
+            BreakerPhase::Open | BreakerPhase::HalfOpen => known.breaker.ask(now()),
+        }
     }
 
     /// A run went well at the first attempt; nothing has failed before.
@@ -164,35 +172,35 @@ impl ToolCell {
         self.at_once.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The runs that went well at the first attempt since this was asked last.
-    pub(super) fn take_at_once(&self) -> u64 {
-        self.at_once.swap(0, Ordering::Relaxed)
+    /// How many calls went well after how many attempts, since this was asked last.
+    pub(super) fn take_ended(&self) -> BTreeMap<u64, u64> {
+        let mut ended = std::mem::take(&mut self.lock().ended);
+        let at_once = ended.entry(1).or_default();
+        *at_once = at_once.saturating_add(self.at_once.swap(0, Ordering::Relaxed));
+        ended
     }
 
-    /// A run went well: the breaker hears of it, and corrections begin anew. Returns how many there were.
-    pub(super) fn succeeded(&self) -> u64 {
-        if self.is_quiet() {
-            return 0;
-        }
+    /// A call went well after so many attempts: the breaker hears of it, and corrections begin anew.
+    pub(super) fn succeeded(&self, attempts: u32) {
         let mut known = self.lock();
         known.breaker.succeeded();
         known.over = false;
-        let corrections = known.corrections.len();
+        let corrections = u64::try_from(known.corrections.len()).unwrap_or(u64::MAX);
         known.corrections.clear();
-        u64::try_from(corrections).unwrap_or(u64::MAX)
+        let calls = known.ended.entry(corrections.saturating_add(attempts.into())).or_default();
+        *calls = calls.saturating_add(1);
+        // One that began before the breaker opened leaves it open.
+        self.troubled.store(known.breaker != Breaker::default(), Ordering::Release);
     }
 
     /// A run failed with arguments that hold. Returns whether the breaker is open now.
     pub(super) fn failed(&self, policy: &BreakerPolicy, now: Instant) -> bool {
-        if policy.failures.value.is_none() && self.is_quiet() {
-            return false;
-        }
-        self.touched.store(true, Ordering::Release);
         let mut known = self.lock();
+        self.troubled.store(true, Ordering::Release);
         known.corrections.clear();
         known.over = false;
         known.breaker.failed(policy, now);
-        known.breaker.phase() == crate::engine::BreakerPhase::Open
+        known.breaker.phase() == BreakerPhase::Open
     }
 
     pub(super) fn returned(&self, now: Instant) {
@@ -210,8 +218,8 @@ impl ToolCell {
     }
 
     pub(super) fn corrected(&self, record: AttemptRecord, over: bool) {
-        self.touched.store(true, Ordering::Release);
         let mut known = self.lock();
+        self.troubled.store(true, Ordering::Release);
         known.corrections.push(record);
         known.over = over;
     }

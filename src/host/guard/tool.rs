@@ -1,15 +1,16 @@
 //! The guard of one tool.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::attempts::{Attempts, Cause, context, start, within};
 use super::session::{Failed, ToolCell};
-use super::{Arguments, CallContext, CallError, Classify, Inner, Refusal};
+use super::{Arguments, CallContext, CallError, Classify, GivenUp, Inner, Refusal};
 use crate::engine::retry::{Case, Obstacle, Progress, Verdict, decide};
-use crate::engine::{Admission, EffectState, MetricName, join_problems, may_run_again, told, violations};
+use crate::engine::{Admission, MetricName, join_problems, may_run_again, told, violations};
 use crate::policy::{
     CallOverride, Effect, ErrorClass, Problem, Seed, Setting, Template, ToolPolicy, Trigger,
 };
@@ -82,15 +83,15 @@ impl ToolGuard {
         Fut: Future<Output = Result<T, E>>,
     {
         async move {
-            let own = if self.checked { self.examine(&args).map_err(|error| *error)? } else { None };
+            let own = if self.checked { self.examine(&args)? } else { None };
             let policy = own.as_deref().unwrap_or(&self.policy);
-            let probe =
-                if self.cell.is_quiet() { None } else { self.admit(policy).map_err(|error| *error)? };
+            let probe = if self.cell.is_quiet() { None } else { self.admit(policy)? };
             let call = self.inner.next_call();
             let started = start(&policy.retry, &self.inner);
             let context = context(&policy.retry, &self.inner, call, started, 1);
-            let cause = match within(context.timeout, run(args.clone(), context)).await {
+            let cause = match within(context.timeout, pin!(run(args.clone(), context))).await {
                 Ok(value) => {
+                    // Another call may have failed meanwhile; it hears of this success.
                     if probe.is_none() && self.cell.is_quiet() && !self.listens {
                         self.cell.succeeded_at_once();
                     } else {
@@ -100,54 +101,62 @@ impl ToolGuard {
                 }
                 Err(cause) => cause,
             };
-            // On the heap, so that a call that goes well does not carry the room for retries around.
+            // Asked for again rather than carried over the wait; and the rest on the heap, so that a call that goes
+            // well does not carry the room for retries around.
+            let policy = own.as_deref().unwrap_or(&self.policy);
             let attempts = Attempts::new(&policy.retry, &self.inner, call, started);
             Box::pin(self.go_on(policy, attempts, probe, args, run, cause)).await
         }
     }
 
     /// What follows a first attempt that failed.
-    async fn go_on<A, T, E, F, Fut>(
-        &self,
-        policy: &ToolPolicy,
-        mut attempts: Attempts<'_, E>,
-        probe: Option<Probe<'_>>,
+    #[expect(clippy::manual_async_fn, reason = "an async fn keeps every argument twice")]
+    fn go_on<'a, A, T, E, F, Fut>(
+        &'a self,
+        policy: &'a ToolPolicy,
+        mut attempts: Attempts<'a, E>,
+        probe: Option<Probe<'a>>,
         args: A,
         mut run: F,
         mut cause: Cause<E>,
-    ) -> Result<T, CallError<E>>
+    ) -> impl Future<Output = Result<T, CallError<E>>>
     where
         A: Arguments + Clone,
         E: Classify,
         F: FnMut(A, CallContext<'_>) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        loop {
-            if self.blames_arguments(&cause) {
-                let problem = Problem { pointer: String::new(), message: cause.message() };
-                return Err(self.correct(policy, &[problem], args.as_json()));
-            }
-            match self.failed(policy, &mut attempts, cause) {
-                Next::Again(Nanos::ZERO) => {}
-                Next::Again(delay) => tokio::time::sleep(delay.to_std()).await,
-                Next::Stop(reason, objection) => {
-                    settle(probe);
-                    return Err(self.exhausted(policy, attempts, reason, objection.as_ref(), args.as_json()));
+        async move {
+            loop {
+                let class = cause.class(&self.inner.policy);
+                // The tool itself says that the arguments are wrong: the same ones again cannot help.
+                if class == ErrorClass::InvalidArgs {
+                    let problem = Problem { pointer: String::new(), message: cause.message() };
+                    return Err(self.correct(policy, &[problem], args.as_json()));
                 }
-            }
-            let context = attempts.context();
-            cause = match within(context.timeout, run(args.clone(), context)).await {
-                Ok(value) => {
-                    self.succeeded(probe, attempts.attempt(), args.as_json());
-                    return Ok(value);
+                match self.failed(policy, &mut attempts, cause, class) {
+                    Next::Again(Nanos::ZERO) => {}
+                    Next::Again(delay) => tokio::time::sleep(delay.to_std()).await,
+                    Next::Stop(reason, objection) => {
+                        settle(probe);
+                        let objection = objection.as_deref();
+                        return Err(self.exhausted(policy, attempts, reason, objection, args.as_json()));
+                    }
                 }
-                Err(cause) => cause,
-            };
+                let context = attempts.context();
+                cause = match within(context.timeout, pin!(run(args.clone(), context))).await {
+                    Ok(value) => {
+                        self.succeeded(probe, attempts.attempt(), args.as_json());
+                        return Ok(value);
+                    }
+                    Err(cause) => cause,
+                };
+            }
         }
     }
 
     /// Holds the arguments against the schema and the validators. Returns the call's own policy if it has one.
-    fn examine<A: Arguments, E>(&self, args: &A) -> Result<Option<Arc<ToolPolicy>>, Box<CallError<E>>> {
+    fn examine<A: Arguments, E>(&self, args: &A) -> Result<Option<Arc<ToolPolicy>>, CallError<E>> {
         let Some(args) = args.as_json() else {
             let planned = self.planner.is_some().then(|| self.policy_of_call(&Value::Null));
             return Ok(planned);
@@ -160,11 +169,7 @@ impl ToolGuard {
             let vars = json!({ "args": args, "tool": &*self.name });
             problems = violations(&rules.validators.value, vars);
         }
-        if problems.is_empty() {
-            Ok(policy)
-        } else {
-            Err(Box::new(self.correct(rules, &problems, Some(args))))
-        }
+        if problems.is_empty() { Ok(policy) } else { Err(self.correct(rules, &problems, Some(args))) }
     }
 
     fn policy_of_call(&self, args: &Value) -> Arc<ToolPolicy> {
@@ -228,7 +233,9 @@ impl ToolGuard {
         self.cell.corrected(record.clone(), over);
         records.push(record);
         match verdict {
-            Verdict::Retry { delay, .. } => CallError::Refused(Refusal { class, message: text, delay }),
+            Verdict::Retry { delay, .. } => {
+                CallError::Refused(Box::new(Refusal { class, message: text, delay }))
+            }
             Verdict::Stop(reason) => {
                 let exhausted = self.corrections_over(records, reason);
                 self.given_up(policy, exhausted, objection.as_ref(), args, None)
@@ -240,18 +247,10 @@ impl ToolGuard {
         RetryExhausted { action: format!("tool {}", self.name), reason, attempts, retry_after: None }
     }
 
-    /// Whether the tool itself says that the arguments are wrong: running it again with the same ones cannot help.
-    fn blames_arguments<E: Classify>(&self, cause: &Cause<E>) -> bool {
-        match cause {
-            Cause::Error(error) => error.class(&self.inner.policy) == ErrorClass::InvalidArgs,
-            Cause::TimedOut(_) => false,
-        }
-    }
-
     /// Asks the breaker.
     #[cold]
-    fn admit<E>(&self, policy: &ToolPolicy) -> Result<Option<Probe<'_>>, Box<CallError<E>>> {
-        match self.cell.ask(self.inner.clock.now()) {
+    fn admit<E>(&self, policy: &ToolPolicy) -> Result<Option<Probe<'_>>, CallError<E>> {
+        match self.cell.ask(|| self.inner.clock.now()) {
             Admission::Run => Ok(None),
             Admission::Probe => Ok(Some(Probe(self))),
             Admission::Refused => {
@@ -262,7 +261,7 @@ impl ToolGuard {
                 if let Some(error) = self.inner.reduce(Trigger::ToolRefused, &event) {
                     message = self.reducer_text(policy, &error);
                 }
-                Err(Box::new(CallError::Refused(Refusal { class, message, delay: Nanos::ZERO })))
+                Err(CallError::Refused(Box::new(Refusal { class, message, delay: Nanos::ZERO })))
             }
         }
     }
@@ -271,9 +270,7 @@ impl ToolGuard {
     #[cold]
     fn succeeded(&self, probe: Option<Probe<'_>>, attempts: u32, args: Option<&Value>) {
         settle(probe);
-        let corrections = self.cell.succeeded();
-        let all = corrections.saturating_add(attempts.into());
-        self.inner.count(MetricName::RetryAttempts, format!("tool {}", self.name), all);
+        self.cell.succeeded(attempts);
         if self.listens {
             let event = json!({ "tool": &*self.name, "attempts": attempts, "arguments": args });
             self.inner.reduce(Trigger::ToolSucceeded, &event);
@@ -285,15 +282,12 @@ impl ToolGuard {
         policy: &ToolPolicy,
         attempts: &mut Attempts<'_, E>,
         cause: Cause<E>,
+        class: ErrorClass,
     ) -> Next {
-        let (class, effect) = match &cause {
-            Cause::Error(error) => (error.class(&self.inner.policy), error.effect()),
-            Cause::TimedOut(_) => (ErrorClass::Timeout, EffectState::Unknown),
-        };
         let hint = cause.retry_after();
         let now = self.inner.clock.now();
         let open = self.cell.failed(&policy.breaker, now);
-        let obstacle = if !may_run_again(self.effect, effect) {
+        let obstacle = if !may_run_again(self.effect, cause.effect()) {
             Obstacle::MayHaveActed
         } else if open {
             Obstacle::CircuitOpen
@@ -307,7 +301,7 @@ impl ToolGuard {
             let (message, next_delay) = (attempts.last_message(), verdict.delay());
             let failed = Failed { tool: &self.name, attempt, class, message, next_delay };
             if let Some(error) = self.inner.feedback(&policy.retry, failed, now) {
-                return Next::Stop(StopReason::ReducerError, Some(error));
+                return Next::Stop(StopReason::ReducerError, Some(Box::new(error)));
             }
         }
         match verdict {
@@ -369,7 +363,7 @@ impl ToolGuard {
             let template = if used_up { &policy.messages.exhausted } else { &policy.messages.failed };
             self.say(template, &vars)
         };
-        CallError::Exhausted { exhausted, message, last }
+        CallError::Exhausted(Box::new(GivenUp { exhausted, message, last }))
     }
 
     fn reducer_text(&self, policy: &ToolPolicy, error: &ReducerError) -> String {
@@ -387,7 +381,7 @@ impl ToolGuard {
 /// What comes after a failed attempt.
 enum Next {
     Again(Nanos),
-    Stop(StopReason, Option<ReducerError>),
+    Stop(StopReason, Option<Box<ReducerError>>),
 }
 
 /// The one probe of a half-open breaker. It is given back if the call is dropped before it ends.

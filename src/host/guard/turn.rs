@@ -1,15 +1,16 @@
 //! The guard of one call to a model: attempts on each target, one target after the other.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use serde_json::json;
 
 use super::attempts::{Attempts, Cause, start, within};
-use super::{CallError, Classify, Inner};
+use super::{CallError, Classify, GivenUp, Inner};
 use crate::engine::MetricName;
 use crate::engine::retry::{Obstacle, Verdict};
-use crate::policy::{ErrorClass, Trigger};
+use crate::policy::Trigger;
 use crate::session::StopReason;
 use crate::time::Nanos;
 
@@ -43,7 +44,8 @@ impl<R: Clone> TurnGuard<R> {
             let mut attempts = Attempts::new(&policy.retry, &self.inner, call, started);
             let reason = loop {
                 let timeout = attempts.context().timeout;
-                let cause = match within(timeout, run(target.to_owned(), self.request.clone())).await {
+                let run = run(target.to_owned(), self.request.clone());
+                let cause = match within(timeout, pin!(run)).await {
                     Ok(value) => return Ok(value),
                     Err(cause) => cause,
                 };
@@ -63,10 +65,7 @@ impl<R: Clone> TurnGuard<R> {
     }
 
     fn failed<E: Classify>(&self, attempts: &mut Attempts<'_, E>, cause: Cause<E>, target: &str) -> Verdict {
-        let class = match &cause {
-            Cause::Error(error) => error.class(&self.inner.policy),
-            Cause::TimedOut(_) => ErrorClass::Timeout,
-        };
+        let class = cause.class(&self.inner.policy);
         let hint = cause.retry_after();
         let attempt = attempts.attempt();
         let now = self.inner.clock.now();
@@ -96,5 +95,5 @@ impl<R: Clone> TurnGuard<R> {
 
 fn given_up<E: Classify>(attempts: Attempts<'_, E>, target: &str, reason: StopReason) -> CallError<E> {
     let (exhausted, last) = attempts.exhausted(format!("model {target}"), reason);
-    CallError::Exhausted { message: exhausted.to_string(), exhausted, last }
+    CallError::Exhausted(Box::new(GivenUp { message: exhausted.to_string(), exhausted, last }))
 }
