@@ -295,3 +295,57 @@ async fn guards_can_be_used_from_many_tasks() {
         assert_eq!(call.await.unwrap().unwrap(), n);
     }
 }
+
+/// A guard with a session of its own.
+fn session(text: &str) -> Guard {
+    Guard::new(policy(text))
+}
+
+/// Calls the tool and says how often it ran, and why it was given up.
+async fn runs(tool: &ToolGuard, class: ErrorClass) -> (u32, Option<StopReason>) {
+    let runs = Cell::new(0);
+    let result: Result<(), CallError<ErrorClass>> = tool
+        .call((), |(), _| async {
+            runs.set(runs.get() + 1);
+            Err(class)
+        })
+        .await;
+    let reason = match result {
+        Err(CallError::Exhausted(given_up)) => Some(given_up.exhausted.reason),
+        Ok(()) | Err(CallError::Refused(_)) => None,
+    };
+    (runs.get(), reason)
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_of_all_calls_draw_on_a_budget() {
+    let guard = session(
+        "version: 1\nretry: {budget: {kind: tokens, capacity: 3, pool: all}}\ntools: {\"*\": {effect: read_only, breaker: {failures: never}}}\n",
+    );
+    let (search, fetch) = (guard.tool("search"), guard.tool("fetch"));
+    assert_eq!(runs(&search, ErrorClass::Timeout).await, (3, Some(StopReason::Attempts)));
+    assert_eq!(runs(&fetch, ErrorClass::Timeout).await, (2, Some(StopReason::Budget)));
+    let ok: Result<(), CallError<ErrorClass>> = search.call((), |(), _| async { Ok(()) }).await;
+    assert!(ok.is_ok(), "a success gives a token back");
+    assert_eq!(runs(&fetch, ErrorClass::Timeout).await, (2, Some(StopReason::Budget)));
+    let model: Result<(), CallError<ErrorClass>> =
+        guard.turn(()).call(|_, ()| async { Err(ErrorClass::RateLimit) }).await;
+    let Err(CallError::Exhausted(given_up)) = model else { panic!("it succeeds") };
+    assert_eq!(given_up.exhausted.reason, StopReason::Budget);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_has_its_own_attempts() {
+    let guard = session(
+        "version: 1\nretry: {by_class: {rate_limit: {max_attempts: 5}}}\ntools: {\"*\": {effect: read_only, breaker: {failures: never}}}\n",
+    );
+    assert_eq!(runs(&guard.tool("a"), ErrorClass::RateLimit).await, (5, Some(StopReason::Attempts)));
+    assert_eq!(runs(&guard.tool("a"), ErrorClass::Timeout).await, (3, Some(StopReason::Attempts)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_shadow_nothing_is_retried_and_nothing_written_down() {
+    let guard = session("version: 1\nretry: {shadow: true}\ntools: {\"*\": {effect: read_only}}\n");
+    assert_eq!(runs(&guard.tool("a"), ErrorClass::Timeout).await, (1, Some(StopReason::Shadow)));
+    assert_eq!(guard.latest_feedback(), None);
+}

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use unfazed::engine::{Directives, Envelope, Event, Outcome, State, ToolSpec};
+use unfazed::host::guard::ToolGuard;
 use unfazed::host::scripted::{Entry, Script, ScriptedModel};
 use unfazed::host::{
-    Agent, FunctionTool, Journal, JournalError, LivePolicy, Observer, PolicyFilesError, PolicyWatch, Task,
-    ToolError, Tools,
+    Agent, FunctionTool, Guard, Journal, JournalError, LivePolicy, Observer, PolicyFilesError, PolicyWatch,
+    Task, ToolError, Tools,
 };
-use unfazed::policy::{Loader, Policy};
+use unfazed::policy::{ErrorClass, Loader, Policy};
 
 fn policy(text: &str) -> Policy {
     Policy::from_yaml("policy.yaml", text).unwrap_or_else(|report| panic!("{report}"))
@@ -157,4 +158,36 @@ async fn new_slices_begin_with_the_new_policy() {
     }));
     let (_, state, _) = run(&agent).await;
     assert_eq!(state.slices.get("failures"), Some(&json!(11)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_kept_goes_on_under_the_new_policy() {
+    let live = LivePolicy::new(policy(
+        "version: 1\ntools: {fetch: {effect: read_only, retry: {max_attempts: 2}}}\n",
+    ));
+    let guard = Guard::new(live.clone());
+    let fetch = guard.tool("fetch");
+    assert_eq!(attempts(&fetch).await, 2);
+    live.replace(policy("version: 1\ntools: {fetch: {effect: read_only, retry: {max_attempts: 3}}}\n"));
+    assert_eq!(
+        attempts(&fetch).await,
+        1,
+        "the breaker goes on where it stood, and opens at the third failure"
+    );
+    let other = "version: 1\ntools: {fetch: {effect: read_only, breaker: {failures: never}, retry: {max_attempts: 4}}}\n";
+    live.replace(policy(other));
+    assert_eq!(attempts(&fetch).await, 4, "and begins anew with other rules");
+}
+
+/// How often the closure ran.
+async fn attempts(fetch: &ToolGuard) -> u32 {
+    let runs = std::cell::Cell::new(0);
+    let failed: Result<(), _> = fetch
+        .call((), |(), _| async {
+            runs.set(runs.get() + 1);
+            Err(ErrorClass::Timeout)
+        })
+        .await;
+    assert!(failed.is_err());
+    runs.get()
 }

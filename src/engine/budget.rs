@@ -1,6 +1,7 @@
 //! What has been drawn on a retry budget: tokens, or calls and retries of the last while.
 
 use core::fmt;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +11,12 @@ use crate::time::{Instant, Nanos};
 /// A window is counted in so many parts; what is older than the window by less than one of them may still count.
 const PARTS: u64 = 10;
 const WHOLE_PPM: u64 = 1_000_000;
+
+/// What has been drawn on the budgets of all actions, by the names they are kept under. Those that are whole are left
+/// out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Budgets(BTreeMap<String, Ledger>);
 
 /// What has been drawn on one budget. An empty one stands for a budget that is whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +61,64 @@ pub enum Overdrawn {
         /// The calls.
         calls: u64,
     },
+}
+
+impl Budgets {
+    /// Whether nothing is drawn on any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As [`Ledger::refuses`], for an attempt at `action`.
+    pub fn refuses(
+        &self,
+        action: &str,
+        budget: &Budget,
+        class: ErrorClass,
+        now: Instant,
+    ) -> Option<Overdrawn> {
+        let whole = Ledger::default();
+        self.0.get(&account(action, budget)?).unwrap_or(&whole).refuses(budget, class, now)
+    }
+
+    /// The first attempt at `action` has failed.
+    pub fn called(&mut self, action: &str, budget: &Budget, now: Instant) {
+        self.entry(action, budget, |ledger| ledger.called(budget, now));
+    }
+
+    /// Another attempt at `action` is made after a failure of that class.
+    pub fn retried(&mut self, action: &str, budget: &Budget, class: ErrorClass, now: Instant) {
+        self.entry(action, budget, |ledger| ledger.retried(budget, class, now));
+    }
+
+    /// `action` has succeeded; `after` is the class of its last failure, if it had one.
+    pub fn succeeded(&mut self, action: &str, budget: &Budget, after: Option<ErrorClass>, now: Instant) {
+        self.entry(action, budget, |ledger| {
+            if after.is_none() {
+                ledger.called(budget, now);
+            }
+            ledger.succeeded(budget, after);
+        });
+    }
+
+    fn entry(&mut self, action: &str, budget: &Budget, entry: impl FnOnce(&mut Ledger)) {
+        let Some(account) = account(action, budget) else { return };
+        let mut ledger = self.0.remove(&account).unwrap_or_default();
+        entry(&mut ledger);
+        if !ledger.is_empty() {
+            self.0.insert(account, ledger);
+        }
+    }
+}
+
+/// Under which name a budget is kept; `None`: there is none to keep.
+fn account(action: &str, budget: &Budget) -> Option<String> {
+    match budget {
+        Budget::None => None,
+        Budget::Tokens(_) | Budget::Window(_) => {
+            Some(budget.pool().map_or_else(|| action.to_owned(), |pool| format!("pool {pool}")))
+        }
+    }
 }
 
 impl Ledger {

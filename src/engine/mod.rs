@@ -24,7 +24,7 @@ mod state;
 mod step;
 
 pub use breaker::{Admission, Breaker};
-pub use budget::{Ledger, Overdrawn};
+pub use budget::{Budgets, Ledger, Overdrawn};
 pub use catalogue::{Catalogue, CatalogueError, ToolSpec};
 pub use directive::{
     Because, BreakerPhase, CallModel, Consult, Decision, Directive, Directives, Metric, MetricName, Note,

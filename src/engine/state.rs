@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::breaker::Breaker;
-use super::budget::Ledger;
+use super::budget::Budgets;
 use super::directive::{Because, Outcome, WorkId};
 use super::event::{Drive, ToolOutcome};
 use super::retry::Progress;
@@ -55,9 +55,9 @@ pub struct State {
     pub(super) corrections: BTreeMap<String, Series>,
     pub(super) output: Option<Series>,
     pub(super) breakers: BTreeMap<String, Breaker>,
-    /// What has been drawn on budgets; those that are whole are left out.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) budgets: BTreeMap<String, Ledger>,
+    /// What has been drawn on budgets.
+    #[serde(default, skip_serializing_if = "Budgets::is_empty")]
+    pub(super) budgets: Budgets,
     pub(super) last_turn: LastTurn,
     pub(super) hold: Option<Hold>,
     pub(super) report: Option<Value>,
@@ -197,7 +197,7 @@ impl State {
             corrections: BTreeMap::new(),
             output: None,
             breakers: BTreeMap::new(),
-            budgets: BTreeMap::new(),
+            budgets: Budgets::default(),
             last_turn: LastTurn::default(),
             hold: None,
             report: None,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use super::{Classify, Inner};
 use crate::engine::EffectState;
-use crate::engine::retry::{Case, Obstacle, Progress, Verdict, attempt_timeout, decide};
+use crate::engine::retry::{Case, Progress, Verdict, attempt_timeout, decide, in_earnest};
 use crate::policy::{Bound, ErrorClass, Policy, RetryPolicy, Seed};
 use crate::session::{AttemptRecord, RetryExhausted, StopReason};
 use crate::time::{Instant, Nanos};
@@ -97,7 +97,14 @@ impl<'a, E: Classify> Attempts<'a, E> {
 
     #[inline]
     pub(super) fn context(&self) -> CallContext<'a> {
-        context(self.retry, self.inner, self.call, self.started, self.attempt)
+        let context = context(self.retry, self.inner, self.call, self.started, self.attempt);
+        match self.last_class() {
+            Some(class) if !self.retry.by_class.is_empty() => {
+                let max_attempts = self.retry.for_class(class).max_attempts.value.limit();
+                CallContext { max_attempts, ..context }
+            }
+            _ => context,
+        }
     }
 
     pub(super) const fn attempt(&self) -> u32 {
@@ -105,24 +112,36 @@ impl<'a, E: Classify> Attempts<'a, E> {
     }
 
     /// Decides about the failure of the attempt under way and writes it down.
-    pub(super) fn failed(
-        &mut self,
-        cause: Cause<E>,
-        class: ErrorClass,
-        hint: Option<Nanos>,
-        obstacle: Obstacle,
-        scope: &str,
-        now: Instant,
-    ) -> Verdict {
-        let progress = Progress { started: self.started, attempt: self.attempt, slept: self.slept };
-        let facts = Case { class, hint, obstacle, overdrawn: None, run_deadline: None };
+    pub(super) fn failed(&mut self, cause: Cause<E>, case: Case, scope: &str, now: Instant) -> Verdict {
+        let (progress, class) = (self.progress(), case.class);
         let seed = || Seed::new(self.inner.seed, scope, &self.call.to_string());
-        let verdict = decide(self.retry, progress, facts, now, seed);
+        let verdict = decide(self.retry, progress, case, now, seed);
+        if verdict == Verdict::Stop(StopReason::Shadow) {
+            let meant = in_earnest(self.retry, progress, case, now, seed);
+            tracing::warn!(
+                correlation_id = self.inner.run,
+                action = scope,
+                attempt = progress.attempt,
+                error_type = class.name(),
+                delay_ms = meant.delay().0 / 1_000_000,
+                "another attempt, in shadow only"
+            );
+        }
         let delay = verdict.delay();
         self.slept = self.slept.saturating_add(delay);
         self.attempt = self.attempt.saturating_add(1);
         self.failed.push(Failed { cause, class, at: now, delay });
         verdict
+    }
+
+    /// How far they have come.
+    pub(super) const fn progress(&self) -> Progress {
+        Progress { started: self.started, attempt: self.attempt, slept: self.slept }
+    }
+
+    /// The class of the last failure, if there was one.
+    pub(super) fn last_class(&self) -> Option<ErrorClass> {
+        self.failed.last().map(|failed| failed.class)
     }
 
     /// What the last attempt that failed had to say.

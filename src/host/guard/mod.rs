@@ -11,6 +11,7 @@
 //! unless the call is still pending after its first poll.
 
 mod attempts;
+mod budget;
 mod classify;
 mod session;
 mod tool;
@@ -26,9 +27,8 @@ pub use turn::TurnGuard;
 
 use self::session::Session;
 use super::clock::Clock;
-use super::{Metrics, MetricsSnapshot};
+use super::{LivePolicy, Metrics, MetricsSnapshot};
 use crate::engine::{Catalogue, Metric, MetricName};
-use crate::policy::Policy;
 use crate::session::{ReducerError, RetryFeedback, Slices};
 
 /// A policy around calls, with a session of its own. Cheap to clone; clones share the session.
@@ -41,7 +41,7 @@ pub struct Guard {
 type OnReducerError = Box<dyn Fn(&ReducerError) + Send + Sync>;
 
 struct Inner {
-    policy: Policy,
+    live: LivePolicy,
     tools: Catalogue,
     targets: Vec<String>,
     run: String,
@@ -59,18 +59,20 @@ pub struct GuardBuilder {
 }
 
 impl Guard {
-    /// A guard under `policy`, with a new session.
+    /// A guard under `policy`, with a new session. If it is a [`LivePolicy`] that is replaced, calls that begin
+    /// later are under the new one.
     ///
     /// Must be made inside a tokio runtime whose time is to be used.
-    pub fn new(policy: Policy) -> Self {
+    pub fn new(policy: impl Into<LivePolicy>) -> Self {
         Self::builder(policy).build()
     }
 
     /// A guard to be told more: tools, targets, a seed, an id.
-    pub fn builder(policy: Policy) -> GuardBuilder {
-        let session = Session::new(policy.session());
+    pub fn builder(policy: impl Into<LivePolicy>) -> GuardBuilder {
+        let live = policy.into();
+        let session = Session::new(live.current().session());
         let inner = Inner {
-            policy,
+            live,
             tools: Catalogue::default(),
             targets: Vec::new(),
             run: uuid::Uuid::now_v7().to_string(),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 use super::Inner;
-use crate::engine::{Admission, Breaker, BreakerPhase, Metric, MetricName, validation};
-use crate::policy::{BreakerPolicy, ErrorClass, RetryPolicy, SessionPolicy, Trigger};
+use crate::engine::{Admission, Breaker, BreakerPhase, Budgets, Metric, MetricName, validation};
+use crate::policy::{BreakerPolicy, ErrorClass, Policy, RetryPolicy, SessionPolicy, Trigger};
 use crate::session::{AttemptRecord, FeedbackSource, ReducerError, RetryFeedback, Slices};
 use crate::time::{Instant, Nanos};
 
@@ -19,6 +19,7 @@ pub(super) struct Session {
 #[derive(Default)]
 struct Shared {
     slices: Slices,
+    budgets: Budgets,
     tools: HashMap<String, Arc<ToolCell>>,
 }
 
@@ -66,8 +67,18 @@ impl Session {
         self.lock().tools.iter().map(|(name, cell)| (name.clone(), Arc::clone(cell))).collect()
     }
 
-    pub(super) fn tool(&self, tool: &str) -> Arc<ToolCell> {
-        Arc::clone(self.lock().tools.entry(tool.to_owned()).or_default())
+    /// What is known of a tool, and the slices of that policy. A breaker whose rules have changed begins anew.
+    pub(super) fn tool(&self, tool: &str, policy: &Policy, breaker: &BreakerPolicy) -> Arc<ToolCell> {
+        let mut shared = self.lock();
+        shared.slices.complete(policy.session());
+        let cell = Arc::clone(shared.tools.entry(tool.to_owned()).or_default());
+        cell.fit(breaker);
+        cell
+    }
+
+    /// What has been drawn on the budgets.
+    pub(super) fn budgets<T>(&self, look: impl FnOnce(&mut Budgets) -> T) -> T {
+        look(&mut self.lock().budgets)
     }
 
     // A panic elsewhere leaves the slices as they were before the reducer that panicked: still good.
@@ -80,6 +91,7 @@ impl Inner {
     /// Writes a retryable failure into the session. Returns what a reducer had against it.
     pub(super) fn feedback(
         &self,
+        policy: &Policy,
         retry: &RetryPolicy,
         failed: Failed<'_>,
         now: Instant,
@@ -94,7 +106,7 @@ impl Inner {
             source: FeedbackSource::Tool,
             tool_name: Some(failed.tool.to_owned()),
             attempt: failed.attempt,
-            max_attempts: retry.max_attempts.value.limit(),
+            max_attempts: retry.for_class(failed.class).max_attempts.value.limit(),
             error_type: failed.class,
             message: failed.message,
             retry_scheduled_at: now.saturating_add(failed.next_delay),
@@ -102,18 +114,19 @@ impl Inner {
         };
         tracing::warn!(
             correlation_id = self.run,
+            policy = policy.digest(),
             tool = failed.tool,
             error_type = failed.class.name(),
             attempt = failed.attempt,
             delay_ms = failed.next_delay.0 / 1_000_000,
             "retry feedback"
         );
-        self.reduce(Trigger::RetryFeedback, &json!({ "tool": failed.tool, "feedback": feedback }))
+        self.reduce(policy, Trigger::RetryFeedback, &json!({ "tool": failed.tool, "feedback": feedback }))
     }
 
     /// Runs the reducers that listen to `trigger`. Returns the first that failed; the host is told of all.
-    pub(super) fn reduce(&self, trigger: Trigger, event: &Value) -> Option<ReducerError> {
-        let policy = self.policy.session();
+    pub(super) fn reduce(&self, policy: &Policy, trigger: Trigger, event: &Value) -> Option<ReducerError> {
+        let policy = policy.session();
         let failed = {
             let mut shared = self.session.lock();
             let failed = shared.slices.reduce(policy, trigger, event);
@@ -143,11 +156,11 @@ impl Inner {
     pub(super) fn count(&self, name: MetricName, subject: String, value: u64) {
         self.metrics.record(&Metric { name, subject, value });
     }
+}
 
-    /// Whether any reducer listens to `trigger`.
-    pub(super) fn listens(&self, trigger: Trigger) -> bool {
-        self.policy.session().reducers.iter().any(|rule| rule.on.contains(&trigger))
-    }
+/// Whether any reducer listens to `trigger`.
+pub(super) fn listens(policy: &Policy, trigger: Trigger) -> bool {
+    policy.session().reducers.iter().any(|rule| rule.on.contains(&trigger))
 }
 
 impl ToolCell {
@@ -155,6 +168,14 @@ impl ToolCell {
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         !self.troubled.load(Ordering::Acquire)
+    }
+
+    fn fit(&self, breaker: &BreakerPolicy) {
+        let mut known = self.lock();
+        if !known.breaker.fits(breaker) {
+            known.breaker = Breaker::default();
+            self.troubled.store(!known.corrections.is_empty(), Ordering::Release);
+        }
     }
 
     /// Asks the breaker. A closed one need not know the time.
@@ -181,7 +202,8 @@ impl ToolCell {
     }
 
     /// A call went well after so many attempts: the breaker hears of it, and corrections begin anew.
-    pub(super) fn succeeded(&self, attempts: u32) {
+    /// Returns whether there were any.
+    pub(super) fn succeeded(&self, attempts: u32) -> bool {
         let mut known = self.lock();
         known.breaker.succeeded();
         known.over = false;
@@ -191,6 +213,7 @@ impl ToolCell {
         *calls = calls.saturating_add(1);
         // One that began before the breaker opened leaves it open.
         self.troubled.store(known.breaker != Breaker::default(), Ordering::Release);
+        corrections > 0
     }
 
     /// A run failed with arguments that hold. Returns whether the breaker is open now.

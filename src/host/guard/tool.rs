@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::attempts::{Attempts, Cause, context, start, within};
-use super::session::{Failed, ToolCell};
+use super::session::{Failed, ToolCell, listens};
 use super::{Arguments, CallContext, CallError, Classify, GivenUp, Inner, Refusal};
 use crate::engine::retry::{Case, Obstacle, Progress, Verdict, decide};
 use crate::engine::{Admission, MetricName, join_problems, may_run_again, told, violations};
 use crate::policy::{
-    CallOverride, Effect, ErrorClass, Problem, Seed, Setting, Template, ToolPolicy, Trigger,
+    Budget, CallOverride, Effect, ErrorClass, Policy, Problem, Seed, Setting, Template, ToolPolicy, Trigger,
 };
 use crate::session::{AttemptRecord, ReducerError, RetryExhausted, StopReason};
 use crate::time::Nanos;
@@ -22,6 +22,9 @@ use crate::time::Nanos;
 pub struct ToolGuard {
     inner: Arc<Inner>,
     name: Arc<str>,
+    /// Which of the guard's policies the rest is taken from.
+    generation: u64,
+    rules: Policy,
     policy: Arc<ToolPolicy>,
     planner: Option<CallOverride>,
     effect: Effect,
@@ -30,27 +33,32 @@ pub struct ToolGuard {
     per_call: bool,
     /// Whether arguments are looked at before a run.
     checked: bool,
-    /// Whether anybody listens to success.
+    /// Whether a success is to be told: to a reducer, or to a budget.
     listens: bool,
 }
 
 impl ToolGuard {
     pub(super) fn new(inner: Arc<Inner>, name: &str) -> Self {
-        let policy = inner.policy.tool(name);
+        let (generation, rules) = (inner.live.generation(), inner.live.current());
+        let policy = rules.tool(name);
         let effect = match policy.effect.value {
             Effect::Unknown => inner.tools.get(name).and_then(|spec| spec.effect).unwrap_or(Effect::Unknown),
             known => known,
         };
-        let per_call = inner.policy.has_call_rules(name);
+        let per_call = rules.has_call_rules(name);
         let checked = per_call || inner.tools.schema(name).is_some() || !policy.validators.value.is_empty();
         Self {
             name: name.into(),
             effect,
-            cell: inner.session.tool(name),
+            cell: inner.session.tool(name, &rules, &policy.breaker),
             per_call,
             checked,
-            listens: inner.listens(Trigger::ToolSucceeded),
+            listens: per_call
+                || policy.retry.budget.value != Budget::None
+                || listens(&rules, Trigger::ToolSucceeded),
             planner: None,
+            generation,
+            rules,
             policy,
             inner,
         }
@@ -62,7 +70,18 @@ impl ToolGuard {
         self.planner = Some(planner);
         self.per_call = true;
         self.checked = true;
+        self.listens = true;
         self
+    }
+
+    /// The same guard under the policy that is in force now.
+    #[cold]
+    fn renewed(&self) -> Box<Self> {
+        let new = Self::new(Arc::clone(&self.inner), &self.name);
+        Box::new(match self.planner.clone() {
+            Some(planner) => new.with(planner),
+            None => new,
+        })
     }
 
     /// Runs `run` with `args` under the policy: validated first, and again after a failure as the policy says.
@@ -83,19 +102,22 @@ impl ToolGuard {
         Fut: Future<Output = Result<T, E>>,
     {
         async move {
-            let own = if self.checked { self.examine(&args)? } else { None };
-            let policy = own.as_deref().unwrap_or(&self.policy);
-            let probe = if self.cell.is_quiet() { None } else { self.admit(policy)? };
-            let call = self.inner.next_call();
-            let started = start(&policy.retry, &self.inner);
-            let context = context(&policy.retry, &self.inner, call, started, 1);
+            let renewed = (self.generation != self.inner.live.generation()).then(|| self.renewed());
+            let this = renewed.as_deref().unwrap_or(self);
+            let own = if this.checked { this.examine(&args)? } else { None };
+            let policy = own.as_deref().unwrap_or(&this.policy);
+            let probe = if this.cell.is_quiet() { None } else { this.admit(policy)? };
+            let call = this.inner.next_call();
+            let started = start(&policy.retry, &this.inner);
+            let context = context(&policy.retry, &this.inner, call, started, 1);
             let cause = match within(context.timeout, pin!(run(args.clone(), context))).await {
                 Ok(value) => {
                     // Another call may have failed meanwhile; it hears of this success.
-                    if probe.is_none() && self.cell.is_quiet() && !self.listens {
-                        self.cell.succeeded_at_once();
+                    if probe.is_none() && this.cell.is_quiet() && !this.listens {
+                        this.cell.succeeded_at_once();
                     } else {
-                        self.succeeded(probe, 1, args.as_json());
+                        let policy = own.as_deref().unwrap_or(&this.policy);
+                        this.succeeded(policy, probe, (1, None), args.as_json());
                     }
                     return Ok(value);
                 }
@@ -103,9 +125,9 @@ impl ToolGuard {
             };
             // Asked for again rather than carried over the wait; and the rest on the heap, so that a call that goes
             // well does not carry the room for retries around.
-            let policy = own.as_deref().unwrap_or(&self.policy);
-            let attempts = Attempts::new(&policy.retry, &self.inner, call, started);
-            Box::pin(self.go_on(policy, attempts, probe, args, run, cause)).await
+            let policy = own.as_deref().unwrap_or(&this.policy);
+            let attempts = Attempts::new(&policy.retry, &this.inner, call, started);
+            Box::pin(this.go_on(policy, attempts, probe, args, run, cause)).await
         }
     }
 
@@ -128,7 +150,7 @@ impl ToolGuard {
     {
         async move {
             loop {
-                let class = cause.class(&self.inner.policy);
+                let class = cause.class(&self.rules);
                 // The tool itself says that the arguments are wrong: the same ones again cannot help.
                 if class == ErrorClass::InvalidArgs {
                     let problem = Problem { pointer: String::new(), message: cause.message() };
@@ -146,7 +168,8 @@ impl ToolGuard {
                 let context = attempts.context();
                 cause = match within(context.timeout, pin!(run(args.clone(), context))).await {
                     Ok(value) => {
-                        self.succeeded(probe, attempts.attempt(), args.as_json());
+                        let attempts = (attempts.attempt(), attempts.last_class());
+                        self.succeeded(policy, probe, attempts, args.as_json());
                         return Ok(value);
                     }
                     Err(cause) => cause,
@@ -173,7 +196,7 @@ impl ToolGuard {
     }
 
     fn policy_of_call(&self, args: &Value) -> Arc<ToolPolicy> {
-        let rules = self.inner.policy.call(&self.name, args, self.planner.as_ref());
+        let rules = self.rules.call(&self.name, args, self.planner.as_ref());
         for left_out in &rules.left_out {
             tracing::warn!(
                 correlation_id = self.inner.run,
@@ -199,32 +222,33 @@ impl ToolGuard {
         let slept = records.iter().fold(Nanos::ZERO, |sum, record| sum.saturating_add(record.delay));
         let class = ErrorClass::InvalidArgs;
         let progress = Progress { started, attempt, slept };
-        let case = Case { class, hint: None, obstacle: Obstacle::None, overdrawn: None, run_deadline: None };
+        let overdrawn = self.inner.draw(&self.action(), &policy.retry, progress, class, now);
+        let case = Case { class, hint: None, obstacle: Obstacle::None, overdrawn, run_deadline: None };
         let seed = || Seed::new(self.inner.seed, "correction", &self.name);
         let mut verdict = decide(&policy.retry, progress, case, now, seed);
         let message = join_problems(problems);
-        let objection = match verdict {
-            Verdict::Stop(StopReason::NotRetryable | StopReason::NeverRetry) => None,
-            Verdict::Retry { .. } | Verdict::Stop(_) => {
-                let next_delay = verdict.delay();
-                let failed =
-                    Failed { tool: &self.name, attempt, class, message: message.clone(), next_delay };
-                self.inner.feedback(&policy.retry, failed, now)
-            }
+        let objection = if policy.retry.retries(class) {
+            let next_delay = verdict.delay();
+            let failed = Failed { tool: &self.name, attempt, class, message: message.clone(), next_delay };
+            self.inner.feedback(&self.rules, &policy.retry, failed, now)
+        } else {
+            None
         };
         if objection.is_some() {
             verdict = Verdict::Stop(StopReason::ReducerError);
         }
         let vars = json!({
-            "tool": &*self.name, "attempt": attempt, "max_attempts": policy.retry.max_attempts.value.limit(),
+            "tool": &*self.name, "attempt": attempt,
+            "max_attempts": policy.retry.for_class(class).max_attempts.value.limit(),
             "problems": problems,
         });
         let mut text = self.say(&policy.messages.invalid_args, &vars);
         let mut over = objection.is_some() || verdict == Verdict::Stop(StopReason::Attempts);
         if let Verdict::Retry { delay, .. } = verdict {
-            self.inner.count(MetricName::RetryDelaySeconds, format!("tool {}", self.name), delay.0);
+            self.inner.charge(&self.action(), &policy.retry, class, now);
+            self.inner.count(MetricName::RetryDelaySeconds, self.action(), delay.0);
             let event = json!({ "tool": &*self.name, "error_type": class, "message": text });
-            if let Some(error) = self.inner.reduce(Trigger::ToolRefused, &event) {
+            if let Some(error) = self.inner.reduce(&self.rules, Trigger::ToolRefused, &event) {
                 text = self.reducer_text(policy, &error);
                 over = true;
             }
@@ -244,7 +268,7 @@ impl ToolGuard {
     }
 
     fn corrections_over(&self, attempts: Vec<AttemptRecord>, reason: StopReason) -> RetryExhausted {
-        RetryExhausted { action: format!("tool {}", self.name), reason, attempts, retry_after: None }
+        RetryExhausted { action: self.action(), reason, attempts, retry_after: None }
     }
 
     /// Asks the breaker.
@@ -258,7 +282,7 @@ impl ToolGuard {
                 let mut message = self.say(&policy.breaker.message, &vars);
                 let class = ErrorClass::CircuitOpen;
                 let event = json!({ "tool": &*self.name, "error_type": class, "message": message });
-                if let Some(error) = self.inner.reduce(Trigger::ToolRefused, &event) {
+                if let Some(error) = self.inner.reduce(&self.rules, Trigger::ToolRefused, &event) {
                     message = self.reducer_text(policy, &error);
                 }
                 Err(CallError::Refused(Box::new(Refusal { class, message, delay: Nanos::ZERO })))
@@ -268,12 +292,20 @@ impl ToolGuard {
 
     /// A call went well, but not simply: after failures, as a probe, or with somebody listening.
     #[cold]
-    fn succeeded(&self, probe: Option<Probe<'_>>, attempts: u32, args: Option<&Value>) {
+    fn succeeded(
+        &self,
+        policy: &ToolPolicy,
+        probe: Option<Probe<'_>>,
+        (attempts, after): (u32, Option<ErrorClass>),
+        args: Option<&Value>,
+    ) {
         settle(probe);
-        self.cell.succeeded(attempts);
+        let corrected = self.cell.succeeded(attempts);
+        let after = after.or(corrected.then_some(ErrorClass::InvalidArgs));
+        self.inner.earn(&self.action(), &policy.retry, after);
         if self.listens {
             let event = json!({ "tool": &*self.name, "attempts": attempts, "arguments": args });
-            self.inner.reduce(Trigger::ToolSucceeded, &event);
+            self.inner.reduce(&self.rules, Trigger::ToolSucceeded, &event);
         }
     }
 
@@ -295,19 +327,26 @@ impl ToolGuard {
             Obstacle::None
         };
         let attempt = attempts.attempt();
-        let verdict = attempts.failed(cause, class, hint, obstacle, &self.name, now);
-        let retryable = !matches!(verdict, Verdict::Stop(StopReason::NotRetryable | StopReason::NeverRetry));
-        if retryable && policy.retry.emit_feedback.value {
+        let budgeted = policy.retry.budget.value != Budget::None;
+        let progress = attempts.progress();
+        let draw = || self.inner.draw(&self.action(), &policy.retry, progress, class, now);
+        let overdrawn = if budgeted { draw() } else { None };
+        let case = Case { class, hint, obstacle, overdrawn, run_deadline: None };
+        let verdict = attempts.failed(cause, case, &self.name, now);
+        if policy.retry.emit_feedback.value && policy.retry.retries(class) {
             let (message, next_delay) = (attempts.last_message(), verdict.delay());
             let failed = Failed { tool: &self.name, attempt, class, message, next_delay };
-            if let Some(error) = self.inner.feedback(&policy.retry, failed, now) {
+            if let Some(error) = self.inner.feedback(&self.rules, &policy.retry, failed, now) {
                 return Next::Stop(StopReason::ReducerError, Some(Box::new(error)));
             }
         }
         match verdict {
             Verdict::Retry { delay, .. } => {
+                if budgeted {
+                    self.inner.charge(&self.action(), &policy.retry, class, now);
+                }
                 if !delay.is_zero() {
-                    self.inner.count(MetricName::RetryDelaySeconds, format!("tool {}", self.name), delay.0);
+                    self.inner.count(MetricName::RetryDelaySeconds, self.action(), delay.0);
                 }
                 Next::Again(delay)
             }
@@ -324,7 +363,7 @@ impl ToolGuard {
         objection: Option<&ReducerError>,
         args: Option<&Value>,
     ) -> CallError<E> {
-        let (exhausted, last) = attempts.exhausted(format!("tool {}", self.name), reason);
+        let (exhausted, last) = attempts.exhausted(self.action(), reason);
         self.given_up(policy, exhausted, objection, args, last)
     }
 
@@ -338,6 +377,7 @@ impl ToolGuard {
     ) -> CallError<E> {
         tracing::error!(
             correlation_id = self.inner.run,
+            policy = self.rules.digest(),
             action = exhausted.action,
             reason = exhausted.reason.name(),
             "attempts exhausted"
@@ -351,7 +391,7 @@ impl ToolGuard {
             "tool": &*self.name, "attempts": count, "arguments": args, "error_type": error_type, "message": error,
             "reason": exhausted.reason,
         });
-        let refused = self.inner.reduce(Trigger::ToolFailed, &event);
+        let refused = self.inner.reduce(&self.rules, Trigger::ToolFailed, &event);
         let message = if let Some(objection) = objection.or(refused.as_ref()) {
             self.reducer_text(policy, objection)
         } else {
@@ -366,6 +406,10 @@ impl ToolGuard {
         CallError::Exhausted(Box::new(GivenUp { exhausted, message, last }))
     }
 
+    fn action(&self) -> String {
+        format!("tool {}", self.name)
+    }
+
     fn reducer_text(&self, policy: &ToolPolicy, error: &ReducerError) -> String {
         let vars = json!({ "tool": &*self.name, "reducer": error.reducer, "error": error.message });
         self.say(&policy.messages.reducer_error, &vars)
@@ -374,7 +418,7 @@ impl ToolGuard {
     fn say(&self, template: &Setting<Template>, vars: &Value) -> String {
         let empty = serde_json::Map::new();
         let vars = vars.as_object().unwrap_or(&empty);
-        told(&self.inner.policy, &template.value, vars).unwrap_or_else(|error| error.to_string())
+        told(&self.rules, &template.value, vars).unwrap_or_else(|error| error.to_string())
     }
 }
 

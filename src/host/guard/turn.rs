@@ -7,10 +7,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::attempts::{Attempts, Cause, start, within};
+use super::session::listens;
 use super::{CallError, Classify, GivenUp, Inner};
 use crate::engine::MetricName;
-use crate::engine::retry::{Obstacle, Verdict};
-use crate::policy::Trigger;
+use crate::engine::retry::{Case, Obstacle, Verdict};
+use crate::policy::{Policy, RetryPolicy, Trigger};
 use crate::session::StopReason;
 use crate::time::Nanos;
 
@@ -38,18 +39,22 @@ impl<R: Clone> TurnGuard<R> {
         let call = self.inner.next_call();
         let mut targets = self.inner.targets.iter().map(String::as_str);
         let mut target = targets.next().unwrap_or("default");
+        let rules = self.inner.live.current();
         loop {
-            let policy = self.inner.policy.model(target);
+            let policy = rules.model(target);
             let started = start(&policy.retry, &self.inner);
             let mut attempts = Attempts::new(&policy.retry, &self.inner, call, started);
             let reason = loop {
                 let timeout = attempts.context().timeout;
                 let run = run(target.to_owned(), self.request.clone());
                 let cause = match within(timeout, pin!(run)).await {
-                    Ok(value) => return Ok(value),
+                    Ok(value) => {
+                        self.inner.earn(&format!("model {target}"), &policy.retry, attempts.last_class());
+                        return Ok(value);
+                    }
                     Err(cause) => cause,
                 };
-                match self.failed(&mut attempts, cause, target) {
+                match self.failed(&rules, &policy.retry, &mut attempts, cause, target) {
                     Verdict::Retry { delay: Nanos::ZERO, .. } => {}
                     Verdict::Retry { delay, .. } => tokio::time::sleep(delay.to_std()).await,
                     Verdict::Stop(reason) => break reason,
@@ -64,25 +69,37 @@ impl<R: Clone> TurnGuard<R> {
         }
     }
 
-    fn failed<E: Classify>(&self, attempts: &mut Attempts<'_, E>, cause: Cause<E>, target: &str) -> Verdict {
-        let class = cause.class(&self.inner.policy);
+    fn failed<E: Classify>(
+        &self,
+        rules: &Policy,
+        retry: &RetryPolicy,
+        attempts: &mut Attempts<'_, E>,
+        cause: Cause<E>,
+        target: &str,
+    ) -> Verdict {
+        let class = cause.class(rules);
+        let action = format!("model {target}");
         let hint = cause.retry_after();
         let attempt = attempts.attempt();
         let now = self.inner.clock.now();
-        let mut verdict = attempts.failed(cause, class, hint, Obstacle::None, target, now);
-        if self.inner.listens(Trigger::ModelFailed) {
+        let overdrawn = self.inner.draw(&action, retry, attempts.progress(), class, now);
+        let case = Case { class, hint, obstacle: Obstacle::None, overdrawn, run_deadline: None };
+        let mut verdict = attempts.failed(cause, case, target, now);
+        if listens(rules, Trigger::ModelFailed) {
             let message = attempts.last_message();
             let event =
                 json!({ "target": target, "attempt": attempt, "error_type": class, "message": message });
-            if self.inner.reduce(Trigger::ModelFailed, &event).is_some() {
+            if self.inner.reduce(rules, Trigger::ModelFailed, &event).is_some() {
                 verdict = Verdict::Stop(StopReason::ReducerError);
             }
         }
         if let Verdict::Retry { delay, .. } = verdict {
-            self.inner.count(MetricName::RetryDelaySeconds, format!("model {target}"), delay.0);
+            self.inner.charge(&action, retry, class, now);
+            self.inner.count(MetricName::RetryDelaySeconds, action, delay.0);
         }
         tracing::warn!(
             correlation_id = self.inner.run,
+            policy = rules.digest(),
             target_model = target,
             error_type = class.name(),
             attempt,
