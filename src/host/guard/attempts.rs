@@ -111,27 +111,40 @@ impl<'a, E: Classify> Attempts<'a, E> {
         self.attempt
     }
 
+    /// The source of jitter. Out of line: without jitter nobody asks for it.
+    #[inline(never)]
+    fn seed(&self, scope: &str) -> Seed {
+        Seed::new(self.inner.seed, scope, &self.call.to_string())
+    }
+
     /// Decides about the failure of the attempt under way and writes it down.
-    pub(super) fn failed(&mut self, cause: Cause<E>, case: Case, scope: &str, now: Instant) -> Verdict {
-        let (progress, class) = (self.progress(), case.class);
-        let seed = || Seed::new(self.inner.seed, scope, &self.call.to_string());
-        let verdict = decide(self.retry, progress, case, now, seed);
+    #[inline]
+    pub(super) fn failed(&mut self, cause: Cause<E>, facts: Case, scope: &str, now: Instant) -> Verdict {
+        let (progress, class) = (self.progress(), facts.class);
+        let verdict = decide(self.retry, progress, facts, now, || self.seed(scope));
         if verdict == Verdict::Stop(StopReason::Shadow) {
-            let meant = in_earnest(self.retry, progress, case, now, seed);
-            tracing::warn!(
-                correlation_id = self.inner.run,
-                action = scope,
-                attempt = progress.attempt,
-                error_type = class.name(),
-                delay_ms = meant.delay().0 / 1_000_000,
-                "another attempt, in shadow only"
-            );
+            self.told_in_shadow(facts, scope, now);
         }
         let delay = verdict.delay();
         self.slept = self.slept.saturating_add(delay);
         self.attempt = self.attempt.saturating_add(1);
         self.failed.push(Failed { cause, class, at: now, delay });
         verdict
+    }
+
+    /// Logs what would be done if the policy were not in shadow.
+    #[cold]
+    fn told_in_shadow(&self, facts: Case, scope: &str, now: Instant) {
+        let progress = self.progress();
+        let meant = in_earnest(self.retry, progress, facts, now, || self.seed(scope));
+        tracing::warn!(
+            correlation_id = self.inner.run,
+            action = scope,
+            attempt = progress.attempt,
+            error_type = facts.class.name(),
+            delay_ms = meant.delay().0 / 1_000_000,
+            "another attempt, in shadow only"
+        );
     }
 
     /// How far they have come.

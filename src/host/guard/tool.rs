@@ -331,8 +331,8 @@ impl ToolGuard {
         let progress = attempts.progress();
         let draw = || self.inner.draw(&self.action(), &policy.retry, progress, class, now);
         let overdrawn = if budgeted { draw() } else { None };
-        let case = Case { class, hint, obstacle, overdrawn, run_deadline: None };
-        let verdict = attempts.failed(cause, case, &self.name, now);
+        let facts = Case { class, hint, obstacle, overdrawn, run_deadline: None };
+        let verdict = attempts.failed(cause, facts, &self.name, now);
         if policy.retry.emit_feedback.value && policy.retry.retries(class) {
             let (message, next_delay) = (attempts.last_message(), verdict.delay());
             let failed = Failed { tool: &self.name, attempt, class, message, next_delay };

@@ -83,8 +83,8 @@ impl<R: Clone> TurnGuard<R> {
         let attempt = attempts.attempt();
         let now = self.inner.clock.now();
         let overdrawn = self.inner.draw(&action, retry, attempts.progress(), class, now);
-        let case = Case { class, hint, obstacle: Obstacle::None, overdrawn, run_deadline: None };
-        let mut verdict = attempts.failed(cause, case, target, now);
+        let facts = Case { class, hint, obstacle: Obstacle::None, overdrawn, run_deadline: None };
+        let mut verdict = attempts.failed(cause, facts, target, now);
         if listens(rules, Trigger::ModelFailed) {
             let message = attempts.last_message();
             let event =
