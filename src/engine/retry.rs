@@ -220,7 +220,7 @@ fn hinted(
         && asked > most
     {
         match rule.above_max {
-            AboveMax::GiveUp => return (computed, DelayRule::Server, true),
+            AboveMax::GiveUp | AboveMax::NextTarget => return (computed, DelayRule::Server, true),
             AboveMax::Clamp => asked = most,
         }
     }
@@ -258,6 +258,23 @@ impl Case {
 }
 
 impl RetryPolicy {
+    /// Whether another target is asked when attempts at one end for this reason, after a failure of that class.
+    pub fn goes_on_elsewhere(&self, reason: StopReason, class: ErrorClass) -> bool {
+        match reason {
+            // Neither time nor the objection of a reducer is a matter of the target.
+            StopReason::Cancelled | StopReason::Deadline | StopReason::ReducerError => false,
+            StopReason::ServerDelay => self.for_class(class).server_delay.value.above_max != AboveMax::GiveUp,
+            StopReason::NeverRetry
+            | StopReason::NotRetryable
+            | StopReason::MayHaveActed
+            | StopReason::Attempts
+            | StopReason::CircuitOpen
+            | StopReason::Budget
+            | StopReason::TotalDelay
+            | StopReason::Shadow => true,
+        }
+    }
+
     /// Whether failures of this class are retried at all.
     pub const fn retries(&self, class: ErrorClass) -> bool {
         self.retryable(class) && !self.shadow.value

@@ -46,7 +46,7 @@ mod tests {
         let backoff =
             "{kind: exponential, base: 500ms, factor: 1.5, cap: 8s, jitter: plus_minus, spread: 0.2}";
         assert_eq!(retry.backoff.value.to_string(), backoff);
-        let hints = "{mode: replace, min: 0s, max: unlimited, above_max: give_up}";
+        let hints = "{mode: replace, min: 0s, max: unlimited, above_max: next_target}";
         assert_eq!(retry.server_delay.value.to_string(), hints);
         assert_eq!(retry.max_attempts.value.to_string(), "4");
         assert_eq!(retry.deadline.value.to_string(), "unlimited");

@@ -194,6 +194,8 @@ pub enum ServerDelayMode {
 pub enum AboveMax {
     /// Stop now; the hint is passed on.
     GiveUp,
+    /// As [`GiveUp`](Self::GiveUp), but of a model the next target is asked, if there is one.
+    NextTarget,
     /// Wait the maximum.
     Clamp,
 }

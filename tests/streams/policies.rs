@@ -24,7 +24,7 @@ const SERVER_DELAYS: &[&str] = &[
     "{mode: replace, min: 500ms, max: 1s, above_max: give_up}",
     "{mode: floor, min: 1s, max: unlimited, above_max: clamp}",
     "{mode: ignore}",
-    "{mode: clamp, margin: 2s, max: 30s, above_max: give_up}",
+    "{mode: clamp, margin: 2s, max: 30s, above_max: next_target}",
     "{mode: replace, max: 10s, above_max: clamp, spread: 0.25}",
 ];
 const BUDGETS: &[&str] = &[

@@ -117,8 +117,7 @@ impl Step<'_> {
         self.count(MetricName::RetryAttempts, exhausted.action.clone(), progress.attempt.into());
         self.count_overdrawn(&exhausted.action, reason);
         let next = self.state.target.saturating_add(1);
-        let elsewhere = !matches!(reason, StopReason::Deadline | StopReason::ReducerError);
-        if next < self.state.targets.len() && elsewhere {
+        if next < self.state.targets.len() && retry.goes_on_elsewhere(reason, case.class) {
             self.note(Note::Exhausted { exhausted, decision: None }, why);
             self.state.target = next;
             self.state.model = None;

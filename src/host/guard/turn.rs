@@ -60,10 +60,10 @@ impl<R: Clone> TurnGuard<R> {
                     Verdict::Stop(reason) => break reason,
                 }
             };
+            let class = attempts.last_class();
+            let elsewhere = class.is_some_and(|class| policy.retry.goes_on_elsewhere(reason, class));
             match targets.next() {
-                Some(next) if !matches!(reason, StopReason::Deadline | StopReason::ReducerError) => {
-                    target = next;
-                }
+                Some(next) if elsewhere => target = next,
                 _ => return Err(given_up(attempts, target, reason)),
             }
         }

@@ -131,7 +131,7 @@ record! {
         /// The longest hint that is honoured.
         max: Bound = Bound::Unlimited,
         /// What happens above `max`.
-        above_max: AboveMax = AboveMax::GiveUp,
+        above_max: AboveMax = AboveMax::NextTarget,
     }
 }
 
@@ -154,6 +154,8 @@ choice_of! {
     AboveMax {
         /// Stop now; the hint is passed on.
         GiveUp = "give_up",
+        /// Stop now, and ask the next model if there is one; for tools and reports as `give_up`.
+        NextTarget = "next_target",
         /// Wait the maximum.
         Clamp = "clamp",
     }
@@ -196,6 +198,7 @@ fn show_server_delay(value: &ServerDelay) -> Value {
         "above_max",
         match value.above_max {
             AboveMax::GiveUp => "give_up".into(),
+            AboveMax::NextTarget => "next_target".into(),
             AboveMax::Clamp => "clamp".into(),
         },
     );

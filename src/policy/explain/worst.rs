@@ -234,7 +234,7 @@ impl<'a> Waits<'a> {
         }
         let spread = |asked: Nanos| asked.saturating_add(asked.share(rule.spread_ppm));
         let (from, to) = match rule.max {
-            Bound::Within(most) if rule.min > most && rule.above_max == AboveMax::GiveUp => return None,
+            Bound::Within(most) if rule.min > most && rule.above_max != AboveMax::Clamp => return None,
             Bound::Within(most) => (rule.min.min(most), Bound::Within(spread(most))),
             Bound::Unlimited => (rule.min, Bound::Unlimited),
         };
