@@ -3,14 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use unfazed::host::PolicyFiles;
-use unfazed::host::agent_file::AgentFile;
-use unfazed::policy::{Loader, Policy, Report};
 
 use super::exit::{Exit, Failed};
-use super::named::{self, Kind};
 use super::settings::Settings;
-use super::{files, out};
+use super::{named, out, policies};
 
 /// Shows the effective policy of a tool, a model or the report: values, origins, delays, worst case
 #[derive(clap::Args)]
@@ -72,7 +68,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         paths.clone_from(&settings.policy);
     }
     let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
-    let (policy, agent) = load(&paths, &loader)?;
+    let (policy, agent) = policies::load(&paths, &loader)?;
     let explanation = match name {
         None if args.output => policy
             .explain_output()
@@ -116,40 +112,4 @@ fn note<'a>(name: &str, what: &str, known: Option<impl Iterator<Item = &'a Strin
              applies to it\n"
         ));
     }
-}
-
-/// Loads policy files as layers of one policy, or prints what is wrong with them. An agent file stands for the
-/// policies it names.
-fn load(paths: &[PathBuf], loader: &Loader) -> Result<(Policy, Option<AgentFile>), Failed> {
-    let mut sources = Vec::new();
-    for path in paths {
-        let bytes = files::read(path)?;
-        if named::kind(&bytes) != Kind::Agent {
-            sources.push((path.display().to_string(), bytes));
-            continue;
-        }
-        if paths.len() > 1 {
-            let path = path.display();
-            return Err(Failed::Usage(format!(
-                "{path} is an agent file, which names its policies itself; give it alone, or policies alone"
-            )));
-        }
-        let (named, reports) = named::read(path, &bytes, loader);
-        return match named {
-            Some(named) => Ok((named.policy, Some(named.file.value))),
-            None => Err(reported(&named::once(reports))),
-        };
-    }
-    PolicyFiles::new()
-        .load_named(loader, sources)
-        .map(|policy| (policy, None))
-        .map_err(|report| reported(&[report]))
-}
-
-/// Prints reports on standard error; there is nothing to add.
-pub(crate) fn reported(reports: &[Report]) -> Failed {
-    for report in reports {
-        out::say(&report.human(true));
-    }
-    Failed::Report(String::new())
 }

@@ -1,12 +1,14 @@
 //! The command line: one file per command, and what they share.
 
 mod check;
+mod diff;
 mod exit;
 mod explain;
 mod files;
 mod logs;
 mod named;
 mod out;
+mod policies;
 mod run;
 mod schema;
 mod settings;
@@ -34,6 +36,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Check(check::Args),
+    Diff(diff::Args),
     Explain(explain::Args),
     Run(run::Args),
     Schema(schema::Args),
@@ -57,6 +60,7 @@ pub(crate) fn main() -> ExitCode {
     settings.color.apply();
     let result = match cli.command {
         Command::Check(args) => check::run(&args),
+        Command::Diff(args) => diff::run(&args, &settings),
         Command::Explain(args) => explain::run(&args, &settings),
         Command::Run(args) => run::run(&args, &settings),
         Command::Schema(args) => schema::run(&args),

@@ -116,6 +116,21 @@ impl ErrorTable {
     }
 }
 
+impl ErrorRow {
+    /// What it matches, as it would be written: `status: [429], code: [insufficient_quota]`.
+    pub fn matcher(&self) -> String {
+        let lists = [
+            ("status", self.status.iter().map(ToString::to_string).collect()),
+            ("code", self.code.clone()),
+            ("type", self.kind.clone()),
+            ("message", self.message.clone()),
+        ];
+        let named = lists.into_iter().filter(|(_, texts)| !texts.is_empty());
+        let shown: Vec<_> = named.map(|(name, texts)| format!("{name}: [{}]", texts.join(", "))).collect();
+        if shown.is_empty() { "everything".to_owned() } else { shown.join(", ") }
+    }
+}
+
 /// Whether the list is empty or one of it matches.
 fn any<T>(list: &[T], matches: impl Fn(&T) -> bool) -> bool {
     list.is_empty() || list.iter().any(matches)

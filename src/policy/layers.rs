@@ -23,7 +23,8 @@ use super::{Origin, Scope, Selector, Span};
 pub(crate) struct Layers {
     builtin: Tier,
     user: Tier,
-    output_wanted: bool,
+    /// Where a report is asked for.
+    output_wanted: Option<Span>,
     pub(crate) any_calls: bool,
 }
 
@@ -97,11 +98,11 @@ impl Layers {
             Patch::Absent => {}
             Patch::Null(_) => {
                 tier.output.clear();
-                self.output_wanted = false;
+                self.output_wanted = None;
             }
-            Patch::Set(layer, _) => {
+            Patch::Set(layer, span) => {
                 tier.output.push((layer.clone(), block("output")));
-                self.output_wanted = !builtin;
+                self.output_wanted = (!builtin).then_some(*span);
             }
         }
         tier.limits.extend(blocks.limits.clone());
@@ -121,8 +122,8 @@ impl Layers {
         &self.user.models
     }
 
-    /// Whether a report is asked for.
-    pub(crate) const fn output_wanted(&self) -> bool {
+    /// Where a report is asked for; `None`: none is.
+    pub(crate) const fn output_wanted(&self) -> Option<Span> {
         self.output_wanted
     }
 

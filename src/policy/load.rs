@@ -256,6 +256,11 @@ impl Policy {
         }
     }
 
+    /// How failures are told apart.
+    pub fn errors(&self) -> &ErrorTable {
+        &self.0.errors
+    }
+
     pub(super) fn layers(&self) -> &Layers {
         &self.0.layers
     }
@@ -298,7 +303,7 @@ impl Inner {
             return Err(Box::new(sources));
         };
         let Some(errors) = errors.filter(|_| !findings.has_errors()) else { return Err(Box::new(sources)) };
-        let output = layers.output_wanted().then_some(output);
+        let output = layers.output_wanted().map(|_| output);
         Ok(Self {
             sources,
             warnings: None,

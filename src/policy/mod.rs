@@ -20,6 +20,7 @@ mod conflict;
 pub mod decode;
 mod diagnostic;
 mod did_you_mean;
+mod diff;
 mod display;
 mod document;
 mod duration;
@@ -53,6 +54,7 @@ pub use classify::{ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPatter
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
 #[cfg(feature = "host")]
 pub(crate) use did_you_mean::closest;
+pub use diff::{Comparison, DiffGroup, DiffRow, DiffSubject, DiffVerdict, Names, SubjectKind};
 #[cfg(feature = "host")]
 pub(crate) use document::PolicyFile;
 pub use duration::{DurationError, parse_duration};

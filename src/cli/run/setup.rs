@@ -18,9 +18,9 @@ use unfazed::policy::{Code, Diagnostic, Loader, Span};
 use unfazed::store::{Fsync, JsonlStore, SessionId, SessionLog, Store};
 
 use crate::cli::exit::Failed;
-use crate::cli::explain::reported;
 use crate::cli::files;
 use crate::cli::named::{self, Named};
+use crate::cli::policies::reported;
 use crate::cli::settings::Settings;
 
 /// An agent that can run.

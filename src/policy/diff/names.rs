@@ -1,0 +1,212 @@
+//! Which names stand for all names: every exact one, and for each pattern one that only it and wider ones match.
+//!
+//! What a policy does with a name depends on the selectors that match it, and on nothing else. A name made of a
+//! pattern by putting a text that stands in no selector for each `*` is matched by the selectors that include the
+//! pattern, and by no other. Where two patterns overlap, neither narrower, the name is made of the longer beginning
+//! and the longer ending; for patterns with a single `*` these are all the ways in which selectors can meet.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::policy::merge::Layer;
+use crate::policy::rules::Rules;
+use crate::policy::{Policy, Selector};
+
+/// Patterns that overlap are compared in so many pairs.
+const MOST_PAIRS: usize = 10_000;
+/// So many pairs are looked at.
+const MOST_LOOKS: usize = 4_000_000;
+/// Texts for `*` that read well.
+const WORDS: &[&str] = &["any", "other", "some"];
+
+/// A name, or what stands for many.
+pub(super) struct Named {
+    /// For people.
+    pub(super) shown: String,
+    /// The name.
+    pub(super) example: String,
+}
+
+/// All that is compared.
+pub(super) struct AllNames {
+    pub(super) all: Vec<Named>,
+    /// Whether there are more pairs of patterns than were taken.
+    pub(super) incomplete: bool,
+}
+
+/// The tools that are compared.
+pub(super) fn tools(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
+    let both = [old.layers().tool_rules(), new.layers().tool_rules()];
+    let more = |rule: &crate::policy::document::ToolLayer| {
+        let calls = (!rule.calls.is_empty()).then(|| CALLS.to_owned());
+        let limits = rule.limits.iter().map(|_| CALLS.to_owned());
+        calls.into_iter().chain(limits).collect()
+    };
+    Search { both, more: &more }.run(also, "any other tool")
+}
+
+/// The models that are compared.
+pub(super) fn models(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
+    let both = [old.layers().model_rules(), new.layers().model_rules()];
+    let more =
+        |rule: &crate::policy::document::ModelLayer| rule.limits.iter().map(|_| CALLS.to_owned()).collect();
+    Search { both, more: &more }.run(also, "any other model")
+}
+
+/// Stands for what may touch any field of `retry`: layers of calls, and limits.
+const CALLS: &str = "retry.";
+
+/// The rules of both policies.
+struct Search<'r, T> {
+    both: [&'r Rules<T>; 2],
+    /// What a layer speaks of besides its entries.
+    more: &'r dyn Fn(&T) -> Vec<String>,
+}
+
+/// A pattern, and what is said about the names it matches.
+struct Pattern<'r> {
+    selector: &'r Selector,
+    paths: Vec<String>,
+}
+
+impl<T: Layer> Search<'_, T> {
+    fn run(&self, also: &[String], any_other: &str) -> AllNames {
+        let mut known = HashSet::new();
+        let mut all = Vec::new();
+        let exact = self.selectors().filter(|selector| selector.is_exact()).map(Selector::as_str);
+        for name in exact.chain(also.iter().map(String::as_str)) {
+            if known.insert(name.to_owned()) {
+                all.push(Named { shown: name.to_owned(), example: name.to_owned() });
+            }
+        }
+        let stranger = self.stranger();
+        for pattern in self.selectors().filter(|selector| !selector.is_exact() && selector.as_str() != "*") {
+            if known.insert(pattern.as_str().to_owned()) {
+                let example = self.example(pattern.as_str(), stranger);
+                all.push(Named { shown: pattern.as_str().to_owned(), example });
+            }
+        }
+        let (meetings, incomplete) = self.meetings();
+        for (meeting, shown) in meetings {
+            if known.insert(meeting.clone()) {
+                all.push(Named { shown, example: self.example(&meeting, stranger) });
+            }
+        }
+        all.push(Named { shown: any_other.to_owned(), example: self.example("*", stranger) });
+        AllNames { all, incomplete }
+    }
+
+    fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        self.both.into_iter().flat_map(|rules| rules.all().iter().map(|rule| &rule.selector))
+    }
+
+    /// A character of no selector.
+    fn stranger(&self) -> char {
+        let used: HashSet<char> = self.selectors().flat_map(|selector| selector.as_str().chars()).collect();
+        let plain = ('a'..='z').rev().chain('0'..='9').chain('\u{a1}'..=char::MAX);
+        plain.into_iter().find(|c| !used.contains(c) && c.is_alphanumeric()).unwrap_or('\u{10ffff}')
+    }
+
+    /// A name that is matched by the selectors that include the pattern, and by no other.
+    fn example(&self, pattern: &str, stranger: char) -> String {
+        let with = |filler: &str| pattern.replace('*', filler);
+        let alone = |name: &String| {
+            let matching = self.both.into_iter().flat_map(|rules| rules.matching(name));
+            matching.into_iter().all(|rule| rule.selector.matches(pattern))
+        };
+        let readable = WORDS.iter().map(|word| with(word)).find(alone);
+        readable.unwrap_or_else(|| with(&stranger.to_string()))
+    }
+
+    /// Where patterns overlap that speak of the same values, neither narrower: a pattern of what both match, and how
+    /// people call it. `true`: there are more.
+    fn meetings(&self) -> (BTreeMap<String, String>, bool) {
+        let mut patterns = self.patterns();
+        // Those that begin alike stand together, or those that end alike, whichever leaves fewer to look at.
+        let begin = |pattern: &Pattern<'_>| pattern.selector.beginning().to_owned();
+        let end = |pattern: &Pattern<'_>| pattern.selector.ending().chars().rev().collect::<String>();
+        let (by_begin, by_end) = (reaches(&mut patterns, begin), reaches(&mut patterns, end));
+        let looks = |reaches: &[usize]| reaches.iter().fold(0_usize, |sum, reach| sum.saturating_add(*reach));
+        let reaches = if looks(&by_begin) < looks(&by_end) { reaches(&mut patterns, begin) } else { by_end };
+        let (mut found, mut looked) = (BTreeMap::new(), 0_usize);
+        for (i, (a, reach)) in patterns.iter().zip(&reaches).enumerate() {
+            let from = i.saturating_add(1);
+            for b in patterns.get(from..from.saturating_add(*reach)).unwrap_or_default() {
+                looked = looked.saturating_add(1);
+                if looked > MOST_LOOKS || found.len() >= MOST_PAIRS {
+                    return (found, true);
+                }
+                if a.selector.may_overlap(b.selector) && common(a, b) && apart(a.selector, b.selector) {
+                    found.insert(
+                        meeting(a.selector, b.selector),
+                        format!("both {} and {}", a.selector, b.selector),
+                    );
+                }
+            }
+        }
+        (found, false)
+    }
+
+    /// The patterns of both policies, each once.
+    fn patterns(&self) -> Vec<Pattern<'_>> {
+        let mut patterns: BTreeMap<&str, Pattern<'_>> = BTreeMap::new();
+        for rule in self.both.into_iter().flat_map(|rules| rules.all()) {
+            if rule.selector.is_exact() || rule.selector.as_str() == "*" {
+                continue;
+            }
+            let pattern = patterns
+                .entry(rule.selector.as_str())
+                .or_insert_with(|| Pattern { selector: &rule.selector, paths: Vec::new() });
+            let mut entries = Vec::new();
+            rule.layer.entries("", &mut entries);
+            pattern.paths.extend(entries.into_iter().map(|(path, ..)| path));
+            pattern.paths.extend((self.more)(&rule.layer));
+        }
+        patterns.into_values().collect()
+    }
+}
+
+/// Sorts patterns by one of their ends; how many of those after each have an end that continues its own.
+fn reaches<'r>(patterns: &mut Vec<Pattern<'r>>, end: impl Fn(&Pattern<'r>) -> String) -> Vec<usize> {
+    patterns.sort_by_cached_key(&end);
+    let ends: Vec<String> = patterns.iter().map(end).collect();
+    let reach = |(i, text): (usize, &String)| {
+        let rest = ends.get(i.saturating_add(1)..).unwrap_or_default();
+        rest.partition_point(|next| next.starts_with(text.as_str()))
+    };
+    ends.iter().enumerate().map(reach).collect()
+}
+
+/// Whether two patterns speak of one value.
+fn common(a: &Pattern<'_>, b: &Pattern<'_>) -> bool {
+    let touches = |one: &str, other: &str| {
+        one == other
+            || (one == CALLS && other.starts_with(CALLS))
+            || (other == CALLS && one.starts_with(CALLS))
+    };
+    a.paths.iter().any(|one| b.paths.iter().any(|other| touches(one, other)))
+}
+
+/// Whether neither is narrower.
+fn apart(a: &Selector, b: &Selector) -> bool {
+    !a.includes(b) && !b.includes(a)
+}
+
+/// A pattern that both include: the longer beginning, what either has in between, the longer ending.
+fn meeting(a: &Selector, b: &Selector) -> String {
+    let longer =
+        |one: &str, other: &str| if one.len() >= other.len() { one.to_owned() } else { other.to_owned() };
+    let mut text = longer(a.beginning(), b.beginning());
+    for selector in [a, b] {
+        let inner = selector.as_str().split('*').skip(1);
+        let mut inner: Vec<&str> = inner.collect();
+        // The last piece is the ending.
+        inner.pop();
+        for piece in inner {
+            text.push('*');
+            text.push_str(piece);
+        }
+    }
+    text.push('*');
+    text.push_str(&longer(a.ending(), b.ending()));
+    text
+}

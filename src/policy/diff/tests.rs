@@ -1,0 +1,239 @@
+//! What is said about two policies holds for both of them.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::policy::{ErrorClass, Explanation};
+
+const OLD: &str = "\
+version: 1
+limits: {total_delay: 1m}
+retry: {max_attempts: 3, retry_on: [timeout, rate_limit]}
+tools:
+  http.get: {retry: {max_attempts: 4}}
+  http.post: {retry: {max_attempts: 4}}
+  http.*: {effect: idempotent}
+  '*.delete':
+    effect: non_idempotent
+    priority: 1
+    calls: [{when: args.force, retry: {max_attempts: 1}}]
+turn: {max_turns: 10}
+session:
+  reducers:
+    count: {on: tool_failed, slice: feedback, do: {kind: keep_last, count: 3}}
+errors:
+  - {status: 429, code: [a], class: rate_limit}
+";
+const NEW: &str = "\
+version: 1
+limits: {total_delay: 30s}
+retry:
+  max_attempts: 5
+  retry_on: [timeout]
+  never_retry: {remove: [auth_error]}
+  backoff: {kind: constant, delay: 1s}
+tools:
+  http.get: {retry: {max_attempts: 4, deadline: 1m}}
+  http.*: {effect: idempotent, priority: 2, breaker: {failures: never}}
+  '*.delete':
+    effect: non_idempotent
+    calls: [{when: args.force, retry: {max_attempts: 2}}]
+output: {}
+session:
+  slices: {spent: {initial: 0}}
+  reducers:
+    count: {on: tool_failed, slice: feedback, do: {kind: keep_last, count: 5}}
+errors:
+  - {status: 429, code: [a], class: overloaded}
+  - {message: [try later], class: overloaded}
+";
+
+fn diff(old: &str, new: &str) -> Comparison {
+    policy("old.yaml", old).diff(&policy("new.yaml", new), &Names::default())
+}
+
+#[track_caller]
+fn policy(name: &str, text: &str) -> Policy {
+    Policy::from_yaml(name, text).unwrap_or_else(|report| panic!("{}", report.human(false)))
+}
+
+#[test]
+fn each_difference_is_told_once_with_its_places_and_its_direction() {
+    assert_snapshot!(diff(OLD, NEW).human());
+}
+
+#[test]
+fn machines_get_every_row() {
+    let found =
+        diff("version: 1\nretry: {max_attempts: 2}", "version: 1\ntools: {t*: {retry: {max_attempts: 2}}}");
+    insta::assert_json_snapshot!(found.to_json());
+}
+
+#[test]
+fn the_same_rules_in_another_shape_are_no_difference() {
+    let one = "version: 1\ntools: {a: {retry: {max_attempts: 2}}, 'b*': {effect: idempotent}}";
+    let other = "version: 1\n# Split otherwise.\ntools:\n  'b*': {effect: idempotent}\n  a:\n    retry:\n      max_attempts: 2\n";
+    let found = diff(one, other);
+    assert!(found.is_empty());
+    assert_snapshot!(found.human(), @"no difference: 3 tools and 1 model compared (patterns count as one each), and the turns, the report, the session, the table of errors");
+}
+
+#[test]
+fn a_layer_for_some_calls_is_compared_with_those_it_holds_for() {
+    let plain = "version: 1\ntools: {t: {retry: {max_attempts: 2}}}";
+    let call = "version: 1\ntools: {t: {retry: {max_attempts: 2}, calls: [{when: args.x, retry: {max_attempts: 4}}]}}";
+    assert_snapshot!(diff(plain, call).human(), @"
+    tool t
+      when args.x
+        looser   retry.max_attempts  2 -> 4  old.yaml:2:36 -> new.yaml:2:90
+
+    1 looser, 0 tighter, 0 changed; 2 tools and 1 model compared
+    ");
+}
+
+#[test]
+fn the_order_of_layers_for_calls_counts_where_several_hold() {
+    let calls = |a: &str, b: &str| format!("version: 1\ntools: {{t: {{calls: [{a}, {b}]}}}}");
+    let (one, other) =
+        ("{when: args.x, retry: {max_attempts: 2}}", "{when: args.y, retry: {max_attempts: 5}}");
+    let found = diff(&calls(one, other), &calls(other, one));
+    let rows: Vec<_> = found.groups.iter().flat_map(|group| &group.rows).collect();
+    assert_eq!(rows.len(), 1, "{found}");
+    assert_eq!(rows[0].when.as_deref(), Some("all of these hold"));
+    assert_eq!((&rows[0].old, &rows[0].new), (&Some(json!(5)), &Some(json!(2))));
+}
+
+#[test]
+fn a_row_that_is_never_reached_does_not_count() {
+    let table = |rows: &str| format!("version: 1\nerrors: [{rows}]");
+    let (a, b) = ("{status: 429, class: overloaded}", "{status: 429, class: timeout}");
+    assert!(diff(&table(a), &table(&format!("{a}, {b}"))).is_empty());
+    let moved = diff(
+        &table("{status: 418, class: timeout}, {code: x, class: overloaded}"),
+        &table("{code: x, class: overloaded}, {status: 418, class: timeout}"),
+    );
+    assert_eq!(moved.groups[0].rows[0].field, "the order of rows, first at");
+}
+
+#[test]
+fn patterns_that_meet_in_too_many_ways_are_said_not_to_be_compared() {
+    let mut text = "version: 1\ntools:\n".to_owned();
+    for i in 0..150 {
+        let _ =
+            writeln!(text, "  'a{i:03}.*': {{effect: idempotent}}\n  '*.b{i:03}': {{effect: idempotent}}");
+    }
+    let found = diff(&text, &text);
+    assert!(found.is_empty() && found.incomplete);
+    assert!(found.human().contains("note: the patterns overlap in more ways than were compared"));
+}
+
+/// What an explanation says about a field of a row: its value, or what is done about a class.
+fn explained(explanation: &Explanation, field: &str) -> Option<Value> {
+    if let Some(name) = field.strip_prefix("limits.") {
+        let limits = explanation.limits.iter().filter(|limit| limit.name == name);
+        return limits.map(|limit| limit.value.clone()).reduce(|_, _| Value::Null);
+    }
+    let Some(class) = field.strip_prefix("on ") else {
+        return explanation.get(field).map(|value| value.value.clone());
+    };
+    let within = |path: &str| {
+        let list = explanation.get(path).unwrap().value.as_array().unwrap();
+        list.contains(&Value::from(class))
+    };
+    let action = match (within("retry.never_retry"), within("retry.retry_on")) {
+        (true, _) => "never retried",
+        (_, true) => "retried",
+        _ => "not retried",
+    };
+    Some(action.into())
+}
+
+fn layer() -> impl Strategy<Value = String> {
+    let classes = || proptest::sample::select(vec!["timeout", "rate_limit", "auth_error", "execution_error"]);
+    let field = prop_oneof![
+        (1..5_u32).prop_map(|n| format!("max_attempts: {n}")),
+        (1..5_u32).prop_map(|n| format!("deadline: {n}m")),
+        classes().prop_map(|class| format!("retry_on: {{add: [{class}]}}")),
+        classes().prop_map(|class| format!("never_retry: {{remove: [{class}]}}")),
+        Just("backoff: null".to_owned()),
+    ];
+    (field, proptest::option::of(1..4_u32), 0..3_i32).prop_map(|(field, limit, priority)| {
+        let limits = limit.map(|n| format!(", limits: {{max_attempts: {n}}}")).unwrap_or_default();
+        format!("{{retry: {{{field}}}{limits}, priority: {priority}}}")
+    })
+}
+
+/// Policies of a few selectors over two letters, with patterns that meet. What is refused is made again.
+fn policies() -> impl Strategy<Value = Policy> {
+    let selector = "[ab]{0,2}\\*?[ab]{0,2}";
+    proptest::collection::btree_map(selector, layer(), 0..5).prop_filter_map("conflicts", |rules| {
+        let mut text = "version: 1\ntools:\n  unused: {}\n".to_owned();
+        for (selector, layer) in rules {
+            let _ = writeln!(text, "  '{selector}': {layer}");
+        }
+        Policy::from_yaml("x.yaml", &text).ok()
+    })
+}
+
+fn words() -> Vec<String> {
+    let mut all = vec![String::new()];
+    for _ in 0..5 {
+        let longer: Vec<_> = all.iter().flat_map(|w| ["a", "b"].map(|c| format!("{w}{c}"))).collect();
+        all.extend(longer);
+    }
+    all.sort();
+    all.dedup();
+    all
+}
+
+proptest! {
+    #[test]
+    fn what_is_said_is_what_explain_says_of_both(old in policies(), new in policies()) {
+        let found = old.diff(&new, &Names::default());
+        for group in &found.groups {
+            for (subject, row) in group.subjects.iter().flat_map(|s| group.rows.iter().map(move |row| (s, row))) {
+                let name = subject.example.as_deref().unwrap_or_default();
+                let (was, is) = (old.explain_tool(name), new.explain_tool(name));
+                prop_assert_eq!(explained(&was, &row.field), row.old.clone(), "{} of {}", row.field, name);
+                prop_assert_eq!(explained(&is, &row.field), row.new.clone(), "{} of {}", row.field, name);
+                prop_assert_ne!(&row.old, &row.new);
+                if let Some(held) = was.get(&row.field) {
+                    prop_assert_eq!(Some(&held.at), row.old_at.as_ref());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_name_has_a_difference_that_is_not_told(old in policies(), new in policies()) {
+        let found = old.diff(&new, &Names::default());
+        let told: BTreeSet<String> =
+            found.groups.iter().flat_map(|group| &group.rows).map(|row| format!("{row:?}")).collect();
+        let sides = Sides { old: &old, new: &new };
+        for name in words() {
+            for row in sides.tool(&name) {
+                prop_assert!(told.contains(&format!("{row:?}")), "{name}: {row:?}\nis not in\n{found}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_policy_does_not_differ_from_itself(policy in policies()) {
+        prop_assert!(policy.diff(&policy, &Names::default()).is_empty());
+    }
+}
+
+#[test]
+fn every_class_is_told_that_another_thing_is_done_about() {
+    let all: Vec<_> = ErrorClass::ALL.iter().map(|class| class.name()).collect();
+    let text = |list: &str| format!("version: 1\nretry: {{never_retry: [], retry_on: [{list}]}}");
+    let found = diff(&text(""), &text(&all.join(", ")));
+    let told: Vec<_> =
+        found.groups.iter().flat_map(|group| &group.rows).map(|row| row.field.clone()).collect();
+    assert_eq!(told, all.iter().map(|class| format!("on {class}")).collect::<Vec<_>>());
+}
