@@ -122,20 +122,24 @@ impl Sides<'_> {
     /// A row for each class that another thing is done about.
     fn classes(self, when: Option<&str>, block: &str, old: &Fields, new: &Fields, rows: &mut Vec<DiffRow>) {
         for class in ErrorClass::ALL {
-            let ((was, was_at), (is, is_at)) = (old.action(block, *class), new.action(block, *class));
+            let (was, is) = (old.action(block, *class), new.action(block, *class));
             if was == is {
                 continue;
             }
-            let place =
-                |policy: &Policy, at: Option<Origin>| -> Option<Place> { at.map(|at| policy.place(at)) };
+            // The list that says another thing about the class.
+            let never = old.lists(block, NEVER_RETRY, *class) != new.lists(block, NEVER_RETRY, *class);
+            let list = format!("{block}{}", if never { NEVER_RETRY } else { RETRY_ON });
+            let place = |policy: &Policy, fields: &Fields| -> Option<Place> {
+                fields.0.get(&list).map(|(_, origin)| policy.place(*origin))
+            };
             let inner = block.strip_prefix("retry.").unwrap_or(block);
             rows.push(DiffRow {
                 when: when.map(str::to_owned),
                 field: format!("{inner}on {class}"),
                 old: Some(was.shown()),
                 new: Some(is.shown()),
-                old_at: place(self.old, was_at),
-                new_at: place(self.new, is_at),
+                old_at: place(self.old, old),
+                new_at: place(self.new, new),
                 verdict: if is > was { DiffVerdict::Looser } else { DiffVerdict::Tighter },
             });
         }
@@ -144,8 +148,8 @@ impl Sides<'_> {
 
 /// How all conditions together are called.
 const ALL: &str = "all of these hold";
-const RETRY_ON: &str = "retry_on";
-const NEVER_RETRY: &str = "never_retry";
+pub(super) const RETRY_ON: &str = "retry_on";
+pub(super) const NEVER_RETRY: &str = "never_retry";
 
 /// The block of a list of classes that are retried or not, with its dot, and which of the two it is. Limits are no
 /// such block: what they say is in the lists already.
@@ -192,21 +196,20 @@ impl Fields {
         value(self) == value(other)
     }
 
-    /// What the lists of a block say about a class, and where the list that decides is written.
-    fn action(&self, block: &str, class: ErrorClass) -> (Action, Option<Origin>) {
-        let list = |name: &str| self.0.get(&format!("{block}{name}"));
-        let has = |(value, _): &&(Value, Origin)| {
-            value.as_array().is_some_and(|all| all.iter().any(|held| held == class.name()))
-        };
-        let (never, on) = (list(NEVER_RETRY), list(RETRY_ON));
-        let origin = |field: Option<&(Value, Origin)>| field.map(|(_, origin)| *origin);
-        if never.as_ref().is_some_and(has) {
-            (Action::Never, origin(never))
-        } else if on.as_ref().is_some_and(has) {
-            (Action::Retried, origin(on))
+    /// What the lists of a block say about a class.
+    fn action(&self, block: &str, class: ErrorClass) -> Action {
+        if self.lists(block, NEVER_RETRY, class) {
+            Action::Never
+        } else if self.lists(block, RETRY_ON, class) {
+            Action::Retried
         } else {
-            (Action::NotRetried, origin(on))
+            Action::NotRetried
         }
+    }
+
+    fn lists(&self, block: &str, list: &str, class: ErrorClass) -> bool {
+        let classes = self.0.get(&format!("{block}{list}")).and_then(|(value, _)| value.as_array());
+        classes.is_some_and(|all| all.iter().any(|held| held == class.name()))
     }
 }
 

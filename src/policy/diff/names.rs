@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::fields::{NEVER_RETRY, RETRY_ON};
 use crate::policy::merge::Layer;
 use crate::policy::rules::Rules;
 use crate::policy::{Policy, Selector};
@@ -158,7 +159,8 @@ impl<T: Layer> Search<'_, T> {
                 .or_insert_with(|| Pattern { selector: &rule.selector, paths: Vec::new() });
             let mut entries = Vec::new();
             rule.layer.entries("", &mut entries);
-            pattern.paths.extend(entries.into_iter().map(|(path, ..)| path));
+            // What is done about a class, two lists say together.
+            pattern.paths.extend(entries.into_iter().map(|(path, ..)| path.replace(NEVER_RETRY, RETRY_ON)));
             pattern.paths.extend((self.more)(&rule.layer));
         }
         patterns.into_values().collect()

@@ -90,7 +90,7 @@ fn a_layer_for_some_calls_is_compared_with_those_it_holds_for() {
     assert_snapshot!(diff(plain, call).human(), @"
     tool t
       when args.x
-        looser   retry.max_attempts  2 -> 4  old.yaml:2:36 -> new.yaml:2:90
+        looser   retry.max_attempts  2 -> 4  old.yaml:2:35 -> new.yaml:2:84
 
     1 looser, 0 tighter, 0 changed; 2 tools and 1 model compared
     ");
@@ -192,6 +192,8 @@ fn words() -> Vec<String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
     #[test]
     fn what_is_said_is_what_explain_says_of_both(old in policies(), new in policies()) {
         let found = old.diff(&new, &Names::default());
