@@ -187,29 +187,3 @@ impl Decode for Start {
         json_schema!({"type": "string", "format": "date-time"})
     }
 }
-
-impl Decode for CallOverride {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.mapping(node)?;
-        match Self::new(node.to_json()) {
-            Ok(layer) => Some(layer),
-            Err(report) => {
-                for problem in report.diagnostics() {
-                    let help = problem.label.clone().or_else(|| problem.help.first().cloned());
-                    reader.report(
-                        Diagnostic::error(problem.code, node.span, problem.message.clone()).help_if(help),
-                    );
-                }
-                None
-            }
-        }
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "object",
-            "properties": {"retry": {"type": "object"}, "limits": {"type": "object"}},
-            "additionalProperties": false,
-        })
-    }
-}

@@ -3,20 +3,28 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use unfazed::host::agent_file::AgentFile;
+use unfazed::policy::{CallFile, ErrorClass, Evidence, Explanation, Names, Policy};
 
 use super::exit::{Exit, Failed};
 use super::settings::Settings;
-use super::{named, out, policies};
+use super::{files, named, out, policies};
 
-/// Shows the effective policy of a tool, a model or the report: values, origins, delays, worst case
+/// Shows the effective policy of a tool, a model or the report: values, origins, delays, what is done about an error,
+/// worst case, bounds of a run
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed explain lookup_price policy.yaml
   unfazed explain --model main base.yaml team.yaml
-  unfazed explain lookup_price agent.yaml
+  unfazed explain lookup_price agent.yaml --call call.yaml
+  unfazed explain lookup_price policy.yaml --key retry.max_attempts
+  unfazed explain --model main policy.yaml --error rate_limit
+  unfazed explain --model main policy.yaml --status 429 --code insufficient_quota
+  unfazed explain --bounds agent.yaml
   unfazed explain --output policy.yaml --format json")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
-    /// The tool, or with --model the model; left out with --output, --turn.
+    /// The tool, or with --model the model; left out with --output, --turn, --bounds.
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// The policy files, the later ones above the earlier ones, or an agent file, whose policies are taken; the
@@ -27,17 +35,53 @@ pub(crate) struct Args {
     #[arg(long)]
     model: bool,
     /// Shows the final report instead; all names are policy files.
-    #[arg(long, conflicts_with_all = ["model", "turn"])]
+    #[arg(long, conflicts_with_all = ["model", "turn", "bounds"])]
     output: bool,
     /// Shows the loop of turns instead; all names are policy files.
-    #[arg(long, conflicts_with = "model")]
+    #[arg(long, conflicts_with_all = ["model", "bounds"])]
     turn: bool,
+    /// Shows the most that a run can cost instead; all names are policy files.
+    #[arg(long, conflicts_with_all = ["model", "call", "key", "error"])]
+    bounds: bool,
+    /// Shows the policy for one call of the tool: a file with `arguments` and, if the planner says something,
+    /// `planner`.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "output", "turn"])]
+    call: Option<PathBuf>,
+    /// Shows this value or block alone: retry.max_attempts, retry.
+    #[arg(long, value_name = "PATH")]
+    key: Option<String>,
+    #[command(flatten)]
+    failure: Failure,
+    /// How many attempts a tool makes itself in each run, for the attempt product.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    inner: u32,
     /// The profile of the policy that is chosen.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     /// How it is printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+}
+
+/// A failure that is asked about: its class, or what tells the class.
+#[derive(clap::Args)]
+#[command(next_help_heading = "What is done about a failure")]
+struct Failure {
+    /// Its class: rate_limit, timeout, ...
+    #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with_all = ["turn", "key", "status", "code", "type", "message"])]
+    error: Option<ErrorClass>,
+    /// Its HTTP status.
+    #[arg(long, conflicts_with_all = ["turn", "bounds", "key"], value_parser = clap::value_parser!(u16).range(100..=599))]
+    status: Option<u16>,
+    /// The provider's code.
+    #[arg(long, conflicts_with_all = ["turn", "bounds", "key"])]
+    code: Option<String>,
+    /// The provider's type.
+    #[arg(long, conflicts_with_all = ["turn", "bounds", "key"])]
+    r#type: Option<String>,
+    /// The message.
+    #[arg(long, conflicts_with_all = ["turn", "bounds", "key"])]
+    message: Option<String>,
 }
 
 /// How an explanation is printed.
@@ -55,45 +99,159 @@ enum Format {
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let mut paths = args.policy.clone();
     let mut name = args.name.clone();
-    if args.output || args.turn {
+    if args.output || args.turn || args.bounds {
         paths.splice(0..0, name.take().map(PathBuf::from));
     } else if let Some(file) = name.as_deref().filter(|name| is_file(name)) {
         let message = format!(
             "`{file}` is a file, not a name; name the tool first: `unfazed explain TOOL {file}`, \
-             or use --model, --output, --turn"
+             or use --model, --output, --turn, --bounds"
         );
         return Err(Failed::Usage(message));
     }
     if paths.is_empty() {
         paths.clone_from(&settings.policy);
     }
+    if args.format == Format::Yaml && (args.bounds || args.failure.is_asked()) {
+        return Err(Failed::Usage("only values are printed as a policy; use --format human or json".into()));
+    }
     let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
     let (policy, agent) = policies::load(&paths, &loader)?;
-    let explanation = match name {
+    if args.bounds {
+        return bounds(args, &policy, agent.as_ref());
+    }
+    let explanation = explain(args, &policy, agent.as_ref(), name.as_deref())?;
+    if let Some(answer) = args.failure.answer(&policy, &explanation) {
+        return match args.format {
+            Format::Json => out::raw(&format!("{:#}\n", answer.to_json())),
+            Format::Human | Format::Yaml => out::styled(&answer.human()),
+        }
+        .map(|()| Exit::Clean);
+    }
+    if let Some(key) = &args.key {
+        let part = explanation.only(key).map_err(|error| Failed::Usage(error.to_string()))?;
+        return print(args, &part, None);
+    }
+    // What a run may cost is a matter of the tool, not of one call.
+    let bounds = name.filter(|_| args.call.is_none()).map(|name| {
+        let mut names = names(agent.as_ref());
+        let of = if args.model { &mut names.models } else { &mut names.tools };
+        *of = vec![name];
+        policy.bounds(&names, args.inner)
+    });
+    let bounds = bounds.and_then(|bounds| {
+        let model =
+            bounds.models.first().filter(|_| args.model).map(|model| (model.to_string(), model.to_json()));
+        model.or_else(|| bounds.tools.first().map(|tool| (tool.to_string(), tool.to_json())))
+    });
+    print(args, &explanation, bounds)
+}
+
+/// Explains what was asked for.
+fn explain(
+    args: &Args,
+    policy: &Policy,
+    agent: Option<&AgentFile>,
+    name: Option<&str>,
+) -> Result<Explanation, Failed> {
+    Ok(match name {
         None if args.output => policy
             .explain_output()
             .ok_or_else(|| Failed::Stopped("the policy asks for no report: it has no `output:`".into()))?,
         None if args.turn => policy.explain_turn(),
         None => {
             return Err(Failed::Usage(
-                "name a tool: `unfazed explain TOOL [POLICY]`; or use --output, --turn".into(),
+                "name a tool: `unfazed explain TOOL [POLICY]`; or use --output, --turn, --bounds".into(),
             ));
         }
         Some(name) if args.model => {
-            note(&name, "model", agent.as_ref().map(|agent| agent.models.keys()));
-            policy.explain_model(&name)
+            note(name, "model", agent.map(|agent| agent.models.keys()));
+            policy.explain_model(name)
         }
         Some(name) => {
-            note(&name, "tool", agent.as_ref().map(|agent| agent.tools.keys()));
-            policy.explain_tool(&name)
+            note(name, "tool", agent.map(|agent| agent.tools.keys()));
+            match &args.call {
+                None => policy.explain_tool(name),
+                Some(path) => {
+                    let call = CallFile::read(&path.display().to_string(), &files::read(path)?);
+                    let call = call.map_err(|report| policies::reported(&[report]))?.value;
+                    policy.explain_call(name, &call.arguments, call.planner.as_ref())
+                }
+            }
         }
-    };
+    })
+}
+
+/// Prints an explanation, and what can be said of a whole run: a line, and for machines.
+fn print(
+    args: &Args,
+    explanation: &Explanation,
+    bounds: Option<(String, serde_json::Value)>,
+) -> Result<Exit, Failed> {
+    let (line, bounds) = bounds.unzip();
     match args.format {
-        Format::Human => out::styled(&explanation.human())?,
-        Format::Json => out::raw(&format!("{:#}\n", explanation.to_json()))?,
+        Format::Human => out::styled(&format!("{}{}", explanation.human(), line.unwrap_or_default()))?,
+        Format::Json => {
+            let mut json = explanation.to_json();
+            if let (Some(bounds), Some(object)) = (bounds, json.as_object_mut()) {
+                object.insert("bounds".into(), bounds);
+            }
+            out::raw(&format!("{json:#}\n"))?;
+        }
         Format::Yaml => out::raw(&explanation.to_yaml())?,
     }
     Ok(Exit::Clean)
+}
+
+fn bounds(args: &Args, policy: &Policy, agent: Option<&AgentFile>) -> Result<Exit, Failed> {
+    let bounds = policy.bounds(&names(agent), args.inner);
+    match args.format {
+        Format::Json => out::raw(&format!("{:#}\n", bounds.to_json()))?,
+        Format::Human | Format::Yaml => out::styled(&bounds.human())?,
+    }
+    Ok(Exit::Clean)
+}
+
+/// The tools and models of an agent.
+fn names(agent: Option<&AgentFile>) -> Names {
+    agent.map_or_else(Names::default, |agent| Names {
+        tools: agent.tools.keys().cloned().collect(),
+        models: agent.models.keys().cloned().collect(),
+    })
+}
+
+impl Failure {
+    fn is_asked(&self) -> bool {
+        let told =
+            self.status.is_some() || self.code.is_some() || self.r#type.is_some() || self.message.is_some();
+        told || self.error.is_some()
+    }
+
+    /// What is done about it, if something is asked.
+    fn answer(
+        &self,
+        policy: &Policy,
+        explanation: &Explanation,
+    ) -> Option<unfazed::policy::ErrorExplanation> {
+        if let Some(class) = self.error {
+            return Some(explanation.on_error(class));
+        }
+        if !self.is_asked() {
+            return None;
+        }
+        let evidence = Evidence {
+            status: self.status,
+            code: self.code.as_deref(),
+            kind: self.r#type.as_deref(),
+            message: self.message.as_deref().unwrap_or_default(),
+        };
+        let (row, at) = policy.error_row(&evidence)?;
+        Some(explanation.on_error(row.class).told_by(row, at))
+    }
+}
+
+/// Reads the name of a class.
+fn class(name: &str) -> Result<ErrorClass, String> {
+    ErrorClass::parse(name).map_err(|error| error.to_string())
 }
 
 /// Whether a name is a file's: somebody forgot the name.

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 use unfazed::host::agent_file::AgentFile;
 use unfazed::host::scripted::Script;
+use unfazed::policy::CallFile;
 
 use super::exit::{Exit, Failed};
 
@@ -38,6 +39,8 @@ enum Name {
     Script,
     /// Test files.
     Test,
+    /// Calls for `unfazed explain --call`.
+    Call,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
@@ -79,6 +82,7 @@ impl Name {
             Self::Agent => AgentFile::json_schema(),
             Self::Script => Script::json_schema(),
             Self::Test => unfazed::cases::json_schema(),
+            Self::Call => CallFile::json_schema(),
         }
     }
 
@@ -92,6 +96,7 @@ impl Name {
             Self::Agent => "agent.schema.json",
             Self::Script => "script.schema.json",
             Self::Test => "test.schema.json",
+            Self::Call => "call.schema.json",
         })
     }
 }

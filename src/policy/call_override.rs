@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use schemars::{Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 
-use super::decode::{Decode, Reader};
+use super::decode::{Decode, Described, Reader};
 use super::document::PlannerRule;
 use super::source::PLANNER;
+use super::yaml::Node;
 use super::{Findings, Report, Sources, yaml};
 
 /// A layer for one call, `{"retry": {...}, "limits": {...}}`, given at run time. It may tighten limits, never
@@ -44,6 +46,18 @@ impl CallOverride {
     /// The JSON it was read from.
     pub const fn json(&self) -> &Value {
         &self.json
+    }
+}
+
+impl Decode for CallOverride {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        // Mistakes have their places in the document; what is right has its places in the planner's JSON.
+        PlannerRule::decode(node, reader)?;
+        Self::new(node.to_json()).ok()
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Described<PlannerRule>>()
     }
 }
 

@@ -4,6 +4,8 @@ use core::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::did_you_mean::closest;
+
 macro_rules! classes {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
         /// What went wrong, in the vocabulary of policies.
@@ -86,11 +88,33 @@ classes! {
     Cancelled = "cancelled",
 }
 
+/// A name that is no class.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no class `{name}`{help}")]
+pub struct UnknownClass {
+    name: String,
+    help: String,
+}
+
 /// A set of error classes; one bit each.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ClassSet(u32);
 
 impl ErrorClass {
+    /// The class of that name, for people who type it.
+    ///
+    /// # Errors
+    /// If there is none; says which one may be meant.
+    pub fn parse(name: &str) -> Result<Self, UnknownClass> {
+        Self::from_name(name).ok_or_else(|| {
+            let help = match closest(name, Self::ALL.iter().map(|class| class.name())) {
+                Some(meant) => format!(" (did you mean `{meant}`?)"),
+                None => format!("; there are {}", Self::ALL.iter().copied().collect::<ClassSet>()),
+            };
+            UnknownClass { name: name.to_owned(), help }
+        })
+    }
+
     const fn bit(self) -> u32 {
         1 << (self as u32)
     }

@@ -32,6 +32,7 @@ mod layers;
 mod load;
 mod loader;
 mod merge;
+mod names;
 mod origin;
 mod ratio;
 mod render;
@@ -49,7 +50,7 @@ pub mod yaml;
 
 pub use backoff::{Backoff, Jitter, Shape};
 pub use call_override::CallOverride;
-pub use class::{ClassSet, ErrorClass};
+pub use class::{ClassSet, ErrorClass, UnknownClass};
 pub use classify::{ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
 #[cfg(feature = "host")]
@@ -63,7 +64,10 @@ pub use effective::{
     OnExhausted, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
     SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy, Validator, WindowBudget,
 };
-pub use explain::{CallLayer, Contribution, DelayRow, Delays, Explained, Explanation, LimitInForce, Worst};
+pub use explain::{
+    Bounds, CallFile, CallLayer, Contribution, DelayRow, Delays, ErrorAction, ErrorExplanation, Explained,
+    Explanation, Holds, LimitInForce, ModelBounds, Reason, RunBounds, ToolBounds, UnknownKey, Worst,
+};
 pub use expr::{Expr, ExprError};
 pub use json_schema::{Problem, Schema, SchemaError};
 pub use load::{CallPolicy, Classified, Policy, json_schema};

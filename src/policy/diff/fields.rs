@@ -7,6 +7,7 @@ use super::verdict::{self, Action};
 use super::{DiffRow, DiffVerdict};
 use crate::policy::layers::Above;
 use crate::policy::merge::{AnyTrail, Limits};
+use crate::policy::names::{NEVER_RETRY, RETRY_ON};
 use crate::policy::{ErrorClass, Origin, Place, Policy};
 
 /// The policies that are compared.
@@ -148,8 +149,6 @@ impl Sides<'_> {
 
 /// How all conditions together are called.
 const ALL: &str = "all of these hold";
-pub(super) const RETRY_ON: &str = "retry_on";
-pub(super) const NEVER_RETRY: &str = "never_retry";
 
 /// The block of a list of classes that are retried or not, with its dot, and which of the two it is. Limits are no
 /// such block: what they say is in the lists already.

@@ -2,7 +2,6 @@
 
 mod errors;
 mod fields;
-mod names;
 mod render;
 mod session;
 mod verdict;
@@ -10,9 +9,9 @@ mod verdict;
 use indexmap::IndexMap;
 use serde_json::Value;
 
+use super::names::{self, Named};
 use super::{Place, Policy};
 use fields::Sides;
-use names::Named;
 
 /// Names that are compared besides those the policies speak of.
 #[derive(Clone, Debug, Default)]

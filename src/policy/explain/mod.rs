@@ -1,6 +1,10 @@
 //! Why a value is what it is: every layer's word on it, won or lost, and what a retry policy costs at worst.
 
+mod bounds;
+mod call_file;
 mod delays;
+mod key;
+mod on_error;
 mod render;
 mod worst;
 
@@ -8,11 +12,16 @@ use core::num::NonZeroU32;
 
 use serde_json::{Map, Value};
 
+pub use bounds::{Bounds, ModelBounds, RunBounds, ToolBounds};
+pub use call_file::CallFile;
 pub use delays::{DelayRow, Delays};
+pub use key::UnknownKey;
+pub use on_error::{ErrorAction, ErrorExplanation, Reason};
 pub use worst::Worst;
 
 use worst::Work;
 
+use super::document::CallRule;
 use super::layers::{Above, unbounded};
 use super::merge::{AnyTrail, Limits};
 use super::{CallOverride, Place, Policy, Scope, ToolPolicy};
@@ -33,6 +42,8 @@ pub struct Explanation {
     pub limits: Vec<LimitInForce>,
     /// Layers that hold for some calls only.
     pub conditional: Vec<CallLayer>,
+    /// Rules for the call that do not apply, and why.
+    pub left_out: Vec<String>,
     /// Whether a planner may ask for other rules; if so, the most attempts the limits let it have.
     pub planner: Option<Option<NonZeroU32>>,
     /// Where these rules stand in a policy: `tools`, `search`.
@@ -61,6 +72,19 @@ pub struct CallLayer {
     pub at: Place,
     /// What it says: the path, the value (null unsets one), and where it is written.
     pub says: Vec<(String, Value, Place)>,
+    /// Whether it holds for the call that is explained; `None`: no call in particular is.
+    pub holds: Option<Holds>,
+}
+
+/// Whether a condition holds for a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+    /// It has no value for these arguments, and so does not hold; with what is wrong.
+    NoValue(String),
 }
 
 /// A value and everything that was said about it.
@@ -101,17 +125,8 @@ impl Policy {
         let (merged, limits) = self.layers().tool_and_limits(name, &[]);
         let mut values = Vec::new();
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        let conditional = self.call_layers(name, None);
         let layers = self.layers().calls(name);
-        let conditional = layers.iter().map(|(rule, above)| CallLayer {
-            when: rule.when.value.source().to_owned(),
-            at: self.sources().place_of(rule.when.span),
-            says: above
-                .entries()
-                .into_iter()
-                .map(|(path, span, value)| (path, value, self.sources().place_of(span)))
-                .collect(),
-        });
-        let conditional = conditional.collect();
         let above: Vec<_> = layers.into_iter().map(|(_, above)| above).collect();
         let delays = merged.policy().map(|policy| {
             let mut delays = Delays::of(&policy.retry, work(&policy));
@@ -124,6 +139,7 @@ impl Policy {
             values,
             delays,
             conditional,
+            left_out: Vec::new(),
             planner: Some(limits.max_attempts()),
             path: vec!["tools".into(), name.into()],
         }
@@ -131,7 +147,14 @@ impl Policy {
 
     /// Why the rules for one call are what they are. A `when` without a value for these arguments does not hold.
     pub fn explain_call(&self, name: &str, arguments: &Value, planner: Option<&CallOverride>) -> Explanation {
-        let (merged, limits) = self.layers().tool_and_limits(name, &self.above(name, arguments, planner).0);
+        let (mut above, _) = self.above(name, arguments, planner);
+        // Layers that leave the attempts without end do not apply.
+        let endless =
+            self.layers().tool_retry(name, &above).policy().is_some_and(|retry| unbounded(&retry).is_some());
+        if endless {
+            above.clear();
+        }
+        let (merged, limits) = self.layers().tool_and_limits(name, &above);
         let mut values = Vec::new();
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
         Explanation {
@@ -139,10 +162,36 @@ impl Policy {
             limits: self.in_force(&limits, &values),
             values,
             delays: merged.policy().map(|policy| Delays::of(&policy.retry, work(&policy))),
-            conditional: Vec::new(),
+            conditional: self.call_layers(name, Some(arguments)),
+            left_out: self.call(name, arguments, planner).left_out,
             planner: None,
             path: vec!["tools".into(), name.into()],
         }
+    }
+
+    /// The layers for single calls of a tool, and whether each holds for one with these arguments.
+    fn call_layers(&self, name: &str, arguments: Option<&Value>) -> Vec<CallLayer> {
+        let variables = arguments.map(|args| {
+            Map::from_iter([("args".to_owned(), args.clone()), ("tool".to_owned(), name.into())])
+        });
+        let holds = |rule: &CallRule| {
+            variables.as_ref().map(|variables| match rule.when.value.expr.holds(variables) {
+                Ok(true) => Holds::Yes,
+                Ok(false) => Holds::No,
+                Err(error) => Holds::NoValue(error.to_string()),
+            })
+        };
+        let layers = self.layers().calls(name).into_iter().map(|(rule, above)| CallLayer {
+            when: rule.when.value.source().to_owned(),
+            at: self.sources().place_of(rule.when.span),
+            says: above
+                .entries()
+                .into_iter()
+                .map(|(path, span, value)| (path, value, self.sources().place_of(span)))
+                .collect(),
+            holds: holds(rule),
+        });
+        layers.collect()
     }
 
     /// Why the rules for a model are what they are.
@@ -157,6 +206,7 @@ impl Policy {
             values,
             delays: merged.retry.policy().map(|retry| Delays::of(&retry, work)),
             conditional: Vec::new(),
+            left_out: Vec::new(),
             planner: None,
             path: vec!["models".into(), name.into()],
         }
@@ -174,6 +224,7 @@ impl Policy {
             values,
             delays: merged.retry.policy().map(|retry| Delays::of(&retry, Work::default())),
             conditional: Vec::new(),
+            left_out: Vec::new(),
             planner: None,
             path: vec!["output".into()],
         })
@@ -195,6 +246,7 @@ impl Policy {
             delays: None,
             limits: limit.into_iter().collect(),
             conditional: Vec::new(),
+            left_out: Vec::new(),
             planner: None,
             path: vec!["turn".into()],
         }
@@ -291,8 +343,10 @@ impl Explanation {
         if !limits.is_empty() {
             if of_turns { &mut root } else { &mut here }.insert("limits".into(), limits.into());
         }
-        if !self.conditional.is_empty() {
-            here.insert("calls".into(), self.conditional.iter().map(CallLayer::document).collect());
+        // Those that were tried on a call are in the values, or do not concern it.
+        let open: Vec<_> = self.conditional.iter().filter(|layer| layer.holds.is_none()).collect();
+        if !open.is_empty() {
+            here.insert("calls".into(), open.into_iter().map(CallLayer::document).collect());
         }
         let wrap = |inner: Value, step: &String| Value::Object(Map::from_iter([(step.clone(), inner)]));
         if let Value::Object(wrapped) = self.path.iter().rev().fold(Value::Object(here), wrap) {

@@ -4,13 +4,13 @@ use core::fmt::{self, Write as _};
 
 use serde_json::{Value, json};
 
-use super::{CallLayer, Contribution, Delays, Explained, Explanation};
+use super::{CallLayer, Contribution, Delays, Explained, Explanation, Holds};
 use crate::policy::display::flow;
 use crate::policy::{Bound, Place};
 use crate::time::Nanos;
 
 /// Longer values are cut in the text, those of the layers sooner; the JSON holds them whole.
-const LONGEST: usize = 72;
+pub(super) const LONGEST: usize = 72;
 const LONGEST_SAID: usize = 48;
 
 impl fmt::Display for Explanation {
@@ -30,6 +30,9 @@ impl fmt::Display for Explanation {
         for layer in &self.conditional {
             writeln!(f)?;
             layer.fmt(f)?;
+        }
+        for left_out in &self.left_out {
+            writeln!(f, "\n  does not apply: {left_out}")?;
         }
         if let Some(delays) = &self.delays {
             write!(f, "\n{delays}")?;
@@ -93,7 +96,13 @@ impl fmt::Display for Delays {
 
 impl fmt::Display for CallLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  when {} ({})", self.when, self.at)?;
+        let holds = match &self.holds {
+            None => String::new(),
+            Some(Holds::Yes) => ": holds".into(),
+            Some(Holds::No) => ": does not hold".into(),
+            Some(Holds::NoValue(error)) => format!(": does not hold; {error}"),
+        };
+        writeln!(f, "  when {} ({}){holds}", self.when, self.at)?;
         let said = |value: &Value| match value {
             Value::Null => "unset".to_owned(),
             value => edited(value),
@@ -120,7 +129,17 @@ impl Explanation {
             json!({"path": path, "op": op, "value": value, "at": at})
         };
         let conditional = self.conditional.iter().map(|layer| {
-            json!({"when": layer.when, "at": layer.at, "says": layer.says.iter().map(says).collect::<Vec<_>>()})
+            let error = match &layer.holds {
+                Some(Holds::NoValue(error)) => Some(error),
+                _ => None,
+            };
+            json!({
+                "when": layer.when,
+                "at": layer.at,
+                "says": layer.says.iter().map(says).collect::<Vec<_>>(),
+                "holds": layer.holds.as_ref().map(|holds| *holds == Holds::Yes),
+                "error": error,
+            })
         });
         let limits = self.limits.iter().map(
             |limit| json!({"name": limit.name, "value": limit.value, "at": limit.at, "binds": limit.binds}),
@@ -131,6 +150,7 @@ impl Explanation {
             "values": self.values.iter().map(Explained::to_json).collect::<Vec<_>>(),
             "limits": limits.collect::<Vec<_>>(),
             "conditional": conditional.collect::<Vec<_>>(),
+            "left_out": self.left_out,
             "delays": self.delays.as_ref().map(Delays::to_json),
         })
     }
@@ -154,7 +174,7 @@ impl Explained {
 }
 
 impl Delays {
-    fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let row = |row: &super::DelayRow| {
             json!({
                 "attempt": row.attempt,
@@ -195,7 +215,7 @@ fn edited(value: &Value) -> String {
     }
 }
 
-fn layer(contribution: &Contribution) -> String {
+pub(super) fn layer(contribution: &Contribution) -> String {
     match contribution.scope {
         crate::policy::Scope::Builtin => format!("built-in {}", contribution.layer),
         _ => contribution.layer.clone(),
@@ -203,7 +223,7 @@ fn layer(contribution: &Contribution) -> String {
 }
 
 /// On one line, cut, and with as few quotes as can be.
-fn short(value: &Value, longest: usize) -> String {
+pub(super) fn short(value: &Value, longest: usize) -> String {
     let text = flow(value);
     match text.char_indices().nth(longest) {
         Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
@@ -212,7 +232,7 @@ fn short(value: &Value, longest: usize) -> String {
 }
 
 /// For machines: to the nanosecond; null is unbounded.
-fn exact(length: Bound) -> Option<String> {
+pub(super) fn exact(length: Bound) -> Option<String> {
     match length {
         Bound::Within(Nanos::MAX) => Some("more than 584 years".into()),
         Bound::Within(length) => Some(length.to_string()),
@@ -220,7 +240,7 @@ fn exact(length: Bound) -> Option<String> {
     }
 }
 
-fn length(length: Bound) -> String {
+pub(super) fn length(length: Bound) -> String {
     match length {
         Bound::Within(Nanos::MAX) => "more than 584 years".into(),
         Bound::Within(length) => rounded(length),

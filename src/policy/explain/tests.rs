@@ -3,7 +3,8 @@
 use insta::{assert_json_snapshot, assert_snapshot};
 use serde_json::json;
 
-use crate::policy::{CallOverride, Policy};
+use super::*;
+use crate::policy::{ErrorClass, Names};
 
 const BASE: (&str, &str) = (
     "base.yaml",
@@ -176,7 +177,7 @@ fn layers_for_some_calls_and_idle_limits_are_shown() {
 
 /// What the engine would see, without the places.
 fn seen(policy: &Policy) -> String {
-    let values = |explained: super::Explanation| explained.effective().to_string();
+    let values = |explained: Explanation| explained.effective().to_string();
     let call = policy.explain_call("http.get", &json!({"slow": true}), None);
     let parts = [policy.explain_tool("http.get"), call, policy.explain_model("main"), policy.explain_turn()];
     let parts = parts.into_iter().chain(policy.explain_output()).map(values);
@@ -197,4 +198,141 @@ fn the_document_says_the_same_by_itself() {
     let again = Policy::load(documents).unwrap();
     assert_ne!(seen(&policy), seen(&builtin));
     assert_eq!(seen(&again).replace("},", "},\n"), seen(&policy).replace("},", "},\n"));
+}
+
+#[test]
+fn a_call_shows_which_layers_hold_for_it() {
+    let text = "\
+version: 1
+tools:
+  http.get:
+    calls:
+      - when: args.slow
+        retry: {deadline: 10m}
+      - when: has(args.url)
+        retry: {max_attempts: 5}
+      - when: size(args.parts) > 2
+        retry: {max_attempts: 1}
+";
+    let call =
+        Policy::from_yaml("x.yaml", text).unwrap().explain_call("http.get", &json!({"slow": true}), None);
+    assert_eq!(call.get("retry.deadline").unwrap().value, "10m");
+    assert_eq!(call.get("retry.max_attempts").unwrap().value, 3);
+    let holds: Vec<_> = call.conditional.iter().map(|layer| layer.holds.clone().unwrap()).collect();
+    assert!(matches!(holds.as_slice(), [Holds::Yes, Holds::No, Holds::NoValue(_)]), "{holds:?}");
+    let human = call.human();
+    let shown: Vec<_> =
+        human.lines().filter(|line| line.starts_with("  when") || line.contains("not apply")).collect();
+    assert_snapshot!(shown.join("\n"), @"");
+}
+
+#[test]
+fn a_planner_that_would_never_stop_is_left_out() {
+    let planner = CallOverride::new(json!({"retry": {"max_attempts": "unlimited"}})).unwrap();
+    let call = Policy::builtin().explain_call("t", &json!({}), Some(&planner));
+    assert_eq!(call.get("retry.max_attempts").unwrap().value, 3);
+    assert_snapshot!(call.left_out.join("\n"), @"");
+}
+
+#[test]
+fn one_value_or_block_is_shown_alone() {
+    let tool = policy().explain_tool("http.get");
+    assert_snapshot!(tool.only("retry.max_attempts").unwrap().human());
+    let block: Vec<_> = tool.only("breaker").unwrap().values.into_iter().map(|value| value.path).collect();
+    assert_eq!(block, ["breaker.failures", "breaker.open_for", "breaker.message"]);
+}
+
+#[test]
+fn a_key_that_is_not_there_is_told_with_what_is_meant() {
+    let turn = policy().explain_turn();
+    let told = |key: &str| turn.only(key).unwrap_err().to_string();
+    assert_snapshot!(told("max_turn"), @"");
+    assert_snapshot!(policy().explain_tool("x").only("deadline").unwrap_err().to_string(), @"");
+    assert_snapshot!(told("xyz"), @"");
+    assert!(turn.only("max_turnsx").is_err() && turn.only("").is_err());
+}
+
+#[test]
+fn what_is_done_about_an_error_is_told_with_the_rules_that_say_so() {
+    let policy = policy();
+    let evidence =
+        crate::policy::Evidence { status: Some(429), code: Some("insufficient_quota"), ..Default::default() };
+    let (row, at) = policy.error_row(&evidence).unwrap();
+    let tool = policy.explain_tool("http.get");
+    let told = [
+        tool.on_error(ErrorClass::RateLimit).human(),
+        tool.on_error(ErrorClass::InvalidArgs).human(),
+        tool.on_error(row.class).told_by(row, at).human(),
+        policy.explain_model("main").on_error(ErrorClass::Timeout).human(),
+        policy.explain_output().unwrap().on_error(ErrorClass::TextOnly).human(),
+    ];
+    assert_snapshot!(told.join("\n"));
+    assert_json_snapshot!(policy.explain_model("main").on_error(ErrorClass::AuthError).to_json());
+}
+
+#[test]
+fn a_class_is_retried_if_the_engine_retries_it() {
+    let policy = policy();
+    for tool in ["http.get", "http.post", "other"] {
+        let (explained, rules) = (policy.explain_tool(tool), policy.tool(tool));
+        for class in ErrorClass::ALL {
+            let action = explained.on_error(*class).action;
+            let stops = matches!(action, ErrorAction::NotRetried | ErrorAction::NeverRetried);
+            assert_eq!(!stops, rules.retry.retries(*class), "{tool} {class}");
+            assert_eq!(action == ErrorAction::NeverRetried, rules.retry.never_retry.value.contains(*class));
+        }
+    }
+}
+
+#[test]
+fn every_reason_about_a_list_is_the_layer_that_wrote_the_class() {
+    let text = "\
+version: 1
+limits: {never_retry: [overloaded]}
+retry: {retry_on: {add: [execution_error]}}
+tools: {t: {retry: {retry_on: {remove: [timeout]}}}}
+";
+    let tool = Policy::from_yaml("x.yaml", text).unwrap().explain_tool("t");
+    let reason = |class: ErrorClass| {
+        let reason = tool.on_error(class).reasons.remove(0);
+        format!("{} {}: {} {}", reason.path, reason.says, reason.layer, reason.at)
+    };
+    assert_snapshot!(reason(ErrorClass::ExecutionError), @"");
+    assert_snapshot!(reason(ErrorClass::Timeout), @"");
+    assert_snapshot!(reason(ErrorClass::Overloaded), @"");
+    assert_snapshot!(reason(ErrorClass::NetworkError), @"");
+}
+
+#[test]
+fn the_waits_of_every_jitter_have_a_shortest_a_middle_and_a_longest() {
+    let table = |backoff: &str| {
+        let text = format!("version: 1\nretry: {{max_attempts: 4, backoff: {{{backoff}}}}}\n");
+        let delays = Policy::from_yaml("x.yaml", &text).unwrap().explain_model("m").delays.unwrap();
+        let row = |row: &DelayRow| format!("{}: {} {} {}", row.attempt, row.min, row.median, row.max);
+        format!("{backoff}\n{}", delays.rows.iter().map(row).collect::<Vec<_>>().join("\n"))
+    };
+    let jitters = ["none", "full", "equal", "plus_minus, spread: 0.5", "decorrelated"];
+    let tables = jitters
+        .map(|jitter| table(&format!("kind: exponential, base: 1s, factor: 2, cap: 9s, jitter: {jitter}")));
+    assert_snapshot!(tables.join("\n\n"));
+}
+
+#[test]
+fn the_bounds_of_a_run_are_shown_with_what_they_are_made_of() {
+    assert_snapshot!(policy().bounds(&Names::default(), 2).human());
+    let names = Names { tools: vec!["http.get".into()], models: vec!["main".into(), "spare".into()] };
+    assert_json_snapshot!(policy().bounds(&names, 1).to_json());
+}
+
+#[test]
+fn what_nothing_bounds_is_said_to_be_unbounded() {
+    let text = "\
+version: 1
+models: {m: {retry: {max_attempts: unlimited, deadline: 1m, backoff: {kind: constant, delay: 0s}}}}
+";
+    let bounds = Policy::from_yaml("x.yaml", text)
+        .unwrap()
+        .bounds(&Names { models: vec!["m".into()], ..Names::default() }, 1);
+    assert_eq!((bounds.run.calls, bounds.models[0].calls, bounds.tools[0].product), (None, None, None));
+    assert!(bounds.human().contains("model calls     unbounded"));
 }

@@ -252,7 +252,7 @@ fn either(waits: impl Iterator<Item = (Nanos, Bound)>) -> Option<(Nanos, Bound)>
     waits.reduce(|(a, b), (c, d)| (a.min(c), larger(b, d)))
 }
 
-fn larger(a: Bound, b: Bound) -> Bound {
+pub(super) fn larger(a: Bound, b: Bound) -> Bound {
     match (a, b) {
         (Bound::Within(a), Bound::Within(b)) => Bound::Within(a.max(b)),
         _ => Bound::Unlimited,
@@ -266,7 +266,7 @@ fn smaller(a: Bound, b: Bound) -> Bound {
     }
 }
 
-fn add(a: Bound, b: Bound) -> Bound {
+pub(super) fn add(a: Bound, b: Bound) -> Bound {
     match (a, b) {
         (Bound::Within(a), Bound::Within(b)) => Bound::Within(a.saturating_add(b)),
         _ => Bound::Unlimited,

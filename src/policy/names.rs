@@ -7,11 +7,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::fields::{NEVER_RETRY, RETRY_ON};
-use crate::policy::merge::Layer;
-use crate::policy::rules::Rules;
-use crate::policy::{Policy, Selector};
+use super::merge::Layer;
+use super::rules::Rules;
+use super::{Policy, Selector};
 
+/// The lists that say what is done about a class of errors.
+pub(crate) const RETRY_ON: &str = "retry_on";
+pub(crate) const NEVER_RETRY: &str = "never_retry";
 /// Patterns that overlap are compared in so many pairs.
 const MOST_PAIRS: usize = 10_000;
 /// So many pairs are looked at.
@@ -20,24 +22,24 @@ const MOST_LOOKS: usize = 4_000_000;
 const WORDS: &[&str] = &["any", "other", "some"];
 
 /// A name, or what stands for many.
-pub(super) struct Named {
+pub(crate) struct Named {
     /// For people.
-    pub(super) shown: String,
+    pub(crate) shown: String,
     /// The name.
-    pub(super) example: String,
+    pub(crate) example: String,
 }
 
 /// All that is compared.
-pub(super) struct AllNames {
-    pub(super) all: Vec<Named>,
+pub(crate) struct AllNames {
+    pub(crate) all: Vec<Named>,
     /// Whether there are more pairs of patterns than were taken.
-    pub(super) incomplete: bool,
+    pub(crate) incomplete: bool,
 }
 
 /// The tools that are compared.
-pub(super) fn tools(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
+pub(crate) fn tools(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
     let both = [old.layers().tool_rules(), new.layers().tool_rules()];
-    let more = |rule: &crate::policy::document::ToolLayer| {
+    let more = |rule: &super::document::ToolLayer| {
         let calls = (!rule.calls.is_empty()).then(|| CALLS.to_owned());
         let limits = rule.limits.iter().map(|_| CALLS.to_owned());
         calls.into_iter().chain(limits).collect()
@@ -46,10 +48,9 @@ pub(super) fn tools(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
 }
 
 /// The models that are compared.
-pub(super) fn models(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
+pub(crate) fn models(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
     let both = [old.layers().model_rules(), new.layers().model_rules()];
-    let more =
-        |rule: &crate::policy::document::ModelLayer| rule.limits.iter().map(|_| CALLS.to_owned()).collect();
+    let more = |rule: &super::document::ModelLayer| rule.limits.iter().map(|_| CALLS.to_owned()).collect();
     Search { both, more: &more }.run(also, "any other model")
 }
 

@@ -1,0 +1,349 @@
+//! The bounds of a run: how often models are called and tools run at most, and how long is slept, whatever goes wrong.
+//!
+//! A run has at most `turn.max_turns` turns. Where a report is due, the last one is repeated for as many attempts as
+//! the report has. In each turn one model replies, after at most as many calls as its worst case says. A model whose
+//! attempts are used up is not called again in the run, except in a last turn that `on_exhausted` asks for.
+
+use core::fmt;
+
+use serde_json::{Value, json};
+
+use super::render::{exact, length};
+use super::work;
+use super::worst::{Work, Worst, add, larger};
+use crate::policy::names::{self, Named};
+use crate::policy::{Bound, Names, OnExhausted, Place, Policy};
+use crate::time::Nanos;
+
+/// The most that anything can cost.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// The most turns.
+    pub turns: u32,
+    /// Where that is written.
+    pub turns_at: Place,
+    /// The run as a whole.
+    pub run: RunBounds,
+    /// The most attempts at the report, and the time asleep between them; `None`: no report is asked for.
+    pub report: Option<Worst>,
+    /// Each model.
+    pub models: Vec<ModelBounds>,
+    /// Each tool.
+    pub tools: Vec<ToolBounds>,
+    /// The attempts a tool makes itself in each run, as the host says.
+    pub inner: u32,
+}
+
+/// The most that a run can cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunBounds {
+    /// Replies of models; `None`: unbounded.
+    pub replies: Option<u64>,
+    /// Calls of models; `None`: unbounded.
+    pub calls: Option<u64>,
+    /// The time asleep between calls of models and attempts at the report, by the backoff alone.
+    pub asleep: Bound,
+    /// The same if the other side asks for waits.
+    pub asleep_if_asked: Bound,
+}
+
+/// The most that a model can cost.
+#[derive(Clone, Debug)]
+pub struct ModelBounds {
+    /// The model, or a pattern.
+    pub name: String,
+    /// The worst case of one turn.
+    pub turn: Worst,
+    /// The most replies in a run; `None`: unbounded.
+    pub replies: Option<u64>,
+    /// The most calls in a run in which it is the only model; `None`: unbounded.
+    pub calls: Option<u64>,
+}
+
+/// The most that a tool can cost.
+#[derive(Clone, Debug)]
+pub struct ToolBounds {
+    /// The tool, or a pattern.
+    pub name: String,
+    /// The worst case of one call. A model may ask for any number of calls in a reply.
+    pub call: Worst,
+    /// The most calls of a model in a turn; `None`: unbounded.
+    pub in_turn: Option<u64>,
+    /// The attempts the tool makes itself in each run, as the host says.
+    pub inner: u32,
+    /// Calls of a model in a turn, times runs of a call, times the tool's own attempts; `None`: unbounded.
+    pub product: Option<u64>,
+}
+
+impl Policy {
+    /// The most that a run can cost, with these tools and models; for a kind without names, with those the policy
+    /// speaks of. `inner` is how many attempts a tool makes itself in each run.
+    pub fn bounds(&self, of: &Names, inner: u32) -> Bounds {
+        let all = |given: &[String], found: &dyn Fn() -> Vec<Named>| -> Vec<(String, String)> {
+            if given.is_empty() {
+                return found().into_iter().map(|named| (named.shown, named.example)).collect();
+            }
+            given.iter().map(|name| (name.clone(), name.clone())).collect()
+        };
+        let models = all(&of.models, &|| names::models(self, self, &[]).all);
+        let tools = all(&of.tools, &|| names::tools(self, self, &[]).all);
+        let turns = self.turn().max_turns;
+        let report = self.output().map(|output| Worst::of(&output.retry, Work::default()));
+        let replies = replies(turns.value.get(), report.as_ref());
+        let mut again = 1;
+        let models: Vec<_> = models
+            .into_iter()
+            .map(|(name, example)| {
+                let policy = self.model(&example);
+                again = again.max(passes(policy.on_exhausted.value));
+                let turn = Worst::of(&policy.retry, Work { asks: true, ..Work::default() });
+                let calls = product([replies, turn.calls.map(u64::from)]);
+                ModelBounds { name, turn, replies, calls }
+            })
+            .collect();
+        let most = models.iter().map(|model| model.turn).reduce(Worst::or);
+        let in_turn = most.and_then(|most| most.calls).map(u64::from);
+        let tools = tools.into_iter().map(|(name, example)| {
+            let call = self.worst_call(&example);
+            let product = product([in_turn, call.calls.map(u64::from), Some(u64::from(inner))]);
+            ToolBounds { name, call, in_turn, inner, product }
+        });
+        // Names that stand for many may be several models; they are taken as one.
+        let others = if of.models.is_empty() { &[] } else { models.as_slice() };
+        let run = Run {
+            replies,
+            most,
+            others,
+            again,
+            report: report.as_ref().zip(self.output().map(|o| passes(o.on_exhausted.value))),
+        };
+        Bounds {
+            turns: turns.value.get(),
+            turns_at: self.place(turns.origin),
+            run: run.bounds(),
+            report,
+            tools: tools.collect(),
+            models,
+            inner,
+        }
+    }
+
+    /// The worst case of one call of a tool, whichever of its `calls` hold.
+    fn worst_call(&self, name: &str) -> Worst {
+        let layers: Vec<_> = self.layers().calls(name).into_iter().map(|(_, above)| above).collect();
+        let policy = self.tool(name);
+        self.worst(name, &layers, Worst::of(&policy.retry, work(&policy)))
+    }
+}
+
+/// What the bounds of a run are made of.
+struct Run<'a> {
+    replies: Option<u64>,
+    /// The worst of all models, figure by figure.
+    most: Option<Worst>,
+    /// The models, if they are known.
+    others: &'a [ModelBounds],
+    /// How often each model may be given up.
+    again: u64,
+    /// The report, and how often its attempts may start anew.
+    report: Option<(&'a Worst, u64)>,
+}
+
+impl Run<'_> {
+    /// In each turn the worst model replies; all others are given up once, or twice.
+    fn bounds(&self) -> RunBounds {
+        let worst = self.most.and_then(|most| most.calls).map(u64::from);
+        let mut given_up = self.others.iter().map(|model| model.turn.calls.map(u64::from));
+        let given_up = given_up.try_fold(0_u64, |sum, calls| Some(sum.saturating_add(calls?)));
+        let given_up =
+            given_up.zip(worst).map(|(all, worst)| all.saturating_sub(worst).saturating_mul(self.again));
+        let calls = product([self.replies, worst]).zip(given_up).map(|(a, b)| a.saturating_add(b));
+        let asleep = |figure: fn(&Worst) -> Bound| {
+            let most = self.most.as_ref().map_or(ZERO, figure);
+            let models = times(most, self.replies);
+            let given_up = self.others.iter().fold(ZERO, |sum, model| add(sum, figure(&model.turn)));
+            let given_up = times(less(given_up, most), Some(self.again));
+            let report = self.report.map_or(ZERO, |(report, passes)| times(figure(report), Some(passes)));
+            add(add(models, given_up), report)
+        };
+        let (asleep, asked) = (asleep(|worst| worst.asleep), asleep(|worst| worst.asleep_if_asked));
+        RunBounds { replies: self.replies, calls, asleep, asleep_if_asked: larger(asleep, asked) }
+    }
+}
+
+const ZERO: Bound = Bound::Within(Nanos::ZERO);
+
+/// The most replies: the last turn is repeated for each attempt at the report.
+fn replies(turns: u32, report: Option<&Worst>) -> Option<u64> {
+    let again = match report {
+        Some(report) => report.calls?.saturating_sub(1),
+        None => 0,
+    };
+    Some(u64::from(turns).saturating_add(again.into()))
+}
+
+/// How often attempts may be used up: a last turn has its own.
+const fn passes(on_exhausted: OnExhausted) -> u64 {
+    match on_exhausted {
+        OnExhausted::FinalTurn | OnExhausted::AskPlanner => 2,
+        OnExhausted::TellModel | OnExhausted::Fail => 1,
+    }
+}
+
+fn product<const N: usize>(factors: [Option<u64>; N]) -> Option<u64> {
+    factors.into_iter().try_fold(1_u64, |product, factor| Some(product.saturating_mul(factor?)))
+}
+
+fn times(length: Bound, factor: Option<u64>) -> Bound {
+    match (length, factor) {
+        (Bound::Within(Nanos::ZERO), _) => ZERO,
+        (Bound::Within(length), Some(factor)) => Bound::Within(length.saturating_mul(factor)),
+        _ => Bound::Unlimited,
+    }
+}
+
+fn less(a: Bound, b: Bound) -> Bound {
+    match (a, b) {
+        (Bound::Within(a), Bound::Within(b)) => Bound::Within(a.saturating_sub(b)),
+        _ => a,
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "bounds of a run, whatever goes wrong")?;
+        writeln!(f, "\n  turns           {}  turn.max_turns  {}", self.turns, self.turns_at)?;
+        let report = self.report.map(|report| count(report.calls.map(u64::from)));
+        let last = report.map_or(String::new(), |attempts| {
+            format!("  the last turn has {attempts} attempts at the report")
+        });
+        writeln!(f, "  model replies   {}{last}", count(self.run.replies))?;
+        writeln!(f, "  model calls     {}", count(self.run.calls))?;
+        write!(f, "  asleep          {}", length(self.run.asleep))?;
+        if self.run.asleep_if_asked != self.run.asleep {
+            write!(f, ", {} if the other side asks to wait", length(self.run.asleep_if_asked))?;
+        }
+        writeln!(f, "; waits for tools are counted by call, below")?;
+        let mut rows = vec![["model", "calls in a turn", "in a run", "asleep in a turn"].map(str::to_owned)];
+        rows.extend(self.models.iter().map(|model| {
+            [
+                model.name.clone(),
+                count(model.turn.calls.map(u64::from)),
+                count(model.calls),
+                length(model.turn.asleep),
+            ]
+        }));
+        table(f, &rows)?;
+        let mut rows = vec![["tool", "runs of a call", "asleep in a call", "product"].map(str::to_owned)];
+        rows.extend(self.tools.iter().map(|tool| {
+            [
+                tool.name.clone(),
+                count(tool.call.calls.map(u64::from)),
+                length(tool.call.asleep),
+                count(tool.product),
+            ]
+        }));
+        table(f, &rows)?;
+        writeln!(
+            f,
+            "\n  product: model calls in a turn x runs of a call x {} in each run, by the tool itself",
+            self.inner
+        )?;
+        writeln!(
+            f,
+            "  runs of a tool in a run: unbounded, as no rule says how many calls a reply may ask for"
+        )
+    }
+}
+
+/// Columns, the first to the left, the others to the right.
+fn table<const N: usize>(f: &mut fmt::Formatter<'_>, rows: &[[String; N]]) -> fmt::Result {
+    writeln!(f)?;
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
+    for row in rows {
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            if i == 0 { write!(f, "  {cell:width$}")? } else { write!(f, "  {cell:>width$}")? }
+        }
+        writeln!(f)?;
+    }
+    Ok(())
+}
+
+fn count(count: Option<u64>) -> String {
+    count.map_or_else(|| "unbounded".to_owned(), |count| count.to_string())
+}
+
+impl Bounds {
+    /// For people.
+    pub fn human(&self) -> String {
+        self.to_string()
+    }
+
+    /// For machines; null is unbounded. `format` counts up when a field is removed or changes its meaning.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "format": 1,
+            "turns": {"value": self.turns, "at": self.turns_at},
+            "run": {
+                "replies": self.run.replies,
+                "calls": self.run.calls,
+                "asleep": exact(self.run.asleep),
+                "asleep_if_asked": exact(self.run.asleep_if_asked),
+            },
+            "report": self.report.as_ref().map(worst_json),
+            "models": self.models.iter().map(ModelBounds::to_json).collect::<Vec<_>>(),
+            "tools": self.tools.iter().map(ToolBounds::to_json).collect::<Vec<_>>(),
+            "inner": self.inner,
+        })
+    }
+}
+
+impl fmt::Display for ModelBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (calls, replies) = (count(self.calls), count(self.replies));
+        let in_turn = count(self.turn.calls.map(u64::from));
+        writeln!(
+            f,
+            "  in a run with no other model: {replies} replies x {in_turn} calls = {calls} calls at most"
+        )
+    }
+}
+
+impl fmt::Display for ToolBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (in_turn, runs) = (count(self.in_turn), count(self.call.calls.map(u64::from)));
+        let (inner, product) = (self.inner, count(self.product));
+        writeln!(
+            f,
+            "  attempt product: {in_turn} model calls in a turn x {runs} runs x {inner} by the tool itself = {product}"
+        )
+    }
+}
+
+impl ModelBounds {
+    /// For machines.
+    pub fn to_json(&self) -> Value {
+        json!({"name": self.name, "turn": worst_json(&self.turn), "replies": self.replies, "calls": self.calls})
+    }
+}
+
+impl ToolBounds {
+    /// For machines. `runs`, those in a run, is never bounded.
+    pub fn to_json(&self) -> Value {
+        let call = worst_json(&self.call);
+        let (in_turn, inner, product) = (self.in_turn, self.inner, self.product);
+        json!({"name": self.name, "call": call, "in_turn": in_turn, "inner": inner, "product": product, "runs": null})
+    }
+}
+
+fn worst_json(worst: &Worst) -> Value {
+    json!({
+        "calls": worst.calls,
+        "asleep": exact(worst.asleep),
+        "asleep_if_asked": exact(worst.asleep_if_asked),
+        "in_attempts": exact(worst.in_attempts),
+        "total": exact(worst.total),
+    })
+}

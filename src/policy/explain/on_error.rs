@@ -1,0 +1,264 @@
+//! What is done about a failure of some class, and which rules say so.
+
+use core::fmt;
+
+use serde_json::{Value, json};
+
+use super::render::{LONGEST, layer, short};
+use super::{Contribution, Delays, Explanation};
+use crate::policy::{ErrorClass, ErrorRow, Evidence, Place, Policy, Scope};
+
+/// What is done about a failure of some class.
+#[derive(Clone, Debug)]
+pub struct ErrorExplanation {
+    /// Whose failure it is: ``tool `search` ``.
+    pub subject: String,
+    /// The class.
+    pub class: ErrorClass,
+    /// The row of the table that tells the class, and where it is written; `None`: the class was given.
+    pub row: Option<(String, Place)>,
+    /// What is done.
+    pub action: ErrorAction,
+    /// The rules that say so; the first decides.
+    pub reasons: Vec<Reason>,
+    /// What is done when there is no further attempt, in words.
+    pub then: &'static str,
+    /// The waits, and the worst case; `None`: there is no further attempt.
+    pub delays: Option<Delays>,
+}
+
+/// What is done about a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorAction {
+    /// It is tried again.
+    Retried,
+    /// It is tried again if the tool certainly did not start, or says itself that it may run twice.
+    RetriedIfHarmless,
+    /// It is tried again if the tool certainly did not start.
+    RetriedIfNotStarted,
+    /// The model is told what is wrong, and asked again.
+    Corrected,
+    /// It is not tried again.
+    NotRetried,
+    /// It is never tried again, whatever `retry_on` says.
+    NeverRetried,
+}
+
+/// A rule with its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reason {
+    /// The rule: `retry.max_attempts`.
+    pub path: String,
+    /// What it says: `= 3`, `holds timeout`.
+    pub says: String,
+    /// The layer.
+    pub layer: String,
+    /// Where it is written.
+    pub at: Place,
+}
+
+impl Policy {
+    /// The row of the error table that tells the class of a failure; the built-in table has one for each.
+    pub fn error_row(&self, evidence: &Evidence<'_>) -> Option<(&ErrorRow, Place)> {
+        let row = self.errors().classify(evidence)?;
+        Some((row, self.place(row.origin)))
+    }
+}
+
+impl Explanation {
+    /// What is done about a failure of that class.
+    pub fn on_error(&self, class: ErrorClass) -> ErrorExplanation {
+        let (action, reasons) = self.decision(class);
+        // Corrections are turns of the model, which the worst case of a call does not count.
+        let runs = !matches!(action, ErrorAction::NotRetried | ErrorAction::NeverRetried)
+            && !(action == ErrorAction::Corrected && self.is_about("tools"));
+        ErrorExplanation {
+            subject: self.subject.clone(),
+            class,
+            row: None,
+            action,
+            reasons,
+            then: self.then(action),
+            delays: self.delays.clone().filter(|_| runs),
+        }
+    }
+
+    /// In the order of the engine's checks.
+    fn decision(&self, class: ErrorClass) -> (ErrorAction, Vec<Reason>) {
+        if self.holds("retry.never_retry", class) {
+            return (ErrorAction::NeverRetried, self.stops(self.list("retry.never_retry", class)));
+        }
+        if self.is("retry.enabled", &Value::Bool(false)) {
+            return (ErrorAction::NotRetried, self.stops(self.value("retry.enabled")));
+        }
+        let listed = self.list("retry.retry_on", class);
+        if !self.holds("retry.retry_on", class) {
+            return (ErrorAction::NotRetried, self.stops(listed));
+        }
+        let mut reasons: Vec<Reason> = listed.into_iter().collect();
+        let action = self.repeats(class);
+        if matches!(action, ErrorAction::RetriedIfHarmless | ErrorAction::RetriedIfNotStarted) {
+            reasons.extend(self.value("effect"));
+        }
+        let paths = ["retry.max_attempts", "retry.backoff", "on_exhausted"].into_iter();
+        let once = action == ErrorAction::NotRetried;
+        reasons.extend(
+            paths.filter(|path| !once || *path != "retry.backoff").filter_map(|path| self.value(path)),
+        );
+        (action, reasons)
+    }
+
+    /// What is done about a class that is retried.
+    fn repeats(&self, class: ErrorClass) -> ErrorAction {
+        let is_effect = |effect: &str| self.is("effect", &Value::from(effect));
+        if self.is("retry.max_attempts", &Value::from(1)) {
+            ErrorAction::NotRetried
+        } else if self.is_about("output") || (self.is_about("tools") && corrected(class)) {
+            ErrorAction::Corrected
+        } else if is_effect("unknown") {
+            ErrorAction::RetriedIfHarmless
+        } else if is_effect("non_idempotent") {
+            ErrorAction::RetriedIfNotStarted
+        } else {
+            ErrorAction::Retried
+        }
+    }
+
+    /// A class that is not retried. What a tool fails with is then told to the model, whatever `on_exhausted` says.
+    fn stops(&self, reason: Option<Reason>) -> Vec<Reason> {
+        let then = self.value("on_exhausted").filter(|_| !self.is_about("tools"));
+        reason.into_iter().chain(then).collect()
+    }
+
+    /// What is done when there is no further attempt.
+    fn then(&self, action: ErrorAction) -> &'static str {
+        let stops = matches!(action, ErrorAction::NotRetried | ErrorAction::NeverRetried);
+        if self.is_about("models") {
+            "then the next model of the agent is called; after the last one `on_exhausted` decides"
+        } else if self.is_about("tools") && stops && !self.is("retry.max_attempts", &Value::from(1)) {
+            "then the model is told, and goes on"
+        } else {
+            "then `on_exhausted` decides"
+        }
+    }
+
+    fn is_about(&self, kind: &str) -> bool {
+        self.path.first().is_some_and(|first| first == kind)
+    }
+
+    fn is(&self, path: &str, value: &Value) -> bool {
+        self.get(path).is_some_and(|held| held.value == *value)
+    }
+
+    fn holds(&self, path: &str, class: ErrorClass) -> bool {
+        self.get(path).is_some_and(|held| lists(&held.value, class))
+    }
+
+    fn value(&self, path: &str) -> Option<Reason> {
+        let held = self.get(path)?;
+        let says = format!("= {}", short(&held.value, LONGEST));
+        let won = held.contributions.iter().find(|said| said.won && said.set.is_some());
+        let layer = match won {
+            Some(won) if held.scope != Scope::Limit => layer(won),
+            _ => held.scope.to_string(),
+        };
+        Some(Reason { path: path.to_owned(), says, layer, at: held.at.clone() })
+    }
+
+    /// The layer that put the class into a list, or that left it out.
+    fn list(&self, path: &str, class: ErrorClass) -> Option<Reason> {
+        let held = self.get(path)?;
+        let says = if lists(&held.value, class) { "holds" } else { "does not hold" };
+        let says = format!("{says} {class}");
+        let before = held.capped_from.as_ref();
+        if before.is_some_and(|before| lists(before, class) != lists(&held.value, class)) {
+            let layer = held.scope.to_string();
+            return Some(Reason { path: path.to_owned(), says, layer, at: held.at.clone() });
+        }
+        let speaks = |said: &Contribution| match &said.set {
+            Some(Value::Array(_)) => true,
+            Some(edit) => {
+                ["add", "remove"].iter().any(|key| edit.get(key).is_some_and(|list| lists(list, class)))
+            }
+            None => false,
+        };
+        let said = held.contributions.iter().find(|said| said.won && speaks(said))?;
+        Some(Reason { path: path.to_owned(), says, layer: layer(said), at: said.at.clone() })
+    }
+}
+
+fn lists(list: &Value, class: ErrorClass) -> bool {
+    list.as_array().is_some_and(|list| list.iter().any(|held| held == class.name()))
+}
+
+/// Whether the model has to try again, and not the tool.
+const fn corrected(class: ErrorClass) -> bool {
+    matches!(class, ErrorClass::InvalidArgs | ErrorClass::MalformedToolCall)
+}
+
+impl ErrorAction {
+    /// In words.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Retried => "retried",
+            Self::RetriedIfHarmless => {
+                "retried if that does no harm: it certainly did not start, or the tool says it may run twice"
+            }
+            Self::RetriedIfNotStarted => "retried if it certainly did not start",
+            Self::Corrected => "corrected: the model is told what is wrong, and asked again",
+            Self::NotRetried => "not retried",
+            Self::NeverRetried => "never retried, whatever `retry_on` says",
+        }
+    }
+}
+
+impl fmt::Display for ErrorExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} of {}", self.class, self.subject)?;
+        if let Some((matcher, at)) = &self.row {
+            writeln!(f, "  told by the row {}  {at}", short(&matcher.as_str().into(), LONGEST))?;
+        }
+        writeln!(f, "  {}; {}", self.action.words(), self.then)?;
+        let width = |cell: fn(&Reason) -> &str| {
+            self.reasons.iter().map(|r| cell(r).chars().count()).max().unwrap_or(0)
+        };
+        let (paths, says, layers) = (width(|r| &r.path), width(|r| &r.says), width(|r| &r.layer));
+        for Reason { path, says: said, layer, at } in &self.reasons {
+            writeln!(f, "      {path:paths$}  {said:says$}  {layer:layers$}  {at}")?;
+        }
+        if let Some(delays) = &self.delays {
+            write!(f, "\n{delays}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ErrorExplanation {
+    /// The row of the table that told the class.
+    #[must_use]
+    pub fn told_by(mut self, row: &ErrorRow, at: Place) -> Self {
+        self.row = Some((row.matcher(), at));
+        self
+    }
+
+    /// For people.
+    pub fn human(&self) -> String {
+        self.to_string()
+    }
+
+    /// For machines. `format` counts up when a field is removed or changes its meaning.
+    pub fn to_json(&self) -> Value {
+        let reason = |reason: &Reason| json!({"path": reason.path, "says": reason.says, "layer": reason.layer, "at": reason.at});
+        json!({
+            "format": 1,
+            "subject": self.subject,
+            "class": self.class,
+            "row": self.row.as_ref().map(|(matcher, at)| json!({"matches": matcher, "at": at})),
+            "action": self.action,
+            "then": self.then,
+            "reasons": self.reasons.iter().map(reason).collect::<Vec<_>>(),
+            "delays": self.delays.as_ref().map(Delays::to_json),
+        })
+    }
+}
