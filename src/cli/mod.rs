@@ -5,6 +5,7 @@ mod diff;
 mod exit;
 mod explain;
 mod files;
+mod init;
 mod logs;
 mod named;
 mod out;
@@ -38,6 +39,7 @@ enum Command {
     Check(check::Args),
     Diff(diff::Args),
     Explain(explain::Args),
+    Init(init::Args),
     Run(run::Args),
     Schema(schema::Args),
     Test(test::Args),
@@ -62,6 +64,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Diff(args) => diff::run(&args, &settings),
         Command::Explain(args) => explain::run(&args, &settings),
+        Command::Init(args) => init::run(&args),
         Command::Run(args) => run::run(&args, &settings),
         Command::Schema(args) => schema::run(&args),
         Command::Test(args) => test::run(&args),

@@ -30,7 +30,7 @@ pub(crate) struct Args {
 
 /// The schemas there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Name {
+pub(super) enum Name {
     /// Policy files.
     Policy,
     /// Agent files.
@@ -86,7 +86,8 @@ impl Name {
         }
     }
 
-    fn text(self) -> String {
+    /// As it is written to a file.
+    pub(super) fn text(self) -> String {
         format!("{:#}\n", self.json())
     }
 

@@ -163,7 +163,14 @@ impl Policy {
             values,
             delays: merged.policy().map(|policy| Delays::of(&policy.retry, work(&policy))),
             conditional: self.call_layers(name, Some(arguments)),
-            left_out: self.call(name, arguments, planner).left_out,
+            // Conditions without a value are told with their layers.
+            left_out: self
+                .call(name, arguments, planner)
+                .left_out
+                .pop()
+                .into_iter()
+                .filter(|_| endless)
+                .collect(),
             planner: None,
             path: vec!["tools".into(), name.into()],
         }

@@ -223,7 +223,11 @@ tools:
     let human = call.human();
     let shown: Vec<_> =
         human.lines().filter(|line| line.starts_with("  when") || line.contains("not apply")).collect();
-    assert_snapshot!(shown.join("\n"), @"");
+    assert_snapshot!(shown.join("\n"), @"
+    when args.slow (x.yaml:5:15): holds
+      when has(args.url) (x.yaml:7:15): does not hold
+      when size(args.parts) > 2 (x.yaml:9:15): does not hold; `size(args.parts) > 2`: no such key `parts`
+    ");
 }
 
 #[test]
@@ -231,7 +235,7 @@ fn a_planner_that_would_never_stop_is_left_out() {
     let planner = CallOverride::new(json!({"retry": {"max_attempts": "unlimited"}})).unwrap();
     let call = Policy::builtin().explain_call("t", &json!({}), Some(&planner));
     assert_eq!(call.get("retry.max_attempts").unwrap().value, 3);
-    assert_snapshot!(call.left_out.join("\n"), @"");
+    assert_snapshot!(call.left_out.join("\n"), @"(planner):1:26: the attempts of this call have no end; set a `deadline`, or a number");
 }
 
 #[test]
@@ -246,9 +250,9 @@ fn one_value_or_block_is_shown_alone() {
 fn a_key_that_is_not_there_is_told_with_what_is_meant() {
     let turn = policy().explain_turn();
     let told = |key: &str| turn.only(key).unwrap_err().to_string();
-    assert_snapshot!(told("max_turn"), @"");
-    assert_snapshot!(policy().explain_tool("x").only("deadline").unwrap_err().to_string(), @"");
-    assert_snapshot!(told("xyz"), @"");
+    assert_snapshot!(told("max_turn"), @"the loop of turns has no `max_turn` (did you mean `max_turns`?)");
+    assert_snapshot!(policy().explain_tool("x").only("deadline").unwrap_err().to_string(), @"tool `x` has no `deadline` (did you mean `retry.deadline`?)");
+    assert_snapshot!(told("xyz"), @"the loop of turns has no `xyz`; there are max_turns, text_only, feedback_chars, messages.text_only, messages.empty, messages.final_turn, messages.no_tools, messages.reducer_error");
     assert!(turn.only("max_turnsx").is_err() && turn.only("").is_err());
 }
 
@@ -297,10 +301,10 @@ tools: {t: {retry: {retry_on: {remove: [timeout]}}}}
         let reason = tool.on_error(class).reasons.remove(0);
         format!("{} {}: {} {}", reason.path, reason.says, reason.layer, reason.at)
     };
-    assert_snapshot!(reason(ErrorClass::ExecutionError), @"");
-    assert_snapshot!(reason(ErrorClass::Timeout), @"");
-    assert_snapshot!(reason(ErrorClass::Overloaded), @"");
-    assert_snapshot!(reason(ErrorClass::NetworkError), @"");
+    assert_snapshot!(reason(ErrorClass::ExecutionError), @"retry.retry_on holds execution_error: retry x.yaml:3:19");
+    assert_snapshot!(reason(ErrorClass::Timeout), @r#"retry.retry_on does not hold timeout: tools["t"] x.yaml:4:31"#);
+    assert_snapshot!(reason(ErrorClass::Overloaded), @"retry.never_retry holds overloaded: limit x.yaml:2:23");
+    assert_snapshot!(reason(ErrorClass::NetworkError), @r#"retry.retry_on holds network_error: built-in tools["*"] builtin:v1:26:9"#);
 }
 
 #[test]

@@ -1,0 +1,75 @@
+//! `unfazed init`: a first policy with a first test, and the schemas that make editors complete their keys.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::exit::{Exit, Failed};
+use super::out;
+use super::schema::Name;
+
+const POLICY: &str = include_str!("policy.yaml");
+const TEST: &str = include_str!("policy.test.yaml");
+
+/// Writes a commented policy, a test of it, and the schemas for editors into a folder
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed init
+  unfazed init policies/
+  unfazed init --force      # overwrites what is there")]
+pub(crate) struct Args {
+    /// The folder; it is made if it is not there.
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Overwrites files that are there already.
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
+    let dir = &args.dir;
+    let files = [
+        ("policy.yaml", POLICY.to_owned()),
+        ("policy.test.yaml", TEST.to_owned()),
+        ("policy.schema.json", Name::Policy.text()),
+        ("test.schema.json", Name::Test.text()),
+    ];
+    let files = files.map(|(name, text)| (dir.join(name), text));
+    if !args.force {
+        // Whatever has that name counts, a link that leads nowhere too.
+        let there = files.iter().filter(|(path, _)| path.symlink_metadata().is_ok());
+        let there: Vec<_> = there.map(|(path, _)| path.display().to_string()).collect();
+        if !there.is_empty() {
+            let there = there.join(", ");
+            return Err(Failed::Stopped(format!(
+                "nothing is written, as there is already {there}; --force overwrites"
+            )));
+        }
+    }
+    fs::create_dir_all(dir).map_err(|error| Failed::io(format!("cannot make {}", dir.display()), error))?;
+    let mut told = String::new();
+    for (path, text) in &files {
+        write(path, text, args.force)
+            .map_err(|error| Failed::io(format!("cannot write {}", path.display()), error))?;
+        told.push_str(&format!("wrote {}\n", path.display()));
+    }
+    let policy = dir.join("policy.yaml");
+    let (policy, dir) = (policy.display(), dir.display());
+    out::styled(&format!(
+        "{told}
+next: unfazed check {policy}
+      unfazed test {dir}
+      unfazed explain get_weather {policy}
+"
+    ))?;
+    Ok(Exit::Clean)
+}
+
+/// Writes a file; unless it may be overwritten, only if nothing has that name.
+fn write(path: &Path, text: &str, force: bool) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    let mut file =
+        if force { options.create(true).truncate(true) } else { options.create_new(true) }.open(path)?;
+    file.write_all(text.as_bytes())
+}
