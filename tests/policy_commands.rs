@@ -221,7 +221,7 @@ fn init_overwrites_nothing_unless_it_is_told_to() {
     fs::write(dir.path().join("policy.yaml"), "mine").unwrap();
     let init = unfazed(&dir, &["init"]);
     assert_eq!(code(&init), 1);
-    assert!(err(&init).contains("there is already ./policy.yaml; --force overwrites"), "{}", err(&init));
+    assert!(err(&init).contains("there is already policy.yaml; --force overwrites"), "{}", err(&init));
     assert!(!dir.path().join("policy.test.yaml").exists());
     assert_eq!(fs::read_to_string(dir.path().join("policy.yaml")).unwrap(), "mine");
     assert_eq!(code(&unfazed(&dir, &["init", "--force"])), 0);

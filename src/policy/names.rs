@@ -151,7 +151,7 @@ impl<T: Layer> Search<'_, T> {
     /// The patterns of both policies, each once.
     fn patterns(&self) -> Vec<Pattern<'_>> {
         let mut patterns: BTreeMap<&str, Pattern<'_>> = BTreeMap::new();
-        for rule in self.both.into_iter().flat_map(|rules| rules.all()) {
+        for rule in self.both.into_iter().flat_map(Rules::all) {
             if rule.selector.is_exact() || rule.selector.as_str() == "*" {
                 continue;
             }

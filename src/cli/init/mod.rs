@@ -27,7 +27,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
-    let dir = &args.dir;
+    // What is written here needs no path.
+    let dir = args.dir.strip_prefix(".").unwrap_or(&args.dir);
     let files = [
         ("policy.yaml", POLICY.to_owned()),
         ("policy.test.yaml", TEST.to_owned()),
@@ -46,7 +47,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
             )));
         }
     }
-    fs::create_dir_all(dir).map_err(|error| Failed::io(format!("cannot make {}", dir.display()), error))?;
+    fs::create_dir_all(&args.dir)
+        .map_err(|error| Failed::io(format!("cannot make {}", args.dir.display()), error))?;
     let mut told = String::new();
     for (path, text) in &files {
         write(path, text, args.force)
@@ -54,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         told.push_str(&format!("wrote {}\n", path.display()));
     }
     let policy = dir.join("policy.yaml");
-    let (policy, dir) = (policy.display(), dir.display());
+    let (policy, dir) = (policy.display(), args.dir.display());
     out::styled(&format!(
         "{told}
 next: unfazed check {policy}

@@ -32,21 +32,21 @@ pub(super) enum Direction {
 pub(super) fn direction(path: &str) -> Option<Direction> {
     let (block, field) = path.rsplit_once('.').unwrap_or(("", path));
     Some(match (block, field) {
-        ("messages", _) | (_, "message") => Direction::None,
-        ("breaker", "failures") => Direction::More,
+        ("messages", _) | (_, "message") | ("", "tool" | "description" | "schema") => Direction::None,
         ("breaker", "open_for") => Direction::Less,
         (_, "enabled") => Direction::Words(&["false", "true"]),
-        (_, "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "max_turns") => Direction::More,
+        (_, "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "max_turns" | "failures") => {
+            Direction::More
+        }
         // Whether a run may be repeated; of the last two, each may.
         (_, "effect") => Direction::Words(&["non_idempotent", "unknown", "idempotent"]),
         (_, "text_only") => Direction::Words(&["reject", "accept"]),
         (_, "validate" | "never_retry") => Direction::Fewer,
-        // Classes have rows of their own.
-        (_, "retry_on") => Direction::None,
-        (_, "backoff" | "server_delay" | "emit_feedback" | "on_exhausted" | "feedback_chars") => {
-            Direction::None
-        }
-        ("", "tool" | "description" | "schema") => Direction::None,
+        // Classes have rows of their own; of the others, no value is looser than another.
+        (
+            _,
+            "retry_on" | "backoff" | "server_delay" | "emit_feedback" | "on_exhausted" | "feedback_chars",
+        ) => Direction::None,
         _ => return None,
     })
 }

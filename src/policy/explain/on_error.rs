@@ -71,8 +71,11 @@ impl Explanation {
     pub fn on_error(&self, class: ErrorClass) -> ErrorExplanation {
         let (action, reasons) = self.decision(class);
         // Corrections are turns of the model, which the worst case of a call does not count.
-        let runs = !matches!(action, ErrorAction::NotRetried | ErrorAction::NeverRetried)
-            && !(action == ErrorAction::Corrected && self.is_about("tools"));
+        let runs = match action {
+            ErrorAction::NotRetried | ErrorAction::NeverRetried => false,
+            ErrorAction::Corrected => !self.is_about("tools"),
+            _ => true,
+        };
         ErrorExplanation {
             subject: self.subject.clone(),
             class,
@@ -134,12 +137,15 @@ impl Explanation {
     /// What is done when there is no further attempt.
     fn then(&self, action: ErrorAction) -> &'static str {
         let stops = matches!(action, ErrorAction::NotRetried | ErrorAction::NeverRetried);
-        if self.is_about("models") {
-            "then the next model of the agent is called; after the last one `on_exhausted` decides"
-        } else if self.is_about("tools") && stops && !self.is("retry.max_attempts", &Value::from(1)) {
-            "then the model is told, and goes on"
-        } else {
-            "then `on_exhausted` decides"
+        let once = self.is("retry.max_attempts", &Value::from(1));
+        match (self.is_about("models"), stops) {
+            (true, true) => "the next model of the agent is called; if there is none, `on_exhausted` decides",
+            (true, false) => {
+                "after the last attempt the next model of the agent is called; if there is none, `on_exhausted` decides"
+            }
+            (false, true) if self.is_about("tools") && !once => "the model is told, and goes on",
+            (false, true) => "`on_exhausted` decides",
+            (false, false) => "after the last attempt `on_exhausted` decides",
         }
     }
 
