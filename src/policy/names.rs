@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::document::{ModelLayer, RetryLayer, ToolLayer, for_all};
 use super::merge::Layer;
 use super::rules::Rules;
 use super::{Policy, Selector};
@@ -39,10 +40,9 @@ pub(crate) struct AllNames {
 /// The tools that are compared.
 pub(crate) fn tools(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
     let both = [old.layers().tool_rules(), new.layers().tool_rules()];
-    let more = |rule: &super::document::ToolLayer| {
+    let more = |rule: &ToolLayer| {
         let calls = (!rule.calls.is_empty()).then(|| CALLS.to_owned());
-        let limits = rule.limits.iter().map(|_| CALLS.to_owned());
-        calls.into_iter().chain(limits).collect()
+        calls.into_iter().chain(touched(&rule.retry.0, rule.limits.is_some())).collect()
     };
     Search { both, more: &more }.run(also, "any other tool")
 }
@@ -50,12 +50,17 @@ pub(crate) fn tools(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
 /// The models that are compared.
 pub(crate) fn models(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
     let both = [old.layers().model_rules(), new.layers().model_rules()];
-    let more = |rule: &super::document::ModelLayer| rule.limits.iter().map(|_| CALLS.to_owned()).collect();
+    let more = |rule: &ModelLayer| touched(&rule.retry.0, rule.limits.is_some());
     Search { both, more: &more }.run(also, "any other model")
 }
 
-/// Stands for what may touch any field of `retry`: layers of calls, and limits.
+/// Stands for what may touch any field of `retry`: layers of calls, limits, and classes that lose their own rules.
 const CALLS: &str = "retry.";
+
+fn touched(retry: &RetryLayer, limits: bool) -> Vec<String> {
+    let any = limits || retry.by_class.0.is_unset();
+    any.then(|| CALLS.to_owned()).into_iter().collect()
+}
 
 /// The rules of both policies.
 struct Search<'r, T> {
@@ -160,12 +165,17 @@ impl<T: Layer> Search<'_, T> {
                 .or_insert_with(|| Pattern { selector: &rule.selector, paths: Vec::new() });
             let mut entries = Vec::new();
             rule.layer.entries("", &mut entries);
-            // What is done about a class, two lists say together.
-            pattern.paths.extend(entries.into_iter().map(|(path, ..)| path.replace(NEVER_RETRY, RETRY_ON)));
+            pattern.paths.extend(entries.into_iter().map(|(path, ..)| joined(&path)));
             pattern.paths.extend((self.more)(&rule.layer));
         }
         patterns.into_values().collect()
     }
+}
+
+/// The path of the value that a path touches: what is done about a class, two lists say together; and what is said of
+/// all classes holds for each.
+fn joined(path: &str) -> String {
+    for_all(path).unwrap_or_else(|| path.to_owned()).replace(NEVER_RETRY, RETRY_ON)
 }
 
 /// Sorts patterns by one of their ends; how many of those after each have an end that continues its own.

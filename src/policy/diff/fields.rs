@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::verdict::{self, Action};
 use super::{DiffRow, DiffVerdict};
+use crate::policy::document::for_all;
 use crate::policy::layers::Above;
 use crate::policy::merge::{AnyTrail, Limits};
 use crate::policy::names::{NEVER_RETRY, RETRY_ON};
@@ -95,7 +96,7 @@ impl Sides<'_> {
         let mut rows = Vec::new();
         let new_only = new.0.keys().filter(|path| !old.0.contains_key(*path));
         for path in old.0.keys().chain(new_only) {
-            let (was, is) = (old.0.get(path), new.0.get(path));
+            let (was, is) = (old.get(path), new.get(path));
             if was.map(|(value, _)| value) == is.map(|(value, _)| value) {
                 continue;
             }
@@ -188,6 +189,11 @@ impl Fields {
             }
         }
         self
+    }
+
+    /// The value at a path; for a class that has none of its own, the one that holds for all.
+    fn get(&self, path: &str) -> Option<&(Value, Origin)> {
+        self.0.get(path).or_else(|| self.0.get(&for_all(path)?))
     }
 
     fn same(&self, other: &Self, path: &str) -> bool {

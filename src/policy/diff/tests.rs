@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::policy::document::for_all;
 use crate::policy::{ErrorClass, Explanation};
 
 const OLD: &str = "\
@@ -97,6 +98,23 @@ fn a_layer_for_some_calls_is_compared_with_those_it_holds_for() {
 }
 
 #[test]
+fn a_class_without_rules_of_its_own_is_compared_by_those_for_all() {
+    let (all, own) = (
+        "version: 1\nretry: {max_attempts: 4}",
+        "version: 1\nretry: {max_attempts: 4, by_class: {timeout: {max_attempts: 2}}}",
+    );
+    let found = diff(all, own);
+    assert_eq!(found.groups.len(), 1, "{found}");
+    let row = &found.groups[0].rows[0];
+    assert_eq!(
+        (row.field.as_str(), &row.old, &row.new),
+        ("retry.by_class.timeout.max_attempts", &Some(json!(4)), &Some(json!(2)))
+    );
+    assert_eq!(row.verdict, DiffVerdict::Tighter);
+    assert!(diff(own, own).is_empty());
+}
+
+#[test]
 fn the_order_of_layers_for_calls_counts_where_several_hold() {
     let calls = |a: &str, b: &str| format!("version: 1\ntools: {{t: {{calls: [{a}, {b}]}}}}");
     let (one, other) =
@@ -139,7 +157,8 @@ fn explained(explanation: &Explanation, field: &str) -> Option<Value> {
         return limits.map(|limit| limit.value.clone()).reduce(|_, _| Value::Null);
     }
     let Some(class) = field.strip_prefix("on ") else {
-        return explanation.get(field).map(|value| value.value.clone());
+        let held = explanation.get(field).or_else(|| explanation.get(&for_all(field)?));
+        return held.map(|value| value.value.clone());
     };
     let within = |path: &str| {
         let list = explanation.get(path).unwrap().value.as_array().unwrap();
@@ -161,6 +180,9 @@ fn layer() -> impl Strategy<Value = String> {
         classes().prop_map(|class| format!("retry_on: {{add: [{class}]}}")),
         classes().prop_map(|class| format!("never_retry: {{remove: [{class}]}}")),
         Just("backoff: null".to_owned()),
+        (1..5_u32).prop_map(|n| format!("by_class: {{timeout: {{max_attempts: {n}}}}}")),
+        Just("by_class: null".to_owned()),
+        any::<bool>().prop_map(|shadow| format!("shadow: {shadow}")),
     ];
     (field, proptest::option::of(1..4_u32), 0..3_i32).prop_map(|(field, limit, priority)| {
         let limits = limit.map(|n| format!(", limits: {{max_attempts: {n}}}")).unwrap_or_default();

@@ -35,6 +35,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         ("messages", _) | (_, "message") | ("", "tool" | "description" | "schema") => Direction::None,
         ("breaker", "open_for") => Direction::Less,
         (_, "enabled") => Direction::Words(&["false", "true"]),
+        (_, "shadow") => Direction::Words(&["true", "false"]),
         (_, "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "max_turns" | "failures") => {
             Direction::More
         }
@@ -45,7 +46,8 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         // Classes have rows of their own; of the others, no value is looser than another.
         (
             _,
-            "retry_on" | "backoff" | "server_delay" | "emit_feedback" | "on_exhausted" | "feedback_chars",
+            "retry_on" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted"
+            | "feedback_chars",
         ) => Direction::None,
         _ => return None,
     })

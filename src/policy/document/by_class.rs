@@ -123,6 +123,11 @@ impl Layer for ByClass {
 }
 
 impl ByClass {
+    /// Whether it forgets what the layers below say.
+    pub(crate) const fn is_unset(&self) -> bool {
+        self.unset.is_some()
+    }
+
     /// The classes it names.
     fn classes(&self) -> impl Iterator<Item = ErrorClass> {
         self.own.0.iter().map(|(class, _)| *class)

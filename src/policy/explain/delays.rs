@@ -1,7 +1,7 @@
 //! The waits of a retry policy, and what it costs at worst.
 
 use super::worst::{Work, Worst};
-use crate::policy::RetryPolicy;
+use crate::policy::{Backoff, ClassSet, ErrorClass, RetryPolicy};
 use crate::time::Nanos;
 
 /// The rows of a table of delays.
@@ -37,10 +37,24 @@ impl Delays {
         let worst = Worst::of(retry, work);
         let waits = worst.calls.map(|calls| calls.saturating_sub(1));
         let shown = waits.unwrap_or(ROWS).min(ROWS);
-        let row = |attempt| {
-            let (min, max) = retry.backoff.value.bounds(attempt);
-            DelayRow { attempt, min, median: retry.backoff.value.median(attempt), max }
-        };
+        let row = |attempt| row(&retry.backoff.value, attempt);
         Self { rows: (1..=shown).map(row).collect(), more: waits.is_none_or(|waits| waits > shown), worst }
     }
+    /// If all failures are of that class.
+    pub(super) fn for_class(retry: &RetryPolicy, work: Work, class: ErrorClass) -> Self {
+        let only = |classes: ClassSet| {
+            if classes.contains(class) { ClassSet::EMPTY.with(class) } else { ClassSet::EMPTY }
+        };
+        let mut retry = retry.clone();
+        retry.retry_on.value = only(retry.retry_on.value);
+        let backoff = retry.for_class(class).backoff.value.clone();
+        let mut delays = Self::of(&retry, work);
+        delays.rows.iter_mut().for_each(|held| *held = row(&backoff, held.attempt));
+        delays
+    }
+}
+
+fn row(backoff: &Backoff, attempt: u32) -> DelayRow {
+    let (min, max) = backoff.bounds(attempt);
+    DelayRow { attempt, min, median: backoff.median(attempt), max }
 }

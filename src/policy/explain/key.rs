@@ -33,6 +33,7 @@ impl Explanation {
             left_out: Vec::new(),
             planner: None,
             path: self.path.clone(),
+            rules: self.rules.clone(),
         })
     }
 

@@ -24,7 +24,7 @@ use worst::Work;
 use super::document::CallRule;
 use super::layers::{Above, unbounded};
 use super::merge::{AnyTrail, Limits};
-use super::{CallOverride, Place, Policy, Scope, ToolPolicy};
+use super::{CallOverride, Place, Policy, RetryPolicy, Scope, ToolPolicy};
 
 /// So many layers for single calls are combined in every way.
 const MOST_COMBINED: u32 = 6;
@@ -48,6 +48,8 @@ pub struct Explanation {
     pub planner: Option<Option<NonZeroU32>>,
     /// Where these rules stand in a policy: `tools`, `search`.
     path: Vec<String>,
+    /// How failures are retried, and of what.
+    rules: Option<(RetryPolicy, Work)>,
 }
 
 /// A limit, and whether it makes the value tighter than the layers say.
@@ -128,8 +130,9 @@ impl Policy {
         let conditional = self.call_layers(name, None);
         let layers = self.layers().calls(name);
         let above: Vec<_> = layers.into_iter().map(|(_, above)| above).collect();
-        let delays = merged.policy().map(|policy| {
-            let mut delays = Delays::of(&policy.retry, work(&policy));
+        let rules = merged.policy().map(|policy| (policy.retry.clone(), work(&policy)));
+        let delays = rules.as_ref().map(|(retry, work)| {
+            let mut delays = Delays::of(retry, *work);
             delays.worst = self.worst(name, &above, delays.worst);
             delays
         });
@@ -142,6 +145,7 @@ impl Policy {
             left_out: Vec::new(),
             planner: Some(limits.max_attempts()),
             path: vec!["tools".into(), name.into()],
+            rules,
         }
     }
 
@@ -155,13 +159,14 @@ impl Policy {
             above.clear();
         }
         let (merged, limits) = self.layers().tool_and_limits(name, &above);
+        let rules = merged.policy().map(|policy| (policy.retry.clone(), work(&policy)));
         let mut values = Vec::new();
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
         Explanation {
             subject: format!("tool `{name}` called with {arguments}"),
             limits: self.in_force(&limits, &values),
             values,
-            delays: merged.policy().map(|policy| Delays::of(&policy.retry, work(&policy))),
+            delays: rules.as_ref().map(|(retry, work)| Delays::of(retry, *work)),
             conditional: self.call_layers(name, Some(arguments)),
             // Conditions without a value are told with their layers.
             left_out: self
@@ -173,6 +178,7 @@ impl Policy {
                 .collect(),
             planner: None,
             path: vec!["tools".into(), name.into()],
+            rules,
         }
     }
 
@@ -207,15 +213,17 @@ impl Policy {
         let mut values = Vec::new();
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
         let work = Work { asks: true, ..Work::default() };
+        let rules = merged.retry.policy().map(|retry| (retry, work));
         Explanation {
             subject: format!("model `{name}`"),
             limits: self.in_force(&limits, &values),
             values,
-            delays: merged.retry.policy().map(|retry| Delays::of(&retry, work)),
+            delays: rules.as_ref().map(|(retry, work)| Delays::of(retry, *work)),
             conditional: Vec::new(),
             left_out: Vec::new(),
             planner: None,
             path: vec!["models".into(), name.into()],
+            rules,
         }
     }
 
@@ -225,15 +233,17 @@ impl Policy {
         let (merged, limits) = self.layers().output_and_limits();
         let mut values = Vec::new();
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        let rules = merged.retry.policy().map(|retry| (retry, Work::default()));
         Some(Explanation {
             subject: "the final report".into(),
             limits: self.in_force(&limits, &values),
             values,
-            delays: merged.retry.policy().map(|retry| Delays::of(&retry, Work::default())),
+            delays: rules.as_ref().map(|(retry, work)| Delays::of(retry, *work)),
             conditional: Vec::new(),
             left_out: Vec::new(),
             planner: None,
             path: vec!["output".into()],
+            rules,
         })
     }
 
@@ -256,6 +266,7 @@ impl Policy {
             left_out: Vec::new(),
             planner: None,
             path: vec!["turn".into()],
+            rules: None,
         }
     }
 

@@ -82,8 +82,12 @@ impl Explanation {
             row: None,
             action,
             reasons,
-            then: self.then(action),
-            delays: self.delays.clone().filter(|_| runs),
+            then: self.then(action, class),
+            delays: self
+                .rules
+                .as_ref()
+                .filter(|_| runs)
+                .map(|(retry, work)| Delays::for_class(retry, *work, class)),
         }
     }
 
@@ -99,23 +103,26 @@ impl Explanation {
         if !self.holds("retry.retry_on", class) {
             return (ErrorAction::NotRetried, self.stops(listed));
         }
+        if self.is("retry.shadow", &Value::Bool(true)) {
+            return (ErrorAction::NotRetried, self.stops(self.value("retry.shadow")));
+        }
         let mut reasons: Vec<Reason> = listed.into_iter().collect();
         let action = self.repeats(class);
         if matches!(action, ErrorAction::RetriedIfHarmless | ErrorAction::RetriedIfNotStarted) {
             reasons.extend(self.value("effect"));
         }
-        let paths = ["retry.max_attempts", "retry.backoff", "on_exhausted"].into_iter();
-        let once = action == ErrorAction::NotRetried;
-        reasons.extend(
-            paths.filter(|path| !once || *path != "retry.backoff").filter_map(|path| self.value(path)),
-        );
+        reasons.extend(self.own(class, "max_attempts"));
+        if action != ErrorAction::NotRetried {
+            reasons.extend(self.own(class, "backoff"));
+        }
+        reasons.extend(self.value("on_exhausted"));
         (action, reasons)
     }
 
     /// What is done about a class that is retried.
     fn repeats(&self, class: ErrorClass) -> ErrorAction {
         let is_effect = |effect: &str| self.is("effect", &Value::from(effect));
-        if self.is("retry.max_attempts", &Value::from(1)) {
+        if self.once(class) {
             ErrorAction::NotRetried
         } else if self.is_about("output") || (self.is_about("tools") && corrected(class)) {
             ErrorAction::Corrected
@@ -135,9 +142,9 @@ impl Explanation {
     }
 
     /// What is done when there is no further attempt.
-    fn then(&self, action: ErrorAction) -> &'static str {
+    fn then(&self, action: ErrorAction, class: ErrorClass) -> &'static str {
         let stops = matches!(action, ErrorAction::NotRetried | ErrorAction::NeverRetried);
-        let once = self.is("retry.max_attempts", &Value::from(1));
+        let once = !self.is("retry.shadow", &Value::Bool(true)) && self.once(class);
         match (self.is_about("models"), stops) {
             (true, true) => "the next model of the agent is called; if there is none, `on_exhausted` decides",
             (true, false) => {
@@ -151,6 +158,18 @@ impl Explanation {
 
     fn is_about(&self, kind: &str) -> bool {
         self.path.first().is_some_and(|first| first == kind)
+    }
+
+    /// Whether the first failure of a class that is retried uses up the attempts.
+    fn once(&self, class: ErrorClass) -> bool {
+        let own = self.own(class, "max_attempts").is_some_and(|own| own.says == "= 1");
+        own && self.holds("retry.retry_on", class) && !self.holds("retry.never_retry", class)
+    }
+
+    /// A rule of the class itself, or the one that holds for all.
+    fn own(&self, class: ErrorClass, field: &str) -> Option<Reason> {
+        self.value(&format!("retry.by_class.{class}.{field}"))
+            .or_else(|| self.value(&format!("retry.{field}")))
     }
 
     fn is(&self, path: &str, value: &Value) -> bool {
