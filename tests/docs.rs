@@ -66,6 +66,15 @@ fn every_key_of_a_test_file_is_described() {
 }
 
 #[test]
+fn every_key_of_a_call_is_described() {
+    let page = read(&root().join("docs/explain-and-diff.md"));
+    let own = unfazed::policy::CallFile::json_schema();
+    let own = own["properties"].as_object().unwrap().keys();
+    let missing: Vec<_> = own.filter(|key| !described(&page, key)).collect();
+    assert!(missing.is_empty(), "docs/explain-and-diff.md does not describe {missing:?}");
+}
+
+#[test]
 fn every_piece_of_rust_stands_in_an_example() {
     let examples: Vec<String> = files("examples", "rs").iter().map(|path| outdented(&read(path))).collect();
     let mut checked = 0;

@@ -34,6 +34,13 @@ fn an_editor_has_nothing_against_the_files_that_come_with_the_product() {
 }
 
 #[test]
+fn an_editor_completes_what_a_planner_says_about_a_call() {
+    let call = serde_json::json!({"arguments": {"a": 1}, "planner": {"retry": {"max_attempts": 2}}});
+    assert!(schema_of("call").is_valid(&call));
+    assert!(!schema_of("call").is_valid(&serde_json::json!({"planner": {"retry": {"max_atempts": 2}}})));
+}
+
+#[test]
 fn an_editor_sees_a_key_that_is_not_known() {
     let policy = serde_json::json!({"version": 1, "retry": {"max_atempts": 3}});
     assert!(!schema_of("policy").is_valid(&policy));

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// `planner`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "output", "turn"])]
     call: Option<PathBuf>,
-    /// Shows this value or block alone: retry.max_attempts, retry.
+    /// Shows this value or block alone: `retry.max_attempts`, `retry`.
     #[arg(long, value_name = "PATH")]
     key: Option<String>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 #[command(next_help_heading = "What is done about a failure")]
 struct Failure {
-    /// Its class: rate_limit, timeout, ...
+    /// Its class: `rate_limit`, `timeout`, ...
     #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with_all = ["turn", "key", "status", "code", "type", "message"])]
     error: Option<ErrorClass>,
     /// Its HTTP status.

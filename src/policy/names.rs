@@ -3,7 +3,8 @@
 //! What a policy does with a name depends on the selectors that match it, and on nothing else. A name made of a
 //! pattern by putting a text that stands in no selector for each `*` is matched by the selectors that include the
 //! pattern, and by no other. Where two patterns overlap, neither narrower, the name is made of the longer beginning
-//! and the longer ending; for patterns with a single `*` these are all the ways in which selectors can meet.
+//! and the longer ending; and where that ending may begin within that beginning, of both laid over each other. For
+//! patterns with a single `*` these are all the ways in which selectors can meet.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -62,6 +63,15 @@ fn touched(retry: &RetryLayer, limits: bool) -> Vec<String> {
     any.then(|| CALLS.to_owned()).into_iter().collect()
 }
 
+/// Where two patterns meet.
+#[derive(Default)]
+struct Meeting {
+    /// For people.
+    shown: String,
+    /// Names that both match, too short for the longer beginning and the longer ending one after the other.
+    short: Vec<String>,
+}
+
 /// The rules of both policies.
 struct Search<'r, T> {
     both: [&'r Rules<T>; 2],
@@ -93,7 +103,12 @@ impl<T: Layer> Search<'_, T> {
             }
         }
         let (meetings, incomplete) = self.meetings();
-        for (meeting, shown) in meetings {
+        for (meeting, Meeting { shown, short }) in meetings {
+            for name in short.into_iter().filter(|name| !self.is_matched_like(name, &meeting)) {
+                if known.insert(name.clone()) {
+                    all.push(Named { shown: name.clone(), example: name });
+                }
+            }
             if known.insert(meeting.clone()) {
                 all.push(Named { shown, example: self.example(&meeting, stranger) });
             }
@@ -124,9 +139,18 @@ impl<T: Layer> Search<'_, T> {
         readable.unwrap_or_else(|| with(&stranger.to_string()))
     }
 
+    /// Whether the rules that match a name are those that match all that a pattern does.
+    fn is_matched_like(&self, name: &str, pattern: &str) -> bool {
+        let selected = |text: &str| -> Vec<&Selector> {
+            let both = self.both.into_iter().flat_map(|rules| rules.candidates(text));
+            both.map(|rule| &rule.selector).filter(|selector| selector.matches(text)).collect()
+        };
+        selected(name) == selected(pattern)
+    }
+
     /// Where patterns overlap that speak of the same values, neither narrower: a pattern of what both match, and how
     /// people call it. `true`: there are more.
-    fn meetings(&self) -> (BTreeMap<String, String>, bool) {
+    fn meetings(&self) -> (BTreeMap<String, Meeting>, bool) {
         let mut patterns = self.patterns();
         // Those that begin alike stand together, or those that end alike, whichever leaves fewer to look at.
         let begin = |pattern: &Pattern<'_>| pattern.selector.beginning().to_owned();
@@ -143,10 +167,10 @@ impl<T: Layer> Search<'_, T> {
                     return (found, true);
                 }
                 if a.selector.may_overlap(b.selector) && common(a, b) && apart(a.selector, b.selector) {
-                    found.insert(
-                        meeting(a.selector, b.selector),
-                        format!("both {} and {}", a.selector, b.selector),
-                    );
+                    let shown = format!("both {} and {}", a.selector, b.selector);
+                    let held: &mut Meeting = found.entry(meeting(a.selector, b.selector)).or_default();
+                    held.shown = shown;
+                    held.short.extend(laid_over(a.selector, b.selector));
                 }
             }
         }
@@ -222,4 +246,16 @@ fn meeting(a: &Selector, b: &Selector) -> String {
     text.push('*');
     text.push_str(&longer(a.ending(), b.ending()));
     text
+}
+
+/// The longer beginning and the longer ending laid over each other, in all ways that are possible.
+fn laid_over(a: &Selector, b: &Selector) -> Vec<String> {
+    let begin = if a.beginning().len() >= b.beginning().len() { a.beginning() } else { b.beginning() };
+    let end = if a.ending().len() >= b.ending().len() { a.ending() } else { b.ending() };
+    let after = |(at, c): (usize, char)| {
+        let (over, rest) = end.split_at_checked(at.saturating_add(c.len_utf8()))?;
+        begin.ends_with(over).then(|| format!("{begin}{rest}"))
+    };
+    let names = end.char_indices().filter_map(after);
+    names.filter(|name| a.matches(name) && b.matches(name)).collect()
 }

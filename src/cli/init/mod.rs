@@ -49,16 +49,17 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     }
     fs::create_dir_all(&args.dir)
         .map_err(|error| Failed::io(format!("cannot make {}", args.dir.display()), error))?;
-    let mut told = String::new();
     for (path, text) in &files {
         write(path, text, args.force)
             .map_err(|error| Failed::io(format!("cannot write {}", path.display()), error))?;
-        told.push_str(&format!("wrote {}\n", path.display()));
     }
     let policy = dir.join("policy.yaml");
     let (policy, dir) = (policy.display(), args.dir.display());
+    let told: Vec<String> = files.iter().map(|(path, _)| format!("wrote {}", path.display())).collect();
+    let told = told.join("\n");
     out::styled(&format!(
         "{told}
+
 next: unfazed check {policy}
       unfazed test {dir}
       unfazed explain get_weather {policy}

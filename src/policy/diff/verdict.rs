@@ -32,7 +32,13 @@ pub(super) enum Direction {
 pub(super) fn direction(path: &str) -> Option<Direction> {
     let (block, field) = path.rsplit_once('.').unwrap_or(("", path));
     Some(match (block, field) {
-        ("messages", _) | (_, "message") | ("", "tool" | "description" | "schema") => Direction::None,
+        // Of these no value is looser than another; classes have rows of their own.
+        ("messages", _)
+        | ("", "tool" | "description" | "schema" | "feedback_chars")
+        | (
+            _,
+            "message" | "retry_on" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted",
+        ) => Direction::None,
         ("breaker", "open_for") => Direction::Less,
         (_, "enabled") => Direction::Words(&["false", "true"]),
         (_, "shadow") => Direction::Words(&["true", "false"]),
@@ -43,12 +49,6 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         (_, "effect") => Direction::Words(&["non_idempotent", "unknown", "idempotent"]),
         (_, "text_only") => Direction::Words(&["reject", "accept"]),
         (_, "validate" | "never_retry") => Direction::Fewer,
-        // Classes have rows of their own; of the others, no value is looser than another.
-        (
-            _,
-            "retry_on" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted"
-            | "feedback_chars",
-        ) => Direction::None,
         _ => return None,
     })
 }
