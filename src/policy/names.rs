@@ -20,6 +20,8 @@ pub(crate) const NEVER_RETRY: &str = "never_retry";
 const MOST_PAIRS: usize = 10_000;
 /// So many pairs are looked at.
 const MOST_LOOKS: usize = 4_000_000;
+/// So many patterns are tried in all, where no index helps.
+const MOST_TRIES: usize = 5_000_000;
 /// Texts for `*` that read well.
 const WORDS: &[&str] = &["any", "other", "some"];
 
@@ -34,7 +36,7 @@ pub(crate) struct Named {
 /// All that is compared.
 pub(crate) struct AllNames {
     pub(crate) all: Vec<Named>,
-    /// Whether there are more pairs of patterns than were taken.
+    /// Whether there are more names than were taken.
     pub(crate) incomplete: bool,
 }
 
@@ -87,34 +89,41 @@ struct Pattern<'r> {
 
 impl<T: Layer> Search<'_, T> {
     fn run(&self, also: &[String], any_other: &str) -> AllNames {
-        let mut known = HashSet::new();
-        let mut all = Vec::new();
-        let exact = self.selectors().filter(|selector| selector.is_exact()).map(Selector::as_str);
-        for name in exact.chain(also.iter().map(String::as_str)) {
-            if known.insert(name.to_owned()) {
-                all.push(Named { shown: name.to_owned(), example: name.to_owned() });
-            }
-        }
         let stranger = self.stranger();
-        for pattern in self.selectors().filter(|selector| !selector.is_exact() && selector.as_str() != "*") {
-            if known.insert(pattern.as_str().to_owned()) {
-                let example = self.example(pattern.as_str(), stranger);
-                all.push(Named { shown: pattern.as_str().to_owned(), example });
+        let (most, mut known, mut all) = (self.room(), HashSet::new(), Vec::new());
+        let mut add = |key: String, shown: &str, example: &dyn Fn(&str) -> String| {
+            if known.contains(&key) {
+                return true;
             }
-        }
+            let room = all.len() < most;
+            if room {
+                all.push(Named { shown: shown.to_owned(), example: example(&key) });
+                known.insert(key);
+            }
+            room
+        };
+        let itself = |name: &str| name.to_owned();
+        let of_pattern = |pattern: &str| self.example(pattern, stranger);
+        let exact = self.selectors().filter(|selector| selector.is_exact()).map(Selector::as_str);
+        let mut complete =
+            also.iter().map(String::as_str).chain(exact).all(|name| add(name.to_owned(), name, &itself));
+        let mut patterns = self.selectors().filter(|selector| is_pattern(selector)).map(Selector::as_str);
+        complete &= patterns.all(|pattern| add(pattern.to_owned(), pattern, &of_pattern));
         let (meetings, incomplete) = self.meetings();
-        for (meeting, Meeting { shown, short }) in meetings {
-            for name in short.into_iter().filter(|name| !self.is_matched_like(name, &meeting)) {
-                if known.insert(name.clone()) {
-                    all.push(Named { shown: name.clone(), example: name });
-                }
-            }
-            if known.insert(meeting.clone()) {
-                all.push(Named { shown, example: self.example(&meeting, stranger) });
-            }
-        }
+        complete &= !incomplete;
+        complete &= meetings.into_iter().all(|(meeting, Meeting { shown, short })| {
+            let mut apart = short.into_iter().filter(|name| !self.is_matched_like(name, &meeting));
+            apart.all(|name| add(name.clone(), &name, &itself)) && add(meeting, &shown, &of_pattern)
+        });
         all.push(Named { shown: any_other.to_owned(), example: self.example("*", stranger) });
-        AllNames { all, incomplete }
+        AllNames { all, incomplete: !complete }
+    }
+
+    /// How many names may be compared: patterns that begin and end with `*` are tried for each of them.
+    fn room(&self) -> usize {
+        let free = |selector: &&Selector| selector.beginning().is_empty() && selector.ending().is_empty();
+        let tried = self.selectors().filter(|selector| is_pattern(selector)).filter(free).count();
+        MOST_TRIES.div_euclid(tried.max(1))
     }
 
     fn selectors(&self) -> impl Iterator<Item = &Selector> {
@@ -181,7 +190,7 @@ impl<T: Layer> Search<'_, T> {
     fn patterns(&self) -> Vec<Pattern<'_>> {
         let mut patterns: BTreeMap<&str, Pattern<'_>> = BTreeMap::new();
         for rule in self.both.into_iter().flat_map(Rules::all) {
-            if rule.selector.is_exact() || rule.selector.as_str() == "*" {
+            if !is_pattern(&rule.selector) {
                 continue;
             }
             let pattern = patterns
@@ -221,6 +230,11 @@ fn common(a: &Pattern<'_>, b: &Pattern<'_>) -> bool {
             || (other == CALLS && one.starts_with(CALLS))
     };
     a.paths.iter().any(|one| b.paths.iter().any(|other| touches(one, other)))
+}
+
+/// Whether it matches some names and not all.
+fn is_pattern(selector: &Selector) -> bool {
+    !selector.is_exact() && selector.as_str() != "*"
 }
 
 /// Whether neither is narrower.

@@ -20,9 +20,10 @@ impl fmt::Display for Comparison {
         let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let (tools, models) = (count(self.tools, "tool"), count(self.models, "model"));
         if self.is_empty() {
+            let found = if self.incomplete { " found" } else { "" };
             writeln!(
                 f,
-                "no difference: {tools} and {models} compared (patterns count as one each), and the turns, the \
+                "no difference{found}: {tools} and {models} compared (patterns count as one each), and the turns, the \
                  report, the session, the table of errors"
             )?;
         }
@@ -44,7 +45,7 @@ impl fmt::Display for Comparison {
         if self.incomplete {
             writeln!(
                 f,
-                "note: the patterns overlap in more ways than were compared; name tools with --tool to compare them"
+                "note: the patterns match in more ways than were compared; name tools with --tool to compare them"
             )?;
         }
         Ok(())

@@ -147,7 +147,7 @@ fn patterns_that_meet_in_too_many_ways_are_said_not_to_be_compared() {
     }
     let found = diff(&text, &text);
     assert!(found.is_empty() && found.incomplete);
-    assert!(found.human().contains("note: the patterns overlap in more ways than were compared"));
+    assert!(found.human().contains("note: the patterns match in more ways than were compared"));
 }
 
 /// What an explanation says about a field of a row: its value, or what is done about a class.
