@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Counts warnings as problems.
     #[arg(long)]
     deny_warnings: bool,
+    /// The most problems that are printed of each file or policy, errors before warnings.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    max_errors: usize,
 }
 
 /// How problems are printed.
@@ -71,7 +74,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     if !policies.is_empty() {
         reports.extend(policy(args, policies));
     }
-    let reports = named::once(reports);
+    let reports: Vec<_> =
+        named::once(reports).into_iter().map(|report| report.at_most(args.max_errors)).collect();
     let errors = reports.iter().any(Report::has_errors);
     let warnings = reports.iter().any(|report| !report.is_empty());
     if !paths.is_empty() {

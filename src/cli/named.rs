@@ -146,13 +146,14 @@ pub(crate) fn once(reports: Vec<Report>) -> Vec<Report> {
     let mut said = HashSet::new();
     let mut once = Vec::new();
     for report in reports {
-        if report.more() > 0 {
+        if report.more() > report.all().len().saturating_sub(report.diagnostics().len()) {
+            // Some are counted only; nobody knows which.
             once.push(report);
             continue;
         }
         let mut findings = Findings::default();
         let mut any = false;
-        for problem in report.diagnostics() {
+        for problem in report.all() {
             let mut place = report.sources().place_of(problem.span);
             let path = PathBuf::from(&place.file);
             place.file = path.canonicalize().unwrap_or(path).display().to_string();

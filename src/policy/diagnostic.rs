@@ -111,8 +111,34 @@ codes! {
     UNBOUNDED = "P0203",
     /// A file that cannot be extended.
     EXTENDS = "P0204",
+    /// A comment that should suppress a warning and cannot.
+    SUPPRESSION = "P0205",
     /// Two patterns overlap and disagree.
     CONFLICT = "P0301",
+    /// A value that is never in effect.
+    SHADOWED = "W0201",
+    /// Attempts that multiply across layers.
+    AMPLIFICATION = "W0202",
+    /// An attempt that can never start.
+    UNREACHABLE_ATTEMPT = "W0203",
+    /// A selector that matches nothing.
+    DEAD_SELECTOR = "W0204",
+    /// A value that repeats what is inherited.
+    NO_OP = "W0205",
+    /// A class that is retried and that nobody raises.
+    UNRAISED_CLASS = "W0206",
+    /// Retries of a tool that must not act twice.
+    NON_IDEMPOTENT = "W0207",
+    /// A value that narrower rules of earlier files keep out.
+    BLOCKED = "W0208",
+    /// A breaker that attempts alone never open.
+    IDLE_BREAKER = "W0209",
+    /// Work without a bound.
+    WITHOUT_BOUND = "W0210",
+    /// A `null` that unsets nothing.
+    IDLE_NULL = "W0211",
+    /// A suppression of a warning that is not there.
+    UNUSED_SUPPRESSION = "W0299",
 }
 
 impl Code {
@@ -124,6 +150,11 @@ impl Code {
     /// As it is printed.
     pub const fn as_str(self) -> &'static str {
         self.0
+    }
+
+    /// Whether it is of a lint: a warning that a comment may suppress.
+    pub fn is_lint(self) -> bool {
+        self.0.starts_with('W')
     }
 }
 

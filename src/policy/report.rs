@@ -5,17 +5,23 @@ use std::collections::HashSet;
 
 use super::{Diagnostic, Severity, Sources};
 
-/// The most problems a report shows. The rest is counted.
+/// The most problems a report shows unless it is told otherwise. The rest is counted.
 const SHOWN: usize = 100;
-/// The most problems that are kept while reading, so that hostile input cannot fill the memory.
+/// The most errors, and the most warnings, that are kept while reading, so that hostile input cannot fill the memory.
 const KEPT: usize = 5_000;
 
 /// Problems as they are found.
 #[derive(Debug, Default)]
 pub struct Findings {
-    found: Vec<Diagnostic>,
-    errors: usize,
-    dropped: usize,
+    errors: Kind,
+    warnings: Kind,
+}
+
+/// The errors, or the warnings.
+#[derive(Debug, Default)]
+struct Kind {
+    kept: Vec<Diagnostic>,
+    found: usize,
 }
 
 /// All problems of the documents that were read together, in the order of the text, with the texts.
@@ -25,59 +31,85 @@ pub struct Findings {
 #[derive(Clone, Debug)]
 pub struct Report {
     sources: Sources,
+    /// Those that are shown, in the order of the text, then those that are not.
     diagnostics: Vec<Diagnostic>,
-    more: usize,
+    shown: usize,
+    /// Errors and warnings that were not kept.
+    dropped: (usize, usize),
 }
 
 impl Findings {
     /// Writes a problem down.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        if diagnostic.severity == Severity::Error {
-            self.errors = self.errors.saturating_add(1);
-        }
-        if self.found.len() < KEPT {
-            self.found.push(diagnostic);
-        } else {
-            self.dropped = self.dropped.saturating_add(1);
+        let kind = match diagnostic.severity {
+            Severity::Error => &mut self.errors,
+            Severity::Warning => &mut self.warnings,
+        };
+        kind.found = kind.found.saturating_add(1);
+        if kind.kept.len() < KEPT {
+            kind.kept.push(diagnostic);
         }
     }
 
     /// Whether any of them is an error.
     pub const fn has_errors(&self) -> bool {
-        self.errors > 0
+        self.errors.found > 0
     }
 
     /// How many errors there are.
     pub const fn errors(&self) -> usize {
-        self.errors
+        self.errors.found
     }
 
-    /// Whether there are so many that nobody wants to know why each one is there.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.found.len() >= SHOWN
+    /// Whether there are so many errors that nobody wants to know why each one is there.
+    pub(crate) const fn is_crowded(&self) -> bool {
+        self.errors.found >= SHOWN
     }
 
     /// Ends the reading.
     pub fn into_report(self, sources: Sources) -> Report {
-        let Self { mut found, dropped, .. } = self;
-        found.sort_by_key(|d| (d.span, d.code));
+        let Self { errors, warnings } = self;
+        let dropped = (errors.dropped(), warnings.dropped());
+        let mut diagnostics = errors.kept;
+        diagnostics.extend(warnings.kept);
         let mut seen = HashSet::new();
-        found.retain(|d| seen.insert((d.code, d.span, d.message.clone())));
-        let more = dropped.saturating_add(found.len().saturating_sub(SHOWN));
-        found.truncate(SHOWN);
-        Report { sources, diagnostics: found, more }
+        diagnostics.retain(|d| seen.insert((d.code, d.span, d.message.clone())));
+        Report { sources, diagnostics, shown: 0, dropped }.at_most(SHOWN)
+    }
+}
+
+impl Kind {
+    const fn dropped(&self) -> usize {
+        self.found.saturating_sub(self.kept.len())
     }
 }
 
 impl Report {
-    /// The problems, in the order of the text; at most 100.
+    /// The report with at most so many problems shown; errors come before warnings. It keeps 5,000 of each.
+    #[must_use]
+    pub fn at_most(mut self, most: usize) -> Self {
+        self.diagnostics.sort_by_key(|d| (d.severity, d.span, d.code));
+        self.shown = most.min(self.diagnostics.len());
+        if let Some(shown) = self.diagnostics.get_mut(..self.shown) {
+            shown.sort_by_key(|d| (d.span, d.code));
+        }
+        self
+    }
+
+    /// The problems that are shown, in the order of the text; at most 100 unless it was told otherwise.
     pub fn diagnostics(&self) -> &[Diagnostic] {
+        self.diagnostics.get(..self.shown).unwrap_or_default()
+    }
+
+    /// The problems that are kept, whether they are shown or not.
+    pub fn all(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// How many more there are.
+    /// How many more there are than those that are shown.
     pub const fn more(&self) -> usize {
-        self.more
+        let kept = self.diagnostics.len().saturating_sub(self.shown);
+        kept.saturating_add(self.dropped.0).saturating_add(self.dropped.1)
     }
 
     /// The texts.
@@ -85,9 +117,9 @@ impl Report {
         &self.sources
     }
 
-    /// Whether any of them is an error.
+    /// Whether any of them is an error, shown or not.
     pub fn has_errors(&self) -> bool {
-        self.more > 0 || self.diagnostics.iter().any(|d| d.severity == Severity::Error)
+        self.dropped.0 > 0 || self.diagnostics.iter().any(|d| d.severity == Severity::Error)
     }
 
     /// Whether there is nothing to tell.
@@ -99,7 +131,7 @@ impl Report {
 impl fmt::Display for Report {
     /// One line per problem: `team.yaml:5:7: error[P0101]: unknown field ...`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, d) in self.diagnostics.iter().enumerate() {
+        for (i, d) in self.diagnostics().iter().enumerate() {
             let place = self.sources.place_of(d.span);
             let newline = if i == 0 { "" } else { "\n" };
             write!(f, "{newline}{place}: {}[{}]: {}", d.severity, d.code, d.message)?;
@@ -107,11 +139,68 @@ impl fmt::Display for Report {
                 write!(f, " ({label})")?;
             }
         }
-        if self.more > 0 {
-            write!(f, "\nand {} more", self.more)?;
+        if self.more() > 0 {
+            write!(f, "\nand {} more", self.more())?;
         }
         Ok(())
     }
 }
 
 impl std::error::Error for Report {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Code, SourceId, Span};
+
+    fn report(problems: impl IntoIterator<Item = Diagnostic>) -> Report {
+        let mut findings = Findings::default();
+        problems.into_iter().for_each(|problem| findings.push(problem));
+        let mut sources = Sources::new();
+        sources.add("a.yaml", "x".repeat(100_000));
+        findings.into_report(sources)
+    }
+
+    fn at(at: u32) -> Span {
+        Span::new(SourceId(0), at, at)
+    }
+
+    fn warning(place: u32) -> Diagnostic {
+        Diagnostic::warning(Code::SHADOWED, at(place), "lost")
+    }
+
+    fn error(place: u32) -> Diagnostic {
+        Diagnostic::error(Code::SYNTAX, at(place), "broken")
+    }
+
+    #[test]
+    fn many_warnings_are_no_error() {
+        for count in [101, 6_000] {
+            let report = report((0..count).map(warning));
+            assert!(!report.has_errors());
+            assert_eq!((report.diagnostics().len(), report.more()), (100, count as usize - 100));
+        }
+    }
+
+    #[test]
+    fn no_number_of_warnings_hides_an_error() {
+        let report = report((0..6_000).map(warning).chain([error(9_000)]));
+        assert!(report.has_errors());
+        let shown = report.diagnostics();
+        assert_eq!(shown.len(), 100);
+        assert_eq!(shown[99], error(9_000), "it is shown, in its place");
+        assert_eq!(shown[0], warning(0));
+    }
+
+    #[test]
+    fn a_report_shows_as_many_as_it_is_told_to() {
+        let report = report((0..150).map(error));
+        assert_eq!(report.more(), 50);
+        let report = report.at_most(1);
+        assert_eq!((report.diagnostics().len(), report.more()), (1, 149));
+        let report = report.at_most(1_000);
+        assert_eq!((report.diagnostics().len(), report.more()), (150, 0));
+        let none = report.at_most(0);
+        assert!(none.diagnostics().is_empty() && none.has_errors() && !none.is_empty());
+    }
+}
