@@ -211,7 +211,8 @@ fn says<T: Layer>(layer: &T, path: &str) -> bool {
     entries.iter().any(|(said, ..)| said == path || Some(said) == general.as_ref())
 }
 
-fn short(value: &Value) -> String {
+/// A value in a few words.
+pub(crate) fn short(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(60) {
         Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),

@@ -59,9 +59,9 @@ impl Layers {
     pub(super) fn new(parts: &[&Part]) -> Self {
         let mut layers = Self::default();
         let (mut builtin, mut user) = (Found::default(), Found::default());
-        for part in parts {
+        for (number, part) in parts.iter().enumerate() {
             let found = if part.kind == PartKind::Builtin { &mut builtin } else { &mut user };
-            layers.add(part, found);
+            layers.add(number, part, found);
         }
         for (tier, found) in [(&mut layers.builtin, builtin), (&mut layers.user, user)] {
             tier.tools = Rules::new(found.tools);
@@ -70,7 +70,7 @@ impl Layers {
         layers
     }
 
-    fn add(&mut self, Part { kind, blocks }: &Part, found: &mut Found) {
+    fn add(&mut self, number: usize, Part { kind, blocks }: &Part, found: &mut Found) {
         let builtin = *kind == PartKind::Builtin;
         let tier = if builtin { &mut self.builtin } else { &mut self.user };
         let (prefix, global) = match kind {
@@ -78,10 +78,10 @@ impl Layers {
             PartKind::File => (String::new(), Scope::Global),
             PartKind::Profile(name) => (format!("profiles.{name}."), Scope::Profile),
         };
-        let block = |name: &str| At::new(global, format!("{prefix}{name}"));
+        let block = |name: &str| At::new(global, format!("{prefix}{name}")).of(number);
         let selected = |scope: Scope, of: &str, selector: &Selector| {
             let name = format!("{prefix}{of}[\"{}\"]", selector.as_str());
-            At::new(if builtin { Scope::Builtin } else { scope }, name)
+            At::new(if builtin { Scope::Builtin } else { scope }, name).of(number)
         };
         self.any_calls |= blocks.tools.0.iter().any(|(_, tool)| !tool.calls.is_empty());
         tier.retry.push((blocks.retry.0.clone(), block("retry")));
@@ -132,7 +132,7 @@ impl Layers {
         let mut calls = Vec::new();
         for rule in self.tiers().into_iter().flat_map(|tier| tier.tools.matching(tool)) {
             for (i, call) in rule.layer.calls.iter().enumerate() {
-                let at = At::new(Scope::Call, format!("{}.calls[{i}]", rule.at.name));
+                let at = At::new(Scope::Call, format!("{}.calls[{i}]", rule.at.name)).of(rule.at.part);
                 calls.push((call, Above { retry: &call.retry.0, limits: call.limits.as_ref(), at }));
             }
         }

@@ -31,6 +31,8 @@ struct Inner {
     digest: String,
     profiles: Vec<String>,
     profile: Option<String>,
+    /// What the files say; the layers are made of it.
+    parts: Vec<Part>,
     layers: Layers,
     any_tool: Arc<ToolPolicy>,
     any_model: Arc<ModelPolicy>,
@@ -264,6 +266,10 @@ impl Policy {
     pub(super) fn layers(&self) -> &Layers {
         &self.0.layers
     }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.0.parts
+    }
 }
 
 impl Inner {
@@ -290,10 +296,10 @@ impl Inner {
     fn build(read: Read, findings: &mut Findings) -> Result<Self, Box<Sources>> {
         let layers = Self::check(&read, read.profile.as_deref(), findings);
         let Read { sources, digest, parts, profiles, profile } = read;
-        let parts = chosen(&parts, profile.as_deref());
-        let session = session(&parts);
+        let heard = chosen(&parts, profile.as_deref());
+        let session = session(&heard);
         let errors =
-            if check::rows_within_budget(&parts, findings) { errors(&parts, findings) } else { None };
+            if check::rows_within_budget(&heard, findings) { errors(&heard, findings) } else { None };
         // Any name will do: the built-in default sets every value for all of them.
         let plain = (layers.tool("", &[]).policy(), layers.model("").policy(), layers.turn().policy());
         let (Some(tool), Some(model), Some(turn), Some(output)) =
@@ -310,6 +316,7 @@ impl Inner {
             digest,
             profiles,
             profile,
+            parts,
             layers,
             any_tool: Arc::new(tool),
             any_model: Arc::new(model),

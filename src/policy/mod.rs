@@ -29,6 +29,7 @@ mod explain;
 mod expr;
 mod json_schema;
 mod layers;
+mod lint;
 mod load;
 mod loader;
 mod merge;
@@ -70,6 +71,7 @@ pub use explain::{
 };
 pub use expr::{Expr, ExprError};
 pub use json_schema::{Problem, Schema, SchemaError};
+pub use lint::{KnownModel, KnownTool, LintOptions};
 pub use load::{CallPolicy, Classified, Policy, json_schema};
 pub use loader::{Loader, Resolve};
 pub use origin::{Origin, Place, Scope, Setting, SourceId};

@@ -19,7 +19,7 @@ pub use key::UnknownKey;
 pub use on_error::{ErrorAction, ErrorExplanation, Reason};
 pub use worst::Worst;
 
-use worst::Work;
+pub(super) use worst::Work;
 
 use super::document::CallRule;
 use super::layers::{Above, unbounded};
@@ -329,7 +329,8 @@ impl Policy {
     }
 }
 
-fn work(policy: &ToolPolicy) -> Work {
+/// What is attempted when a tool is called.
+pub(super) fn work(policy: &ToolPolicy) -> Work {
     Work { tool: true, breaker: policy.breaker.failures.value, asks: true }
 }
 

@@ -29,13 +29,13 @@ pub struct Worst {
 
 /// What is attempted, besides the policy.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Work {
+pub(in crate::policy) struct Work {
     /// Runs of a tool: arguments that do not hold are corrected by the model, which is no further run.
-    pub(super) tool: bool,
+    pub(in crate::policy) tool: bool,
     /// The failures that open the breaker, which ends the attempts.
-    pub(super) breaker: Option<NonZeroU32>,
+    pub(in crate::policy) breaker: Option<NonZeroU32>,
     /// Whether there is another side that may ask to wait.
-    pub(super) asks: bool,
+    pub(in crate::policy) asks: bool,
 }
 
 /// The waits that are possible after an attempt.
@@ -60,7 +60,7 @@ struct Reach {
 
 impl Worst {
     /// Of that policy.
-    pub(super) fn of(retry: &RetryPolicy, work: Work) -> Self {
+    pub(in crate::policy) fn of(retry: &RetryPolicy, work: Work) -> Self {
         let waits = Waits { retry, tool: work.tool, asked: false };
         let alone = reach(waits, work);
         let asked = if work.asks { reach(Waits { asked: true, ..waits }, work) } else { alone };

@@ -6,7 +6,7 @@ mod trail;
 
 pub(crate) use layer::{Block, Layer, Visit, layer, path};
 pub(crate) use limits::Limits;
-pub(crate) use trail::{AnyTrail, At, Leaf, Trail, plain_leaf};
+pub(crate) use trail::{AnyTrail, At, Leaf, Trail, Word, WordKind, plain_leaf};
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::policy::decode::{Decode, Patch};
-use crate::policy::{Origin, Scope, Setting};
+use crate::policy::{Origin, Scope, Setting, Span};
 
 /// A value of a layer, as it is written. Most replace what is inherited; some edit it.
 pub(crate) trait Leaf: Decode + Clone + PartialEq {
@@ -27,11 +27,12 @@ pub(crate) trait Leaf: Decode + Clone + PartialEq {
     fn show_value(value: &Self::Value) -> Value;
 }
 
-/// A layer that speaks: its kind, and its name for people.
+/// A layer that speaks: its kind, its name for people, and the part it is of, by the order of precedence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct At {
     pub(crate) scope: Scope,
     pub(crate) name: Arc<str>,
+    pub(crate) part: usize,
 }
 
 /// One layer's word on a value.
@@ -41,6 +42,8 @@ pub(crate) struct Step<T> {
     pub(crate) set: Option<T>,
     pub(crate) layer: Arc<str>,
     pub(crate) origin: Origin,
+    pub(crate) end: u32,
+    pub(crate) part: usize,
 }
 
 /// A value and everything that was said about it, lowest layer first. The empty trail is the identity of the merge.
@@ -63,6 +66,31 @@ pub(crate) struct Said {
     pub(crate) origin: Origin,
 }
 
+/// One layer's word, and the value before and after it.
+#[derive(Clone, Debug)]
+pub(crate) struct Word {
+    pub(crate) kind: WordKind,
+    pub(crate) layer: Arc<str>,
+    pub(crate) scope: Scope,
+    pub(crate) span: Span,
+    pub(crate) part: usize,
+    /// The word that made the value before it, by its number.
+    pub(crate) from: Option<usize>,
+    pub(crate) before: Option<Value>,
+    pub(crate) after: Option<Value>,
+}
+
+/// What a word does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WordKind {
+    /// Forgets what is inherited.
+    Unset,
+    /// Replaces what is inherited.
+    Set,
+    /// Changes what is inherited.
+    Edit,
+}
+
 /// A trail of whatever type, for people.
 pub(crate) trait AnyTrail {
     /// The value in force.
@@ -71,6 +99,9 @@ pub(crate) trait AnyTrail {
     fn contributions(&self) -> Vec<Said>;
     /// The value before a limit made it tighter.
     fn capped_from(&self) -> Option<Value>;
+    /// Every layer's word, lowest first, without the limits; nothing if only the built-in layers speak. What was
+    /// before and after a built-in word is not told.
+    fn words(&self) -> Vec<Word>;
 }
 
 impl<T: Leaf> Default for Trail<T> {
@@ -87,7 +118,8 @@ impl<T: Leaf> Trail<T> {
             Patch::Null(span) => (None, *span),
             Patch::Set(value, span) => (Some(value.clone()), *span),
         };
-        self.push(Step { set, layer: Arc::clone(&at.name), origin: span.origin(at.scope) });
+        let (layer, origin) = (Arc::clone(&at.name), span.origin(at.scope));
+        self.push(Step { set, layer, origin, end: span.end, part: at.part });
     }
 
     fn push(&mut self, step: Step<T>) {
@@ -165,11 +197,56 @@ impl<T: Leaf> AnyTrail for Trail<T> {
     fn capped_from(&self) -> Option<Value> {
         self.capped_from.as_ref().map(T::show_value)
     }
+
+    fn words(&self) -> Vec<Word> {
+        if self.steps.iter().all(|step| step.origin.scope == Scope::Builtin) {
+            return Vec::new();
+        }
+        let (mut trail, mut from, mut builtin) = (Self::default(), None, None);
+        let mut words = Vec::with_capacity(self.steps.len());
+        for (number, step) in self.steps.iter().enumerate() {
+            let is_builtin = step.origin.scope == Scope::Builtin;
+            let shown = |trail: &Self| trail.get().filter(|_| !is_builtin).map(T::show_value);
+            let before = shown(&trail);
+            trail.push(step.clone());
+            words.push(Word {
+                kind: step.kind(),
+                layer: Arc::clone(&step.layer),
+                scope: step.origin.scope,
+                span: Span::new(step.origin.source, step.origin.at, step.end),
+                part: step.part,
+                from,
+                before,
+                after: shown(&trail),
+            });
+            from = if step.set.is_some() { Some(number) } else { builtin };
+            if is_builtin {
+                builtin = from;
+            }
+        }
+        words
+    }
+}
+
+impl<T: Leaf> Step<T> {
+    fn kind(&self) -> WordKind {
+        match &self.set {
+            None => WordKind::Unset,
+            Some(leaf) if leaf.is_edit() => WordKind::Edit,
+            Some(_) => WordKind::Set,
+        }
+    }
 }
 
 impl At {
     pub(crate) fn new(scope: Scope, name: impl Into<Arc<str>>) -> Self {
-        Self { scope, name: name.into() }
+        Self { scope, name: name.into(), part: 0 }
+    }
+
+    /// The same layer, of that part.
+    #[must_use]
+    pub(crate) fn of(self, part: usize) -> Self {
+        Self { part, ..self }
     }
 }
 

@@ -1,0 +1,103 @@
+//! Classes that are retried and that nobody raises.
+
+use super::Found;
+use crate::policy::decode::{Patch, list};
+use crate::policy::document::{Blocks, Classes, RetryLayer};
+use crate::policy::loader::{Part, PartKind};
+use crate::policy::{ClassSet, Code, Diagnostic, ErrorClass};
+
+/// What tools never fail with, unless an error row says so.
+const NOT_OF_TOOLS: &[ErrorClass] = &[
+    ErrorClass::ToolNotFound,
+    ErrorClass::InvalidOutput,
+    ErrorClass::TruncatedOutput,
+    ErrorClass::EmptyResponse,
+    ErrorClass::TextOnly,
+    ErrorClass::ReasoningOnly,
+    ErrorClass::ReducerError,
+    ErrorClass::CircuitOpen,
+    ErrorClass::Cancelled,
+];
+/// What models never fail with, unless an error row says so.
+const NOT_OF_MODELS: &[ErrorClass] = &[
+    ErrorClass::InvalidArgs,
+    ErrorClass::ToolNotFound,
+    ErrorClass::ToolUnavailable,
+    ErrorClass::ExecutionError,
+    ErrorClass::InvalidOutput,
+    ErrorClass::TextOnly,
+    ErrorClass::ReasoningOnly,
+    ErrorClass::ReducerError,
+    ErrorClass::CircuitOpen,
+    ErrorClass::Cancelled,
+];
+/// All that a report is refused with.
+const OF_REPORTS: &[ErrorClass] = &[
+    ErrorClass::InvalidOutput,
+    ErrorClass::TextOnly,
+    ErrorClass::EmptyResponse,
+    ErrorClass::TruncatedOutput,
+    ErrorClass::MalformedToolCall,
+];
+
+/// Looks at every `retry_on` of the files.
+pub(super) fn judge(parts: &[Part], found: &mut Found<'_>) {
+    let rows = parts.iter().flat_map(|part| &part.blocks.errors).map(|row| row.class.value);
+    let raised = Raised::new(rows.collect());
+    for part in parts.iter().filter(|part| part.kind != PartKind::Builtin) {
+        raised.blocks(&part.blocks, found);
+    }
+}
+
+/// What each kind of work fails with.
+struct Raised {
+    tools: ClassSet,
+    models: ClassSet,
+    reports: ClassSet,
+}
+
+impl Raised {
+    fn new(rows: ClassSet) -> Self {
+        let without = |never: &[ErrorClass]| {
+            let all = ErrorClass::ALL.iter().copied();
+            all.filter(|class| rows.contains(*class) || !never.contains(class)).collect()
+        };
+        Self {
+            tools: without(NOT_OF_TOOLS),
+            models: without(NOT_OF_MODELS),
+            reports: OF_REPORTS.iter().copied().collect(),
+        }
+    }
+
+    fn blocks(&self, blocks: &Blocks, found: &mut Found<'_>) {
+        let any = self.tools.union(self.models).union(self.reports);
+        retry(&blocks.retry.0, any, "no tool, model or report", found);
+        for (_, tool) in &blocks.tools.0 {
+            retry(&tool.retry.0, self.tools, "no tool", found);
+            for call in &tool.calls {
+                retry(&call.retry.0, self.tools, "no tool", found);
+            }
+        }
+        for (_, model) in &blocks.models.0 {
+            retry(&model.retry.0, self.models, "no model", found);
+        }
+        if let Patch::Set(output, _) = &blocks.output {
+            retry(&output.retry.0, self.reports, "no report", found);
+        }
+    }
+}
+
+fn retry(layer: &RetryLayer, raised: ClassSet, nobody: &str, found: &mut Found<'_>) {
+    let Patch::Set(classes, span) = &layer.retry_on else { return };
+    let named = match classes {
+        Classes::Replace(classes) => *classes,
+        Classes::Edit { add, .. } => *add,
+    };
+    let idle: Vec<&str> =
+        named.iter().filter(|class| !raised.contains(*class)).map(ErrorClass::name).collect();
+    if !idle.is_empty() {
+        let message = format!("`retry_on` names {}, which {nobody} fails with", list(&idle));
+        let problem = Diagnostic::warning(Code::UNRAISED_CLASS, *span, message);
+        found.push(problem.help("remove it, or name the class that is meant"));
+    }
+}

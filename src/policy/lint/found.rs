@@ -1,0 +1,62 @@
+//! What the lints have found so far.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::policy::{Code, Diagnostic, Origin, SourceId, Sources, Span};
+
+/// So many findings of one lint are kept; nobody reads more.
+const MOST: usize = 5_000;
+
+/// Findings, each once.
+pub(super) struct Found<'p> {
+    sources: &'p Sources,
+    all: Vec<Diagnostic>,
+    told: HashSet<(Code, Span, String)>,
+    counts: HashMap<Code, usize>,
+}
+
+impl<'p> Found<'p> {
+    pub(super) fn new(sources: &'p Sources) -> Self {
+        Self { sources, all: Vec::new(), told: HashSet::new(), counts: HashMap::new() }
+    }
+
+    /// Writes a finding down, unless it has been told already or there are too many.
+    pub(super) fn push(&mut self, problem: Diagnostic) {
+        let count = self.counts.entry(problem.code).or_default();
+        if *count < MOST && self.told.insert((problem.code, problem.span, problem.message.clone())) {
+            *count = count.saturating_add(1);
+            self.all.push(problem);
+        }
+    }
+
+    /// The lints that may have found more than was kept.
+    pub(super) fn crowded(&self) -> HashSet<Code> {
+        self.counts.iter().filter(|(_, count)| **count >= MOST).map(|(code, _)| *code).collect()
+    }
+
+    pub(super) fn into_diagnostics(self) -> Vec<Diagnostic> {
+        self.all
+    }
+
+    /// The scalar that is written there, or the start of what else is.
+    pub(super) fn token(&self, origin: Origin) -> Span {
+        let text = self.sources.get(origin.source).map_or("", |source| source.text());
+        let rest = text.get(origin.at as usize..).unwrap_or_default();
+        let length = match rest.chars().next() {
+            Some('{' | '[' | '"' | '\'') => 1,
+            _ => rest.find([' ', ',', '}', ']', '#', '\n', '\r']).unwrap_or(rest.len()),
+        };
+        let length = u32::try_from(length).unwrap_or_default();
+        Span::new(origin.source, origin.at, origin.at.saturating_add(length))
+    }
+
+    /// Where it is written, if in a file of the user.
+    pub(super) fn place(&self, origin: Origin) -> Option<Span> {
+        (origin.source != SourceId(0)).then(|| self.token(origin))
+    }
+
+    /// The start of the first file of the user, for what no file says.
+    pub(super) fn start(&self) -> Span {
+        Span::new(SourceId(u16::from(self.sources.len() > 1)), 0, 0)
+    }
+}

@@ -1,0 +1,197 @@
+//! Lints: what a policy may say and hardly means. They are looked for on demand, never while loading.
+//!
+//! Rules are judged at the names they speak of: the tools and models of the host if they are known, else every
+//! selector, taken as a name that only selectors match which include it.
+
+mod amplification;
+mod attempts;
+mod classes;
+mod found;
+mod selectors;
+mod suppression;
+mod tools;
+mod view;
+mod words;
+
+use amplification::Amplification;
+use found::Found;
+use selectors::Selectors;
+use view::View;
+use words::Words;
+
+use super::conflict::Work;
+use super::explain::{self, Work as Attempted};
+use super::layers::Layers;
+use super::loader::{PartKind, chosen};
+use super::{Diagnostic, Effect, Findings, Policy, Report};
+
+/// What is known of the host, and what is too much.
+#[derive(Clone, Debug)]
+pub struct LintOptions {
+    /// All tools of the host; `None`: they are not known.
+    pub tools: Option<Vec<KnownTool>>,
+    /// All models of the host; `None`: they are not known.
+    pub models: Option<Vec<KnownModel>>,
+    /// How often clients of models retry inside each attempt, where nothing else is said.
+    pub inner_retries: u32,
+    /// The most attempts that one call may lead to, over all layers.
+    pub most_attempts: u32,
+}
+
+/// A tool of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownTool {
+    /// Its name.
+    pub name: String,
+    /// What it says of itself.
+    pub effect: Effect,
+    /// How often it retries inside each run.
+    pub inner_retries: u32,
+}
+
+/// A model of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownModel {
+    /// Its name.
+    pub name: String,
+    /// How often its client retries inside each attempt.
+    pub inner_retries: u32,
+}
+
+impl Default for LintOptions {
+    fn default() -> Self {
+        Self { tools: None, models: None, inner_retries: 0, most_attempts: 64 }
+    }
+}
+
+impl Policy {
+    /// What the files say and hardly mean. With a profile, as it is when that is chosen; without one, in every profile
+    /// and in none.
+    ///
+    /// ```
+    /// use unfazed::policy::{LintOptions, Policy};
+    /// let text = "version: 1\nretry: {max_attempts: 5}\ntools: {search: {retry: {max_attempts: 5}}}\n";
+    /// let report = Policy::from_yaml("team.yaml", text)?.lint(&LintOptions::default());
+    /// assert_eq!(report.diagnostics()[0].code.as_str(), "W0205");
+    /// # Ok::<(), unfazed::policy::Report>(())
+    /// ```
+    pub fn lint(&self, options: &LintOptions) -> Report {
+        let mut found = Found::new(self.sources());
+        let mut lints = Lints::default();
+        let mut work = Work::new();
+        let mut go = |layers: &Layers| {
+            let view = View { layers, options };
+            lints.hear(&view, &mut work, &mut found)
+        };
+        let mut finished = go(self.layers());
+        if self.profile().is_none() {
+            for profile in self.profiles() {
+                finished = finished && go(&Layers::new(&chosen(self.parts(), Some(profile))));
+            }
+        }
+        classes::judge(self.parts(), &mut found);
+        if finished {
+            lints.finish(&mut found);
+        }
+        self.suppressed(found, options, finished)
+    }
+
+    /// What is left when suppressions have had their say.
+    fn suppressed(&self, found: Found<'_>, options: &LintOptions, finished: bool) -> Report {
+        let crowded = found.crowded();
+        let problems = found.into_diagnostics();
+        let files = self.parts().iter().filter(|part| part.kind == PartKind::File).count();
+        let held =
+            |code| finished && !crowded.contains(&code) && suppression::decidable(code, options, files);
+        let mut findings = Findings::default();
+        let left: Vec<Diagnostic> = suppression::apply(self.sources(), problems, held);
+        left.into_iter().for_each(|problem| findings.push(problem));
+        findings.into_report(self.sources().clone())
+    }
+}
+
+/// What the lints remember from view to view.
+#[derive(Default)]
+struct Lints {
+    words: Words,
+    selectors: Selectors,
+    amplification: Amplification,
+}
+
+impl Lints {
+    /// Judges one view. `false`: too much is left to look at.
+    fn hear(&mut self, view: &View<'_>, work: &mut Work, found: &mut Found<'_>) -> bool {
+        self.words.of_blocks(view);
+        self.amplification.begin();
+        self.models(view, work, found) && self.tools(view, work, found) && {
+            self.output(view, found);
+            self.selectors.hear(view);
+            true
+        }
+    }
+
+    fn models(&mut self, view: &View<'_>, work: &mut Work, found: &mut Found<'_>) -> bool {
+        for named in view.models() {
+            if !view.spend(view.layers.model_rules(), named.name, 1, work, found) {
+                return false;
+            }
+            let merged = view.layers.model(named.name);
+            self.words.hear(view, &mut |visit| merged.each("", visit));
+            let Some(policy) = merged.policy() else { continue };
+            let subject = view.subject("model", named.name);
+            attempts::judge(
+                &subject,
+                &policy.retry,
+                Attempted { asks: true, ..Attempted::default() },
+                true,
+                found,
+            );
+            self.amplification.model(&subject, &policy, view.inner_retries(named.name));
+        }
+        true
+    }
+
+    fn tools(&mut self, view: &View<'_>, work: &mut Work, found: &mut Found<'_>) -> bool {
+        for named in view.tools() {
+            let calls = view.layers.calls(named.name);
+            if !view.spend(view.layers.tool_rules(), named.name, calls.len().saturating_add(1), work, found) {
+                return false;
+            }
+            let above: Vec<_> = calls.iter().map(|(_, above)| above.clone()).collect();
+            let merged = view.layers.tool(named.name, &above);
+            self.words.hear(view, &mut |visit| merged.each("", visit));
+            let plain = if above.is_empty() { merged } else { view.layers.tool(named.name, &[]) };
+            let Some(policy) = plain.policy() else { continue };
+            let subject = view.subject("tool", named.name);
+            let attempted = explain::work(&policy);
+            attempts::judge(&subject, &policy.retry, attempted, true, found);
+            self.amplification.tool(view, &subject, &policy, named.known);
+            tools::judge(view, named, &policy, found);
+            for layer in above {
+                if let Some(retry) = view.layers.tool_retry(named.name, &[layer]).policy() {
+                    attempts::judge(&subject, &retry, attempted, true, found);
+                }
+            }
+        }
+        true
+    }
+
+    fn output(&mut self, view: &View<'_>, found: &mut Found<'_>) {
+        if view.layers.output_wanted()
+            && let Some(policy) = view.layers.output().policy()
+        {
+            attempts::judge("the report", &policy.retry, Attempted::default(), false, found);
+            self.amplification.output(view, &policy);
+        }
+    }
+
+    /// Says what only shows when all views have been heard.
+    fn finish(self, found: &mut Found<'_>) {
+        self.words.finish(found);
+        self.selectors.finish(found);
+        self.amplification.finish(found);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! The layers of one profile, and the names at which they are judged.
+
+use super::{Found, KnownTool, LintOptions};
+use crate::policy::conflict::Work;
+use crate::policy::layers::Layers;
+use crate::policy::rules::Rules;
+use crate::policy::{Code, Diagnostic, SourceId, Span};
+
+/// What it costs to hear one rule, in comparisons.
+const RESOLVED: usize = 16;
+
+/// The layers of one profile, and what is known of the host.
+pub(super) struct View<'p> {
+    pub(super) layers: &'p Layers,
+    pub(super) options: &'p LintOptions,
+}
+
+/// A name at which rules are judged: of a tool or model, or a selector that stands for all it matches.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'p> {
+    pub(super) name: &'p str,
+    pub(super) known: Option<&'p KnownTool>,
+}
+
+impl<'p> View<'p> {
+    /// The tools that are known, or all selectors for tools and `*`.
+    pub(super) fn tools(&self) -> Vec<Named<'p>> {
+        match &self.options.tools {
+            Some(tools) => tools.iter().map(|tool| Named { name: &tool.name, known: Some(tool) }).collect(),
+            None => selectors(self.layers.tool_rules()),
+        }
+    }
+
+    /// The models that are known, or all selectors for models and `*`.
+    pub(super) fn models(&self) -> Vec<Named<'p>> {
+        match &self.options.models {
+            Some(models) => models.iter().map(|model| Named { name: &model.name, known: None }).collect(),
+            None => selectors(self.layers.model_rules()),
+        }
+    }
+
+    /// How often the client of a model retries inside each attempt.
+    pub(super) fn inner_retries(&self, model: &str) -> u32 {
+        let mut known = self.options.models.iter().flatten();
+        known
+            .find(|known| known.name == model)
+            .map_or(0, |known| known.inner_retries)
+            .max(self.options.inner_retries)
+    }
+
+    /// What a name is, for people: `tool \`search\``, `tools \`http.*\``, `tools`.
+    pub(super) fn subject(&self, kind: &str, name: &str) -> String {
+        match name {
+            "*" => format!("{kind}s"),
+            _ if name.contains('*') => format!("{kind}s `{name}`"),
+            _ => format!("{kind} `{name}`"),
+        }
+    }
+
+    /// Pays for hearing the rules of a name so many times. `false`: there is nothing left to pay with.
+    pub(super) fn spend<T>(
+        &self,
+        rules: &Rules<T>,
+        name: &str,
+        times: usize,
+        work: &mut Work,
+        found: &mut Found<'_>,
+    ) -> bool {
+        let rules = rules.candidates(name).len().saturating_add(1);
+        let enough = work.spend(rules.saturating_mul(times).saturating_mul(RESOLVED));
+        if !enough {
+            found.push(unfinished(found.start()));
+        }
+        enough
+    }
+
+    /// Whether there are files besides the built-in one.
+    pub(super) fn is_builtin(&self, span: Span) -> bool {
+        span.source == SourceId(0)
+    }
+}
+
+fn selectors<'p, T>(rules: &'p Rules<T>) -> Vec<Named<'p>> {
+    let mut names: Vec<&str> = rules.all().iter().map(|rule| rule.selector.as_str()).collect();
+    names.push("*");
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(|name| Named { name, known: None }).collect()
+}
+
+fn unfinished(span: Span) -> Diagnostic {
+    let message = "too many patterns match the same names to look for everything that is hardly meant";
+    let problem = Diagnostic::warning(Code::TOO_LARGE, span, message);
+    problem.help("use exact names, or patterns that begin or end differently")
+}

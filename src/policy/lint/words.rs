@@ -1,0 +1,228 @@
+//! Words that change nothing: shadowed values, repeated values, idle nulls, and defaults that do not reach.
+//!
+//! Every word of every file is heard at all names it speaks of. What never counts at any of them is shadowed; what
+//! never differs from what it inherits is repeated.
+
+use indexmap::IndexMap;
+use indexmap::map::Entry;
+use serde_json::Value;
+
+use super::{Found, View};
+use crate::policy::conflict::short;
+use crate::policy::layers::Layers;
+use crate::policy::merge::{Visit, Word, WordKind};
+use crate::policy::rules::Rules;
+use crate::policy::{Code, Diagnostic, Scope, Span};
+
+/// So many places are shown besides the first.
+const PLACES: usize = 3;
+
+/// What has been heard of the files' words, by their places.
+#[derive(Default)]
+pub(super) struct Words {
+    heard: IndexMap<Span, Heard>,
+    blocked: IndexMap<Span, Blocked>,
+    /// Priorities decide somewhere: what a pattern inherits then depends on the name.
+    uneven: bool,
+}
+
+/// What became of a word at all names so far.
+struct Heard {
+    path: String,
+    kind: WordKind,
+    /// Whether it counts somewhere.
+    alive: bool,
+    /// Whether it changes something somewhere.
+    matters: bool,
+    /// Those that replace it.
+    replaced_by: Vec<Span>,
+    /// The word it repeats, and the value.
+    repeats: Option<(Span, Value)>,
+    /// Whether it is of a pattern.
+    pattern: bool,
+}
+
+/// A word that narrower rules of earlier files keep out.
+struct Blocked {
+    path: String,
+    value: Value,
+    by: IndexMap<Span, (String, Value)>,
+}
+
+impl Words {
+    /// Hears what is said of turns and of the report.
+    pub(super) fn of_blocks(&mut self, view: &View<'_>) {
+        self.uneven |= uneven(view.layers);
+        let turn = view.layers.turn();
+        self.hear(view, &mut |visit| turn.each("", visit));
+        if view.layers.output_wanted() {
+            let output = view.layers.output();
+            self.hear(view, &mut |visit| output.each("", visit));
+        }
+    }
+
+    /// Hears what is said of one name.
+    pub(super) fn hear(&mut self, view: &View<'_>, each: &mut dyn FnMut(Visit<'_>)) {
+        each(&mut |path, trail| {
+            let words = trail.words();
+            self.count(view, &path, &words);
+            self.reach(view, &path, &words);
+        });
+    }
+
+    /// Which words count, and which change something.
+    fn count(&mut self, view: &View<'_>, path: &str, words: &[Word]) {
+        // The lowest part that replaces what is said below, and where.
+        let mut above: Option<(usize, Span)> = None;
+        for word in words.iter().rev().filter(|word| word.scope != Scope::Builtin) {
+            let from = word.from.and_then(|from| words.get(from));
+            let inherited = from.filter(|from| from.scope != Scope::Builtin);
+            let matters = match word.kind {
+                WordKind::Unset => inherited.is_some(),
+                WordKind::Set | WordKind::Edit => {
+                    word.before != word.after || inherited.is_none_or(|from| from.part > word.part)
+                }
+            };
+            let conditional = word.scope == Scope::Call;
+            let replaced = above.filter(|(part, _)| *part <= word.part && !conditional);
+            let heard = self.entry(path, word);
+            heard.alive |= replaced.is_none();
+            heard.matters |= matters;
+            if let Some((_, by)) = replaced
+                && heard.replaced_by.len() < PLACES
+                && !heard.replaced_by.contains(&by)
+            {
+                heard.replaced_by.push(by);
+            }
+            if !matters && heard.repeats.is_none() {
+                heard.repeats = inherited.map(|from| (from.span, word.after.clone().unwrap_or_default()));
+            }
+            let lowest = above.is_none_or(|(part, _)| word.part < part);
+            if word.kind != WordKind::Edit && !conditional && lowest && !view.is_builtin(word.span) {
+                above = Some((word.part, word.span));
+            }
+        }
+    }
+
+    fn entry(&mut self, path: &str, word: &Word) -> &mut Heard {
+        match self.heard.entry(word.span) {
+            Entry::Occupied(heard) => heard.into_mut(),
+            Entry::Vacant(free) => free.insert(Heard {
+                path: spoken(&word.layer, path),
+                kind: word.kind,
+                alive: false,
+                matters: false,
+                replaced_by: Vec::new(),
+                repeats: None,
+                pattern: word.layer.contains('*'),
+            }),
+        }
+    }
+
+    /// Whether the value a later file sets is kept out by what an earlier one says more narrowly.
+    fn reach(&mut self, view: &View<'_>, path: &str, words: &[Word]) {
+        let last = words.iter().rfind(|word| word.scope != Scope::Call && word.kind != WordKind::Edit);
+        let Some(last) = last.filter(|word| is_file(word) && word.before != word.after) else { return };
+        let Some(below) = last.from.and_then(|from| words.get(from)) else { return };
+        let changes = below.kind == WordKind::Set && below.before != below.after;
+        if !is_file(below) || below.part <= last.part || !changes || view.is_builtin(below.span) {
+            return;
+        }
+        let blocked = self.blocked.entry(below.span).or_insert_with(|| Blocked {
+            path: spoken(&below.layer, path),
+            value: below.after.clone().unwrap_or_default(),
+            by: IndexMap::new(),
+        });
+        let says = (spoken(&last.layer, path), last.after.clone().unwrap_or_default());
+        blocked.by.entry(last.span).or_insert(says);
+    }
+
+    /// Says what has been found.
+    pub(super) fn finish(self, found: &mut Found<'_>) {
+        for (span, heard) in &self.heard {
+            if !heard.alive {
+                found.push(heard.shadowed(*span));
+            } else if !heard.matters && !(heard.pattern && self.uneven) {
+                found.push(heard.idle(*span));
+            }
+        }
+        for (span, blocked) in &self.blocked {
+            found.push(blocked.problem(*span));
+        }
+    }
+}
+
+impl Heard {
+    fn shadowed(&self, span: Span) -> Diagnostic {
+        let message = format!("`{}` is never in effect: it is replaced wherever it would hold", self.path);
+        let problem = Diagnostic::warning(Code::SHADOWED, span, message).label("never in effect");
+        let problem = self.replaced_by.iter().fold(problem, |problem, by| problem.also(*by, "replaced here"));
+        problem.help("remove it, or remove what replaces it")
+    }
+
+    fn idle(&self, span: Span) -> Diagnostic {
+        match (&self.repeats, self.kind) {
+            (Some((from, value)), WordKind::Set) => {
+                let message = format!("`{}` repeats what it inherits: {}", self.path, short(value));
+                let problem =
+                    Diagnostic::warning(Code::NO_OP, span, message).also(*from, "inherited from here");
+                problem.help("remove it, or say another value")
+            }
+            (Some((from, value)), WordKind::Edit) => {
+                let message =
+                    format!("`{}` changes nothing: the list is {} already", self.path, short(value));
+                let problem =
+                    Diagnostic::warning(Code::NO_OP, span, message).also(*from, "inherited from here");
+                problem.help("remove it")
+            }
+            (_, _) => {
+                let message = format!("`{}` is unset, and no file sets it below", self.path);
+                let problem = Diagnostic::warning(Code::IDLE_NULL, span, message).label("unsets nothing");
+                problem.help("remove it: the built-in value holds here anyway")
+            }
+        }
+    }
+}
+
+impl Blocked {
+    fn problem(&self, span: Span) -> Diagnostic {
+        let value = short(&self.value);
+        let message = match self.by.len() {
+            1 => format!("`{}`: {value} does not reach a narrower rule of an earlier file", self.path),
+            count => {
+                format!("`{}`: {value} does not reach {count} narrower rules of earlier files", self.path)
+            }
+        };
+        let problem = Diagnostic::warning(Code::BLOCKED, span, message);
+        let shown = self.by.iter().take(PLACES);
+        let problem = shown.fold(problem, |problem, (at, (path, value))| {
+            problem.also(*at, format!("`{path}` stays {}", short(value)))
+        });
+        problem.help("set it under that selector too, if it is meant to hold there")
+    }
+}
+
+/// Whether a word is of a file itself, not of a profile or a call.
+fn is_file(word: &Word) -> bool {
+    !matches!(word.scope, Scope::Builtin | Scope::Profile | Scope::Call)
+        && !word.layer.starts_with("profiles.")
+}
+
+/// The path of a value as it is written in the file.
+fn spoken(layer: &str, path: &str) -> String {
+    let layer = layer.split_once(" (priority").map_or(layer, |(layer, _)| layer);
+    match layer.strip_suffix("retry") {
+        // A block for every kind of work: its values are known by paths that begin with it.
+        Some(before) if layer == "retry" || before.ends_with('.') => format!("{before}{path}"),
+        _ => format!("{layer}.{path}"),
+    }
+}
+
+/// Whether some selector has another priority than the rest.
+fn uneven(layers: &Layers) -> bool {
+    fn any<T>(rules: &Rules<T>) -> bool {
+        let first = rules.all().first().map(|rule| rule.priority);
+        rules.all().iter().any(|rule| Some(rule.priority) != first)
+    }
+    any(layers.tool_rules()) || any(layers.model_rules())
+}
