@@ -9,7 +9,9 @@ mod init;
 mod logs;
 mod named;
 mod out;
+mod pages;
 mod policies;
+mod rule;
 mod run;
 mod schema;
 mod settings;
@@ -40,6 +42,7 @@ enum Command {
     Diff(diff::Args),
     Explain(explain::Args),
     Init(init::Args),
+    Rule(rule::Args),
     Run(run::Args),
     Schema(schema::Args),
     Test(test::Args),
@@ -65,6 +68,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Diff(args) => diff::run(&args, &settings),
         Command::Explain(args) => explain::run(&args, &settings),
         Command::Init(args) => init::run(&args),
+        Command::Rule(args) => rule::run(&args),
         Command::Run(args) => run::run(&args, &settings),
         Command::Schema(args) => schema::run(&args),
         Command::Test(args) => test::run(&args),

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 use unfazed::host::agent_file::AgentFile;
 use unfazed::host::scripted::Script;
+use unfazed::host::tools_file::ToolsFile;
 use unfazed::policy::CallFile;
 
 use super::exit::{Exit, Failed};
@@ -41,6 +42,8 @@ pub(super) enum Name {
     Test,
     /// Calls for `unfazed explain --call`.
     Call,
+    /// Files with the host's tools, for `check --tools`.
+    Tools,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
@@ -83,6 +86,7 @@ impl Name {
             Self::Script => Script::json_schema(),
             Self::Test => unfazed::cases::json_schema(),
             Self::Call => CallFile::json_schema(),
+            Self::Tools => ToolsFile::json_schema(),
         }
     }
 
@@ -98,6 +102,7 @@ impl Name {
             Self::Script => "script.schema.json",
             Self::Test => "test.schema.json",
             Self::Call => "call.schema.json",
+            Self::Tools => "tools.schema.json",
         })
     }
 }

@@ -14,6 +14,7 @@ mod port;
 pub mod scripted;
 mod tokenizer;
 mod tool;
+pub mod tools_file;
 mod trace;
 
 pub use agent::{Agent, RunError, RunReport, Task};

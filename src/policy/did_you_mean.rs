@@ -4,7 +4,7 @@
 const LONGEST: usize = 64;
 
 /// The candidate a person most likely meant by `name`, if one is near enough.
-pub(crate) fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     if length == 0 || length > LONGEST {
         return None;

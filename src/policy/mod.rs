@@ -54,6 +54,7 @@ pub use call_override::CallOverride;
 pub use class::{ClassSet, ErrorClass, UnknownClass};
 pub use classify::{ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
+pub use did_you_mean::closest as did_you_mean;
 #[cfg(feature = "host")]
 pub(crate) use did_you_mean::closest;
 pub use diff::{Comparison, DiffGroup, DiffRow, DiffSubject, DiffVerdict, Names, SubjectKind};

@@ -154,7 +154,7 @@ fn one(d: &Diagnostic, sources: &Sources) -> Value {
 
 fn place(span: Span, sources: &Sources) -> Value {
     let place = sources.place_of(span);
-    let end = sources.get(span.source).map_or((1, 1), |source| source.line_column(span.end));
+    let end = sources.end_of(span);
     json!({
         "file": place.file,
         "line": place.line,

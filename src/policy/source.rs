@@ -74,6 +74,11 @@ impl Sources {
         self.place_at(span.source, span.start)
     }
 
+    /// Where a span ends, for people: the line, and the column after the last character.
+    pub fn end_of(&self, span: Span) -> (u32, u32) {
+        self.get(span.source).map_or((1, 1), |source| source.line_column(span.end))
+    }
+
     fn place_at(&self, id: SourceId, at: u32) -> Place {
         if id == PLANNER {
             return Place { file: "(planner)".into(), line: 1, column: at.saturating_add(1) };

@@ -1,11 +1,15 @@
-//! `unfazed check`: all problems of policy, agent and script files at once.
+//! `unfazed check`: all problems of policy, agent and script files at once, and what their policies hardly mean.
 
-use std::path::PathBuf;
+mod github;
+mod sarif;
+
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use unfazed::host::PolicyFiles;
 use unfazed::host::scripted::Script;
-use unfazed::policy::{Loader, Report};
+use unfazed::host::tools_file::ToolsFile;
+use unfazed::policy::{LintOptions, Loader, Report};
 
 use super::exit::{self, Exit, Failed};
 use super::named::{self, Kind};
@@ -15,8 +19,12 @@ use super::{files, out};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed check policy.yaml
-  unfazed check policies/ --format short
-  unfazed check base.yaml team.yaml --together    # as layers of one policy")]
+  unfazed check policies/ --deny-warnings --format github
+  unfazed check policy.yaml --tools tools.json
+  unfazed check base.yaml team.yaml --together    # as layers of one policy
+
+`unfazed rule` lists everything that is looked for. A comment keeps a warning quiet:
+  # unfazed: ignore[W0205] why it is meant")]
 pub(crate) struct Args {
     /// Files, or folders whose `.yaml` and `.yml` files are checked.
     #[arg(required = true, value_name = "PATH")]
@@ -27,6 +35,9 @@ pub(crate) struct Args {
     /// Checks policies with that profile only; all profiles are checked without it.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// The host's tools and models, as JSON: their names, effects and own retries.
+    #[arg(long, value_name = "FILE")]
+    tools: Option<PathBuf>,
     /// How problems are printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -48,12 +59,20 @@ pub(crate) enum Format {
     Short,
     /// One JSON document for all.
     Json,
+    /// SARIF 2.1.0, for code scanning. The exit code is 0 whatever is found.
+    Sarif,
+    /// Annotations of GitHub Actions.
+    Github,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     let (paths, mut unreadable) = files::expand(&args.paths);
     let mut policies = Vec::new();
     let mut reports = Vec::new();
+    let options = match &args.tools {
+        Some(path) => known(path, &mut reports)?,
+        None => LintOptions::default(),
+    };
     for path in &paths {
         let bytes = match files::read(path) {
             Ok(bytes) => bytes,
@@ -64,15 +83,19 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         };
         let name = path.display().to_string();
         match named::kind(&bytes) {
-            Kind::Agent => reports.extend(named::read(path, &bytes, &loader(args)).1),
+            Kind::Agent => {
+                let (named, found) = named::read(path, &bytes, &loader(args));
+                reports.extend(found);
+                reports.extend(named.map(|named| named.policy.lint(&options)));
+            }
             Kind::Script => reports.extend(Script::from_yaml(&name, &bytes).err()),
             Kind::Test => reports.extend(super::test::problems(&name, &bytes)),
             Kind::Policy if args.together => policies.push((name, bytes)),
-            Kind::Policy => reports.extend(policy(args, vec![(name, bytes)])),
+            Kind::Policy => reports.extend(policy(args, &options, vec![(name, bytes)])),
         }
     }
     if !policies.is_empty() {
-        reports.extend(policy(args, policies));
+        reports.extend(policy(args, &options, policies));
     }
     let reports: Vec<_> =
         named::once(reports).into_iter().map(|report| report.at_most(args.max_errors)).collect();
@@ -94,14 +117,20 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     if args.format == Format::Human && !warnings {
         out::styled(&format!("{} file(s) checked, no problems\n", paths.len()))?;
     }
-    Ok(if errors || (warnings && args.deny_warnings) { Exit::Problem } else { Exit::Clean })
+    let problem = errors || (warnings && args.deny_warnings);
+    // Those who read SARIF take another exit code for a check that did not work.
+    Ok(if problem && args.format != Format::Sarif { Exit::Problem } else { Exit::Clean })
 }
 
 /// Prints reports the way the user wants them.
 fn print(reports: &[Report], format: Format) -> Result<(), Failed> {
     let mut text = String::new();
     match format {
-        Format::Human => reports.iter().for_each(|report| text.push_str(&report.human(true))),
+        Format::Human => {
+            reports.iter().for_each(|report| text.push_str(&report.human(true)));
+            let first = reports.iter().find_map(|report| report.diagnostics().first());
+            text.extend(first.map(|first| format!("`unfazed rule {}` says more\n", first.code)));
+        }
         Format::Short => {
             for report in reports {
                 text.push_str(&report.to_string());
@@ -112,6 +141,8 @@ fn print(reports: &[Report], format: Format) -> Result<(), Failed> {
             let all: Vec<_> = reports.iter().map(Report::to_json).collect();
             return out::raw(&format!("{}\n", serde_json::json!({ "version": 1, "reports": all })));
         }
+        Format::Sarif => return out::raw(&format!("{:#}\n", sarif::log(reports))),
+        Format::Github => return out::raw(&github::commands(reports)),
     }
     out::styled(&text)
 }
@@ -124,9 +155,22 @@ fn loader(args: &Args) -> Loader {
     }
 }
 
-fn policy(args: &Args, sources: Vec<(String, Vec<u8>)>) -> Option<Report> {
+/// What is wrong with a policy, or what it hardly means.
+fn policy(args: &Args, options: &LintOptions, sources: Vec<(String, Vec<u8>)>) -> Vec<Report> {
     match PolicyFiles::new().load_named(&loader(args), sources) {
-        Ok(policy) => policy.warnings().cloned(),
-        Err(report) => Some(report),
+        Ok(policy) => policy.warnings().cloned().into_iter().chain([policy.lint(options)]).collect(),
+        Err(report) => vec![report],
     }
+}
+
+/// What the host has. Mistakes in the file are reported with all others, and nothing is known then.
+fn known(path: &Path, reports: &mut Vec<Report>) -> Result<LintOptions, Failed> {
+    let bytes = files::read(path)?;
+    Ok(match ToolsFile::read(&path.display().to_string(), &bytes) {
+        Ok(file) => file.value.lint_options(),
+        Err(report) => {
+            reports.push(report);
+            LintOptions::default()
+        }
+    })
 }

@@ -1,0 +1,45 @@
+//! `unfazed rule`: what a problem means that `unfazed check` finds.
+
+use std::fmt::Write as _;
+
+use unfazed::policy::did_you_mean;
+
+use super::exit::{Exit, Failed};
+use super::{out, pages};
+
+/// Explains a problem that check finds: what it means, an example, the repair; lists all of them without an ID
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed rule W0202
+  unfazed rule")]
+pub(crate) struct Args {
+    /// The code of the problem: P0101, W0202.
+    id: Option<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
+    let Some(id) = &args.id else {
+        out::raw(&list())?;
+        return Ok(Exit::Clean);
+    };
+    let id = id.to_ascii_uppercase();
+    let Some(page) = pages::find(&id) else {
+        let meant = did_you_mean(&id, pages::all().map(|page| page.id));
+        let meant = match meant {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "`unfazed rule` lists all".to_owned(),
+        };
+        return Err(Failed::Usage(format!("there is no rule `{id}`; {meant}")));
+    };
+    out::raw(&format!("{}: {}\n\n{}\n", page.id, page.title, page.body))?;
+    Ok(Exit::Clean)
+}
+
+fn list() -> String {
+    let mut text = String::new();
+    for page in pages::all() {
+        // Writing into a string does not fail.
+        let _ = writeln!(text, "{}  {}", page.id, page.title);
+    }
+    text
+}

@@ -1,0 +1,131 @@
+//! The file that tells what a host has: its tools and models, for checks of policies.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use crate::policy::decode::{self, Document, Spanned, record};
+use crate::policy::{
+    Code, Diagnostic, Effect, KnownModel, KnownTool, LintOptions, Report, Schema, SchemaError,
+};
+
+record! {
+    /// What a host has. JSON, or the YAML that policies are written in.
+    pub struct ToolsFile {
+        /// The version of the format; always 1.
+        pub version: Spanned<u32>,
+        /// All tools of the host, by their names.
+        pub tools: IndexMap<String, ToolInfo>,
+        /// All models of the host, by the names the policy's selectors match. Left out: they are not known.
+        pub models: Option<IndexMap<String, ModelInfo>>,
+        /// How often clients of models retry inside each attempt, if a model does not say more.
+        pub inner_retries: u32 = 0,
+    }
+}
+
+record! {
+    /// A tool of the host.
+    pub struct ToolInfo {
+        /// What a run does to the world.
+        pub effect: Effect = Effect::Unknown,
+        /// JSON Schema of the arguments.
+        pub parameters: Option<Spanned<Value>>,
+        /// How often it retries inside each run.
+        pub inner_retries: u32 = 0,
+    }
+}
+
+record! {
+    /// A model of the host.
+    pub struct ModelInfo {
+        /// How often its client retries inside each attempt.
+        pub inner_retries: u32 = 0,
+    }
+}
+
+impl ToolsFile {
+    /// Reads such a file. `name` is how it is called in reports.
+    ///
+    /// # Errors
+    /// Every mistake in it, with its place.
+    pub fn read(name: &str, bytes: &[u8]) -> Result<Document<Self>, Report> {
+        let document = decode::read::<Self>(name, bytes)?;
+        let problems = document.value.problems();
+        if problems.is_empty() { Ok(document) } else { Err(document.report(problems)) }
+    }
+
+    /// The JSON Schema of such files.
+    pub fn json_schema() -> Value {
+        decode::schema::<Self>()
+    }
+
+    /// What lints need to know of it.
+    pub fn lint_options(&self) -> LintOptions {
+        let tools = self.tools.iter().map(|(name, tool)| KnownTool {
+            name: name.clone(),
+            effect: tool.effect,
+            inner_retries: tool.inner_retries,
+        });
+        let models = self.models.as_ref().map(|models| {
+            let known = models
+                .iter()
+                .map(|(name, model)| KnownModel { name: name.clone(), inner_retries: model.inner_retries });
+            known.collect()
+        });
+        let inner_retries = self.inner_retries;
+        LintOptions { tools: Some(tools.collect()), models, inner_retries, ..LintOptions::default() }
+    }
+
+    /// What is wrong with a file that can be read.
+    fn problems(&self) -> Vec<Diagnostic> {
+        let mut problems = Vec::new();
+        let Spanned { value: version, span } = self.version;
+        if version != 1 {
+            let message = format!("version {version} is not known");
+            problems.push(Diagnostic::error(Code::BAD_VALUE, span, message).help("write `\"version\": 1`"));
+        }
+        for parameters in self.tools.values().filter_map(|tool| tool.parameters.as_ref()) {
+            if let Err(SchemaError { message, pointer, help }) = Schema::compile(&parameters.value) {
+                let place = pointer.filter(|at| !at.is_empty()).map(|at| format!(" at {at}"));
+                let message =
+                    format!("`parameters` is no JSON Schema{}: {message}", place.unwrap_or_default());
+                problems.push(Diagnostic::error(Code::SCHEMA, parameters.span, message).help_if(help));
+            }
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(text: &str) -> String {
+        ToolsFile::read("tools.json", text.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_a_host_has_is_what_lints_know() {
+        let text = r#"{
+            "version": 1,
+            "tools": {
+                "search": {"effect": "read_only", "parameters": {"type": "object"}, "inner_retries": 2},
+                "pay": {}
+            },
+            "models": {"main": {"inner_retries": 1}}
+        }"#;
+        let options = ToolsFile::read("tools.json", text.as_bytes()).unwrap().value.lint_options();
+        let tools = options.tools.unwrap();
+        assert_eq!(tools[0], KnownTool { name: "search".into(), effect: Effect::ReadOnly, inner_retries: 2 });
+        assert_eq!((tools[1].name.as_str(), tools[1].effect), ("pay", Effect::Unknown));
+        assert_eq!(options.models.unwrap()[0].inner_retries, 1);
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_places() {
+        insta::assert_snapshot!(mistakes(r#"{"version": 2, "tools": {"t": {"parameters": {"type": "objekt"}}}}"#), @r#"
+        tools.json:1:13: error[P0104]: version 2 is not known
+        tools.json:1:46: error[P0109]: `parameters` is no JSON Schema at /type: "objekt" is not valid under any of the schemas listed in the 'anyOf' keyword
+        "#);
+        insta::assert_snapshot!(mistakes(r#"{"version": 1, "tools": {"t": {"efect": "readonly"}, "t": {}}}"#), @r#""#);
+    }
+}

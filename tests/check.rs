@@ -1,0 +1,190 @@
+//! `unfazed check` and `unfazed rule` as people and machines see them.
+#![cfg(feature = "cli")]
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use insta::assert_snapshot;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Fifteen mistakes, each of another kind.
+const MISTAKES: &str = include_str!("../src/policy/load/mistakes.yaml");
+/// One mistake with a repair, one with a second place.
+const BROKEN: &str =
+    "version: 1\nretry: {max_atempts: 3}\ntools:\n  t: {on_exhausted: fail}\n  t: {on_exhausted: fail}\n";
+/// A value that is repeated, and one that is repeated for a reason.
+const REPEATED: &str = "version: 1\nretry: {max_attempts: 5, deadline: 1m}\ntools:\n  pay, later:\n    retry:\n      max_attempts: 5\n      deadline: 1m  # unfazed: ignore[W0205] the contract says so\n";
+const TOOLS: &str = r#"{"version": 1, "tools": {"pay": {"effect": "non_idempotent", "inner_retries": 3}, "search": {}}, "models": {"main": {}}}"#;
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(dir.path().join(name), text).unwrap();
+    }
+    dir
+}
+
+fn unfazed(dir: &TempDir, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
+    for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS"] {
+        command.env_remove(format!("UNFAZED_{name}"));
+    }
+    command.args(args).current_dir(dir.path()).stdin(Stdio::null()).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+/// What is printed of a broken file and one with a lint, and the exit code.
+fn formatted(format: &str) -> (String, i32) {
+    let dir = folder(&[("broken.yaml", BROKEN), ("my repeated.yaml", REPEATED)]);
+    let check = unfazed(&dir, &["check", ".", "--format", format]);
+    (out(&check).replace("\"./", "\""), code(&check))
+}
+
+#[test]
+fn fifteen_mistakes_are_told_at_once() {
+    let dir = folder(&[("team.yaml", MISTAKES)]);
+    let check = unfazed(&dir, &["check", "team.yaml"]);
+    assert_eq!(code(&check), 1);
+    assert_snapshot!(out(&check));
+    let short = unfazed(&dir, &["check", "team.yaml", "--format", "short"]);
+    let said = out(&short);
+    let mut lines: Vec<&str> = said.lines().filter_map(|line| line.split(": ").next()).collect();
+    lines.dedup();
+    assert!(lines.len() >= 15, "{said}");
+}
+
+#[test]
+fn people_see_the_lines() {
+    let (text, code) = formatted("human");
+    assert_eq!(code, 1);
+    assert_snapshot!(text);
+}
+
+#[test]
+fn a_line_for_each_problem() {
+    let (text, code) = formatted("short");
+    assert_eq!(code, 1);
+    assert_snapshot!(text);
+}
+
+#[test]
+fn json_has_a_version() {
+    let (text, code) = formatted("json");
+    assert_eq!(code, 1);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["version"], 1);
+    assert_snapshot!(format!("{json:#}"));
+}
+
+#[test]
+fn sarif_has_places_repairs_and_pages_and_ends_with_zero() {
+    let (text, code) = formatted("sarif");
+    assert_eq!(code, 0);
+    let mut json: Value = serde_json::from_str(&text).unwrap();
+    for rule in json["runs"][0]["tool"]["driver"]["rules"].as_array_mut().unwrap() {
+        for form in ["text", "markdown"] {
+            let help = rule["help"][form].as_str().unwrap();
+            assert!(help.contains("```yaml right"), "{help}");
+            rule["help"][form] = "(the page)".into();
+        }
+    }
+    json["runs"][0]["tool"]["driver"]["version"] = "(version)".into();
+    assert_snapshot!(format!("{json:#}"));
+}
+
+#[test]
+fn github_gets_annotations() {
+    let (text, code) = formatted("github");
+    assert_eq!(code, 1);
+    assert_snapshot!(text);
+}
+
+#[test]
+fn warnings_count_when_they_are_denied() {
+    let dir = folder(&[("policy.yaml", REPEATED)]);
+    assert_eq!(code(&unfazed(&dir, &["check", "policy.yaml"])), 0);
+    assert_eq!(code(&unfazed(&dir, &["check", "policy.yaml", "--deny-warnings"])), 1);
+}
+
+#[test]
+fn as_many_problems_are_printed_as_are_asked_for() {
+    let dir = folder(&[("team.yaml", MISTAKES)]);
+    let check = unfazed(&dir, &["check", "team.yaml", "--format", "short", "--max-errors", "2"]);
+    let said = out(&check);
+    assert_eq!(said.lines().count(), 3, "{said}");
+    assert!(said.lines().last().unwrap().starts_with("and "), "{said}");
+    assert_eq!(code(&check), 1);
+}
+
+#[test]
+fn known_tools_make_more_to_find() {
+    let policy = "version: 1\ntools:\n  pya: {on_exhausted: fail}\n  pay: {retry: {max_attempts: 6}}\nmodels: {\"*\": {retry: {max_attempts: 4}}}\n";
+    let dir = folder(&[("policy.yaml", policy), ("tools.json", TOOLS)]);
+    assert_eq!(out(&unfazed(&dir, &["check", "policy.yaml"])), "1 file(s) checked, no problems\n");
+    let check = unfazed(&dir, &["check", "policy.yaml", "--tools", "tools.json", "--format", "short"]);
+    assert_eq!(code(&check), 0);
+    assert_snapshot!(out(&check), @r"
+    policy.yaml:3:3: warning[W0204]: the host has no tool `pya` (did you mean `pay`?)
+    policy.yaml:4:31: warning[W0202]: tool `pay` may lead to 96 attempts, more than 64: 4 of model `main` x 6 of tool `pay` x 4 inside it, and to 42.6s asleep
+    policy.yaml:4:31: warning[W0207]: a run of tool `pay` that has failed is not repeated, whatever `retry` says: it is not idempotent
+    ");
+}
+
+#[test]
+fn a_mistake_in_the_tools_file_is_told_with_the_rest() {
+    let tools = r#"{"version": 1, "tools": {"pay": {"efect": "idempotent"}}}"#;
+    let dir = folder(&[("policy.yaml", REPEATED), ("tools.json", tools)]);
+    let check = unfazed(&dir, &["check", "policy.yaml", "--tools", "tools.json", "--format", "short"]);
+    assert_eq!(code(&check), 1);
+    let said = out(&check);
+    assert!(
+        said.starts_with("tools.json:1:34: error[P0101]: unknown field `efect` (did you mean `effect`?)"),
+        "{said}"
+    );
+    assert!(said.contains("policy.yaml:6:21: warning[W0205]"), "{said}");
+    assert_eq!(code(&unfazed(&dir, &["check", "policy.yaml", "--tools", "gone.json"])), 2);
+}
+
+#[test]
+fn a_policy_is_looked_at_with_the_agent_that_names_it() {
+    let agent = "version: 1\ntask: t\npolicy: policy.yaml\nmodels:\n  m: {api: openai, base_url: 'http://127.0.0.1:1', model: x}\n";
+    let dir = folder(&[("agent.yaml", agent), ("policy.yaml", REPEATED)]);
+    for paths in [&["agent.yaml"][..], &["agent.yaml", "policy.yaml"]] {
+        let check = unfazed(&dir, &[&["check", "--format", "short"], paths].concat());
+        assert_eq!(out(&check).matches("W0205").count(), 1, "{}", out(&check));
+    }
+}
+
+#[test]
+fn the_policies_of_this_repository_are_clean() {
+    for path in ["policies", "examples", "tests/cases"] {
+        let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+        let check = unfazed(&folder(&[]), &["check", "--deny-warnings", &path]);
+        assert_eq!(code(&check), 0, "{}", out(&check));
+    }
+}
+
+#[test]
+fn a_rule_is_explained_and_a_slip_finds_the_one_that_is_meant() {
+    let dir = folder(&[]);
+    let rule = unfazed(&dir, &["rule", "w0209"]);
+    assert_eq!(code(&rule), 0);
+    assert_snapshot!(out(&rule));
+    let none = unfazed(&dir, &["rule", "W0219"]);
+    assert_eq!(code(&none), 2);
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(said.starts_with("error: there is no rule `W0219`; did you mean `W02"), "{said}");
+}
+
+#[test]
+fn all_rules_are_listed() {
+    assert_snapshot!(out(&unfazed(&folder(&[]), &["rule"])));
+}
