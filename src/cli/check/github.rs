@@ -22,7 +22,9 @@ pub(super) fn commands(reports: &[Report]) -> String {
 fn command(report: &Report, problem: &Diagnostic) -> String {
     let place = report.sources().place_of(problem.span);
     let (end_line, end_column) = report.sources().end_of(problem.span);
-    let mut at = format!("file={},line={},col={}", property(&place.file), place.line, place.column);
+    // Files are known there by their paths from the root of the repository.
+    let file = place.file.strip_prefix("./").unwrap_or(&place.file);
+    let mut at = format!("file={},line={},col={}", property(file), place.line, place.column);
     // A place over several lines has no columns there.
     if end_line == place.line {
         let _ = write!(at, ",endColumn={end_column}");

@@ -127,7 +127,7 @@ fn print(reports: &[Report], format: Format) -> Result<(), Failed> {
     let mut text = String::new();
     match format {
         Format::Human => {
-            reports.iter().for_each(|report| text.push_str(&report.human(true)));
+            text.extend(reports.iter().map(|report| report.human(true)));
             let first = reports.iter().find_map(|report| report.diagnostics().first());
             text.extend(first.map(|first| format!("`unfazed rule {}` says more\n", first.code)));
         }

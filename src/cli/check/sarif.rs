@@ -95,10 +95,10 @@ fn location(report: &Report, span: Span) -> Value {
 /// A path as a reference to a file: everything that means something in one is escaped.
 fn uri(path: &str) -> String {
     let mut uri = String::new();
-    for byte in path.bytes() {
+    for byte in path.strip_prefix("./").unwrap_or(path).bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
-                uri.push(char::from(byte))
+                uri.push(char::from(byte));
             }
             _ => {
                 // Writing into a string does not fail.
@@ -115,6 +115,7 @@ mod tests {
 
     #[test]
     fn a_path_is_a_reference() {
+        assert_eq!(uri("./a.yaml"), "a.yaml");
         assert_eq!(uri("my team/ä:#1.yaml"), "my%20team/%C3%A4%3A%231.yaml");
     }
 }

@@ -16,7 +16,7 @@ mod words;
 use amplification::Amplification;
 use found::Found;
 use selectors::Selectors;
-use view::View;
+use view::{View, spend, subject};
 use words::Words;
 
 use super::conflict::Work;
@@ -105,7 +105,9 @@ impl Policy {
             |code| finished && !crowded.contains(&code) && suppression::decidable(code, options, files);
         let mut findings = Findings::default();
         let left: Vec<Diagnostic> = suppression::apply(self.sources(), problems, held);
-        left.into_iter().for_each(|problem| findings.push(problem));
+        for problem in left {
+            findings.push(problem);
+        }
         findings.into_report(self.sources().clone())
     }
 }
@@ -132,13 +134,13 @@ impl Lints {
 
     fn models(&mut self, view: &View<'_>, work: &mut Work, found: &mut Found<'_>) -> bool {
         for named in view.models() {
-            if !view.spend(view.layers.model_rules(), named.name, 1, work, found) {
+            if !spend(view.layers.model_rules(), named.name, 1, work, found) {
                 return false;
             }
             let merged = view.layers.model(named.name);
-            self.words.hear(view, &mut |visit| merged.each("", visit));
+            self.words.hear(&mut |visit| merged.each("", visit));
             let Some(policy) = merged.policy() else { continue };
-            let subject = view.subject("model", named.name);
+            let subject = subject("model", named.name);
             attempts::judge(
                 &subject,
                 &policy.retry,
@@ -154,15 +156,15 @@ impl Lints {
     fn tools(&mut self, view: &View<'_>, work: &mut Work, found: &mut Found<'_>) -> bool {
         for named in view.tools() {
             let calls = view.layers.calls(named.name);
-            if !view.spend(view.layers.tool_rules(), named.name, calls.len().saturating_add(1), work, found) {
+            if !spend(view.layers.tool_rules(), named.name, calls.len().saturating_add(1), work, found) {
                 return false;
             }
             let above: Vec<_> = calls.iter().map(|(_, above)| above.clone()).collect();
             let merged = view.layers.tool(named.name, &above);
-            self.words.hear(view, &mut |visit| merged.each("", visit));
+            self.words.hear(&mut |visit| merged.each("", visit));
             let plain = if above.is_empty() { merged } else { view.layers.tool(named.name, &[]) };
             let Some(policy) = plain.policy() else { continue };
-            let subject = view.subject("tool", named.name);
+            let subject = subject("tool", named.name);
             let attempted = explain::work(&policy);
             attempts::judge(&subject, &policy.retry, attempted, true, found);
             self.amplification.tool(view, &subject, &policy, named.known);

@@ -59,9 +59,10 @@ impl Seen {
     fn finish(&self, kind: &str, found: &mut Found<'_>) {
         let dead = self.selectors.iter().filter(|(_, (selector, matches))| !matches && selector != "*");
         for (number, (span, (selector, _))) in dead.enumerate() {
-            let message = match selector.contains('*') {
-                true => format!("`{selector}` matches no {kind} of the host"),
-                false => format!("the host has no {kind} `{selector}`"),
+            let message = if selector.contains('*') {
+                format!("`{selector}` matches no {kind} of the host")
+            } else {
+                format!("the host has no {kind} `{selector}`")
             };
             let problem = Diagnostic::warning(Code::DEAD_SELECTOR, *span, message);
             let names = self.names.iter().map(String::as_str).filter(|_| number < COMPARED);

@@ -1,6 +1,6 @@
 //! Rules for single tools: retries of what must not act twice, breakers that wait in vain.
 
-use super::view::Named;
+use super::view::{Named, subject};
 use super::{Found, View};
 use crate::policy::document::ToolLayer;
 use crate::policy::rules::Rule;
@@ -20,7 +20,7 @@ const BEFORE: &[ErrorClass] = &[
 /// Looks at the rules of one tool.
 pub(super) fn judge(view: &View<'_>, named: Named<'_>, policy: &ToolPolicy, found: &mut Found<'_>) {
     non_idempotent(view, named, policy, found);
-    idle_breaker(&view.subject("tool", named.name), policy, found);
+    idle_breaker(&subject("tool", named.name), policy, found);
 }
 
 /// Reports retries that a rule about a tool asks for and the tool does not bear.
@@ -44,7 +44,7 @@ fn non_idempotent(view: &View<'_>, named: Named<'_>, policy: &ToolPolicy, found:
     else {
         return;
     };
-    let subject = view.subject("tool", named.name);
+    let subject = subject("tool", named.name);
     let message = format!(
         "a run of {subject} that has failed is not repeated, whatever `retry` says: it is not idempotent"
     );

@@ -4,7 +4,7 @@ use super::{Found, KnownTool, LintOptions};
 use crate::policy::conflict::Work;
 use crate::policy::layers::Layers;
 use crate::policy::rules::Rules;
-use crate::policy::{Code, Diagnostic, SourceId, Span};
+use crate::policy::{Code, Diagnostic, Span};
 
 /// What it costs to hear one rule, in comparisons.
 const RESOLVED: usize = 16;
@@ -47,40 +47,34 @@ impl<'p> View<'p> {
             .map_or(0, |known| known.inner_retries)
             .max(self.options.inner_retries)
     }
+}
 
-    /// What a name is, for people: `tool \`search\``, `tools \`http.*\``, `tools`.
-    pub(super) fn subject(&self, kind: &str, name: &str) -> String {
-        match name {
-            "*" => format!("{kind}s"),
-            _ if name.contains('*') => format!("{kind}s `{name}`"),
-            _ => format!("{kind} `{name}`"),
-        }
-    }
-
-    /// Pays for hearing the rules of a name so many times. `false`: there is nothing left to pay with.
-    pub(super) fn spend<T>(
-        &self,
-        rules: &Rules<T>,
-        name: &str,
-        times: usize,
-        work: &mut Work,
-        found: &mut Found<'_>,
-    ) -> bool {
-        let rules = rules.candidates(name).len().saturating_add(1);
-        let enough = work.spend(rules.saturating_mul(times).saturating_mul(RESOLVED));
-        if !enough {
-            found.push(unfinished(found.start()));
-        }
-        enough
-    }
-
-    /// Whether there are files besides the built-in one.
-    pub(super) fn is_builtin(&self, span: Span) -> bool {
-        span.source == SourceId(0)
+/// What a name is, for people: the tool of that name, the tools a pattern matches, all tools.
+pub(super) fn subject(kind: &str, name: &str) -> String {
+    match name {
+        "*" => format!("{kind}s"),
+        _ if name.contains('*') => format!("{kind}s `{name}`"),
+        _ => format!("{kind} `{name}`"),
     }
 }
 
-fn selectors<'p, T>(rules: &'p Rules<T>) -> Vec<Named<'p>> {
+/// Pays for hearing the rules of a name so many times. `false`: there is nothing left to pay with.
+pub(super) fn spend<T>(
+    rules: &Rules<T>,
+    name: &str,
+    times: usize,
+    work: &mut Work,
+    found: &mut Found<'_>,
+) -> bool {
+    let rules = rules.candidates(name).len().saturating_add(1);
+    let enough = work.spend(rules.saturating_mul(times).saturating_mul(RESOLVED));
+    if !enough {
+        found.push(unfinished(found.start()));
+    }
+    enough
+}
+
+fn selectors<T>(rules: &Rules<T>) -> Vec<Named<'_>> {
     let mut names: Vec<&str> = rules.all().iter().map(|rule| rule.selector.as_str()).collect();
     names.push("*");
     names.sort_unstable();

@@ -54,24 +54,24 @@ impl Words {
     pub(super) fn of_blocks(&mut self, view: &View<'_>) {
         self.uneven |= uneven(view.layers);
         let turn = view.layers.turn();
-        self.hear(view, &mut |visit| turn.each("", visit));
+        self.hear(&mut |visit| turn.each("", visit));
         if view.layers.output_wanted() {
             let output = view.layers.output();
-            self.hear(view, &mut |visit| output.each("", visit));
+            self.hear(&mut |visit| output.each("", visit));
         }
     }
 
     /// Hears what is said of one name.
-    pub(super) fn hear(&mut self, view: &View<'_>, each: &mut dyn FnMut(Visit<'_>)) {
+    pub(super) fn hear(&mut self, each: &mut dyn FnMut(Visit<'_>)) {
         each(&mut |path, trail| {
             let words = trail.words();
-            self.count(view, &path, &words);
-            self.reach(view, &path, &words);
+            self.count(&path, &words);
+            self.reach(&path, &words);
         });
     }
 
     /// Which words count, and which change something.
-    fn count(&mut self, view: &View<'_>, path: &str, words: &[Word]) {
+    fn count(&mut self, path: &str, words: &[Word]) {
         // The lowest part that replaces what is said below, and where.
         let mut above: Option<(usize, Span)> = None;
         for word in words.iter().rev().filter(|word| word.scope != Scope::Builtin) {
@@ -98,7 +98,7 @@ impl Words {
                 heard.repeats = inherited.map(|from| (from.span, word.after.clone().unwrap_or_default()));
             }
             let lowest = above.is_none_or(|(part, _)| word.part < part);
-            if word.kind != WordKind::Edit && !conditional && lowest && !view.is_builtin(word.span) {
+            if word.kind != WordKind::Edit && !conditional && lowest {
                 above = Some((word.part, word.span));
             }
         }
@@ -120,12 +120,12 @@ impl Words {
     }
 
     /// Whether the value a later file sets is kept out by what an earlier one says more narrowly.
-    fn reach(&mut self, view: &View<'_>, path: &str, words: &[Word]) {
+    fn reach(&mut self, path: &str, words: &[Word]) {
         let last = words.iter().rfind(|word| word.scope != Scope::Call && word.kind != WordKind::Edit);
         let Some(last) = last.filter(|word| is_file(word) && word.before != word.after) else { return };
         let Some(below) = last.from.and_then(|from| words.get(from)) else { return };
         let changes = below.kind == WordKind::Set && below.before != below.after;
-        if !is_file(below) || below.part <= last.part || !changes || view.is_builtin(below.span) {
+        if !is_file(below) || below.part <= last.part || !changes {
             return;
         }
         let blocked = self.blocked.entry(below.span).or_insert_with(|| Blocked {
@@ -140,9 +140,10 @@ impl Words {
     /// Says what has been found.
     pub(super) fn finish(self, found: &mut Found<'_>) {
         for (span, heard) in &self.heard {
+            let depends = heard.pattern && self.uneven;
             if !heard.alive {
                 found.push(heard.shadowed(*span));
-            } else if !heard.matters && !(heard.pattern && self.uneven) {
+            } else if !heard.matters && !depends {
                 found.push(heard.idle(*span));
             }
         }
