@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use unfazed::host::agent_file::AgentFile;
 use unfazed::host::scripted::Script;
-use unfazed::policy::{ErrorClass, Policy};
+use unfazed::policy::{ErrorClass, LintOptions, Policy};
 
 /// A fenced block of a page.
 struct Block {
@@ -23,7 +23,11 @@ fn every_file_shown_loads() {
     for block in blocks().iter().filter(|block| block.language == "yaml") {
         let name = format!("{}:{}", block.page, block.line);
         let problem = match block.text.lines().next() {
-            Some("# policy.yaml") => Policy::from_yaml(&name, &block.text).err(),
+            Some("# policy.yaml") => match Policy::from_yaml(&name, &block.text) {
+                // What is shown is copied; it must not be what check warns of.
+                Ok(policy) => Some(policy.lint(&LintOptions::default())).filter(|report| !report.is_empty()),
+                Err(report) => Some(report),
+            },
             Some("# agent.yaml") => AgentFile::read(&name, block.text.as_bytes()).err(),
             Some("# model.yaml") => Script::from_yaml(&name, block.text.as_bytes()).err(),
             Some("# search.test.yaml") => {

@@ -358,6 +358,20 @@ mod non_idempotent {
     }
 
     #[test]
+    fn a_wider_rule_is_not_about_this_tool() {
+        let wider = "tools:\n  \"h.*\": {retry: {max_attempts: 4}}\n  h.post: {effect: non_idempotent}\n";
+        assert_eq!(one(wider), "");
+        let whole = "tools: {\"h.*\": {effect: non_idempotent, retry: {max_attempts: 4}}}\n";
+        assert!(one(whole).contains("a run of tools `h.*` that has failed"));
+        let wide = "version: 1\ntools: {\"p*\": {retry: {max_attempts: 4}}}\n";
+        let known = LintOptions {
+            tools: Some(vec![tool("pay", Effect::NonIdempotent, 0)]),
+            ..LintOptions::default()
+        };
+        assert_eq!(linted(&[wide], &known).to_string(), "");
+    }
+
+    #[test]
     fn a_rule_for_all_tools_is_not_about_this_one() {
         assert_eq!(
             one(

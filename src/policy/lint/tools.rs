@@ -38,9 +38,9 @@ fn non_idempotent(view: &View<'_>, named: Named<'_>, policy: &ToolPolicy, found:
         return;
     }
     let rules = view.layers.tool_rules().matching(named.name);
-    let rules: Vec<_> = rules.into_iter().filter(|rule| rule.selector.as_str() != "*").collect();
+    let about = about(&rules, policy.effect.origin);
     let said = [retry.max_attempts.origin, retry.retry_on.origin];
-    let Some(span) = said.into_iter().find_map(|origin| rules.iter().find_map(|rule| asks(rule, origin)))
+    let Some(span) = said.into_iter().find_map(|origin| about.iter().find_map(|rule| asks(rule, origin)))
     else {
         return;
     };
@@ -58,11 +58,25 @@ fn non_idempotent(view: &View<'_>, named: Named<'_>, policy: &ToolPolicy, found:
     ));
 }
 
+/// The rules that speak of such a tool knowing what it is: the one that says what its runs do and narrower ones. If
+/// only the host says so, those that name it.
+fn about<'r, 'p>(rules: &'r [&'p Rule<ToolLayer>], effect: Origin) -> Vec<&'r &'p Rule<ToolLayer>> {
+    let says = |rule: &&Rule<ToolLayer>| rule.layer.effect.span().is_some_and(|span| is_at(span, effect));
+    match rules.iter().rposition(says) {
+        Some(first) => rules.iter().skip(first).collect(),
+        None => rules.iter().filter(|rule| rule.selector.is_exact()).collect(),
+    }
+}
+
 /// Where the rule says what holds, if it does.
 fn asks(rule: &Rule<ToolLayer>, origin: Origin) -> Option<Span> {
     let retry = &rule.layer.retry.0;
     let said = [retry.max_attempts.span(), retry.retry_on.span()];
-    said.into_iter().flatten().find(|span| span.source == origin.source && span.start == origin.at)
+    said.into_iter().flatten().find(|span| is_at(*span, origin))
+}
+
+fn is_at(span: Span, origin: Origin) -> bool {
+    span.source == origin.source && span.start == origin.at
 }
 
 /// Reports breakers whose count the attempts of one call never reach, where the run ends with that call.
