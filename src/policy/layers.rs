@@ -81,7 +81,7 @@ impl Layers {
         let block = |name: &str| At::new(global, format!("{prefix}{name}")).of(number);
         let selected = |scope: Scope, of: &str, selector: &Selector| {
             let name = format!("{prefix}{of}[\"{}\"]", selector.as_str());
-            At::new(if builtin { Scope::Builtin } else { scope }, name).of(number)
+            At::new(if builtin { Scope::Builtin } else { scope }, name).of(number).under(selector)
         };
         self.any_calls |= blocks.tools.0.iter().any(|(_, tool)| !tool.calls.is_empty());
         tier.retry.push((blocks.retry.0.clone(), block("retry")));

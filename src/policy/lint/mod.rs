@@ -196,4 +196,6 @@ impl Lints {
 }
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod tests;

@@ -74,13 +74,17 @@ impl Words {
     fn count(&mut self, path: &str, words: &[Word]) {
         // The lowest part that replaces what is said below, and where.
         let mut above: Option<(usize, Span)> = None;
-        for word in words.iter().rev().filter(|word| word.scope != Scope::Builtin) {
+        let is_set = |word: &Word| word.scope != Scope::Builtin && word.kind != WordKind::Unset;
+        let first_set = words.iter().position(is_set);
+        let numbered = words.iter().enumerate().rev();
+        for (number, word) in numbered.filter(|(_, word)| word.scope != Scope::Builtin) {
             let from = word.from.and_then(|from| words.get(from));
             let inherited = from.filter(|from| from.scope != Scope::Builtin);
             let matters = match word.kind {
-                WordKind::Unset => inherited.is_some(),
+                WordKind::Unset => first_set.is_some_and(|first| first < number),
                 WordKind::Set | WordKind::Edit => {
-                    word.before != word.after || inherited.is_none_or(|from| from.part > word.part)
+                    word.before != word.after
+                        || inherited.is_none_or(|from| from.part > word.part || decides(words, from))
                 }
             };
             let conditional = word.scope == Scope::Call;
@@ -201,6 +205,16 @@ impl Blocked {
         });
         problem.help("set it under that selector too, if it is meant to hold there")
     }
+}
+
+/// Whether a pattern that overlaps the one of `from`, neither narrower, says something else: a word above both decides
+/// between them, though it repeats one.
+fn decides(words: &[Word], from: &Word) -> bool {
+    let Some(one) = &from.selector else { return false };
+    words.iter().any(|word| {
+        let other = word.selector.as_ref().filter(|_| word.scope != Scope::Builtin);
+        other.is_some_and(|other| !one.includes(other) && !other.includes(one) && word.after != from.after)
+    })
 }
 
 /// Whether a word is of a file itself, not of a profile or a call.

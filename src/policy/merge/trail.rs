@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::policy::decode::{Decode, Patch};
-use crate::policy::{Origin, Scope, Setting, Span};
+use crate::policy::{Origin, Scope, Selector, Setting, Span};
 
 /// A value of a layer, as it is written. Most replace what is inherited; some edit it.
 pub(crate) trait Leaf: Decode + Clone + PartialEq {
@@ -27,12 +27,14 @@ pub(crate) trait Leaf: Decode + Clone + PartialEq {
     fn show_value(value: &Self::Value) -> Value;
 }
 
-/// A layer that speaks: its kind, its name for people, and the part it is of, by the order of precedence.
+/// A layer that speaks: its kind, its name for people, the part it is of, by the order of precedence, and the selector
+/// it stands under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct At {
     pub(crate) scope: Scope,
     pub(crate) name: Arc<str>,
     pub(crate) part: usize,
+    pub(crate) selector: Option<Selector>,
 }
 
 /// One layer's word on a value.
@@ -44,6 +46,7 @@ pub(crate) struct Step<T> {
     pub(crate) origin: Origin,
     pub(crate) end: u32,
     pub(crate) part: usize,
+    pub(crate) selector: Option<Selector>,
 }
 
 /// A value and everything that was said about it, lowest layer first. The empty trail is the identity of the merge.
@@ -74,6 +77,8 @@ pub(crate) struct Word {
     pub(crate) scope: Scope,
     pub(crate) span: Span,
     pub(crate) part: usize,
+    /// The selector it stands under.
+    pub(crate) selector: Option<Selector>,
     /// The word that made the value before it, by its number.
     pub(crate) from: Option<usize>,
     pub(crate) before: Option<Value>,
@@ -119,7 +124,8 @@ impl<T: Leaf> Trail<T> {
             Patch::Set(value, span) => (Some(value.clone()), *span),
         };
         let (layer, origin) = (Arc::clone(&at.name), span.origin(at.scope));
-        self.push(Step { set, layer, origin, end: span.end, part: at.part });
+        let selector = at.selector.clone();
+        self.push(Step { set, layer, origin, end: span.end, part: at.part, selector });
     }
 
     fn push(&mut self, step: Step<T>) {
@@ -215,6 +221,7 @@ impl<T: Leaf> AnyTrail for Trail<T> {
                 scope: step.origin.scope,
                 span: Span::new(step.origin.source, step.origin.at, step.end),
                 part: step.part,
+                selector: step.selector.clone(),
                 from,
                 before,
                 after: shown(&trail),
@@ -240,13 +247,19 @@ impl<T: Leaf> Step<T> {
 
 impl At {
     pub(crate) fn new(scope: Scope, name: impl Into<Arc<str>>) -> Self {
-        Self { scope, name: name.into(), part: 0 }
+        Self { scope, name: name.into(), part: 0, selector: None }
     }
 
     /// The same layer, of that part.
     #[must_use]
     pub(crate) fn of(self, part: usize) -> Self {
         Self { part, ..self }
+    }
+
+    /// The same layer, under that selector.
+    #[must_use]
+    pub(crate) fn under(self, selector: &Selector) -> Self {
+        Self { selector: Some(selector.clone()), ..self }
     }
 }
 
