@@ -121,6 +121,11 @@ impl Source {
         (u32::try_from(line).unwrap_or(u32::MAX), column)
     }
 
+    /// The 1-based line of a byte.
+    pub(crate) fn line(&self, at: u32) -> u32 {
+        u32::try_from(self.lines.partition_point(|start| *start <= at)).unwrap_or(u32::MAX)
+    }
+
     /// The bytes of the lines `first..=last` (1-based), clipped to the text, line breaks included.
     pub(crate) fn lines(&self, first: u32, last: u32) -> core::ops::Range<usize> {
         let start = |line: u32| {

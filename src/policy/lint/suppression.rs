@@ -1,6 +1,6 @@
 //! Comments that suppress findings: `# unfazed: ignore[W0202] reason`, on the line above or at the end of the line.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use granit_parser::{Event, Parser};
 
@@ -73,7 +73,7 @@ pub(super) fn apply(
 
 /// The lines a finding belongs to: the one it stands in, and that of its key if it begins below it.
 fn lines(source: &Source, span: Span) -> Vec<u32> {
-    let (line, _) = source.line_column(span.start);
+    let line = source.line(span.start);
     let start = source.lines(line, line).start;
     let before = source.text().get(start..span.range().start).unwrap_or_default();
     let begins = before.trim_matches([' ', '\t', '-']).is_empty();
@@ -90,26 +90,24 @@ fn comments(id: SourceId, source: &Source, found: &mut Vec<Suppression>, problem
     let text = source.text();
     // As many as there are: the text is bounded, and it has been read before.
     let options = granit_parser::options! { emit_comments: true, max_buffered_comment_events: usize::MAX };
-    let (mut own, mut read) = (HashSet::new(), Vec::new());
+    let (mut own, mut read) = (Vec::new(), Vec::new());
     for event in Parser::new_from_str_with_options(text, options) {
         let Ok((event, at)) = event else { break };
         let (Event::Comment(said, _), Some(range)) = (event, at.byte_range()) else { continue };
         let start = u32::try_from(range.start).unwrap_or(u32::MAX);
-        let (line, _) = source.line_column(start);
+        let line = source.line(start);
         let first = source.lines(line, line).start;
         let alone = text.get(first..range.start).is_some_and(|before| before.trim().is_empty());
         if alone {
-            own.insert(line);
+            own.push(line);
         }
         if said.trim_start().starts_with(MARK) {
             read.push((said.into_owned(), start, line, alone));
         }
     }
+    let below = below(&own);
     for (said, start, line, alone) in read {
-        let mut target = line;
-        while alone && own.contains(&target) {
-            target = target.saturating_add(1);
-        }
+        let target = below.get(&line).copied().filter(|_| alone).unwrap_or(line);
         let comment = Comment { said: &said, id, start };
         match comment.read() {
             Ok(codes) => found.extend(codes.into_iter().map(|(code, span)| Suppression {
@@ -121,6 +119,17 @@ fn comments(id: SourceId, source: &Source, found: &mut Vec<Suppression>, problem
             Err(problem) => problems.push(*problem),
         }
     }
+}
+
+/// The line below each line that holds nothing but a comment, and below all such lines that follow.
+fn below(own: &[u32]) -> HashMap<u32, u32> {
+    let mut below = HashMap::new();
+    for line in own.iter().rev() {
+        let next = line.saturating_add(1);
+        let target = below.get(&next).copied().unwrap_or(next);
+        below.insert(*line, target);
+    }
+    below
 }
 
 /// A comment that begins with the mark; `said` is what follows the `#`.

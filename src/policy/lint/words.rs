@@ -17,6 +17,9 @@ use crate::policy::{Code, Diagnostic, Scope, Span};
 /// So many places are shown besides the first.
 const PLACES: usize = 3;
 
+/// Of more rules for one name than this, nobody tells which decides between which; none then counts as repeated.
+const COMPARED: usize = 64;
+
 /// What has been heard of the files' words, by their places.
 #[derive(Default)]
 pub(super) struct Words {
@@ -76,6 +79,8 @@ impl Words {
         let mut above: Option<(usize, Span)> = None;
         let is_set = |word: &Word| word.scope != Scope::Builtin && word.kind != WordKind::Unset;
         let first_set = words.iter().position(is_set);
+        let ruled: Vec<&Word> =
+            words.iter().filter(|word| word.selector.is_some() && word.scope != Scope::Builtin).collect();
         let numbered = words.iter().enumerate().rev();
         for (number, word) in numbered.filter(|(_, word)| word.scope != Scope::Builtin) {
             let from = word.from.and_then(|from| words.get(from));
@@ -84,7 +89,7 @@ impl Words {
                 WordKind::Unset => first_set.is_some_and(|first| first < number),
                 WordKind::Set | WordKind::Edit => {
                     word.before != word.after
-                        || inherited.is_none_or(|from| from.part > word.part || decides(words, from))
+                        || inherited.is_none_or(|from| from.part > word.part || decides(&ruled, from))
                 }
             };
             let conditional = word.scope == Scope::Call;
@@ -209,12 +214,12 @@ impl Blocked {
 
 /// Whether a pattern that overlaps the one of `from`, neither narrower, says something else: a word above both decides
 /// between them, though it repeats one.
-fn decides(words: &[Word], from: &Word) -> bool {
+fn decides(ruled: &[&Word], from: &Word) -> bool {
     let Some(one) = &from.selector else { return false };
-    words.iter().any(|word| {
-        let other = word.selector.as_ref().filter(|_| word.scope != Scope::Builtin);
-        other.is_some_and(|other| !one.includes(other) && !other.includes(one) && word.after != from.after)
-    })
+    ruled.len() > COMPARED
+        || ruled.iter().filter(|word| word.after != from.after).any(|word| {
+            word.selector.as_ref().is_some_and(|other| !one.includes(other) && !other.includes(one))
+        })
 }
 
 /// Whether a word is of a file itself, not of a profile or a call.
