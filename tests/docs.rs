@@ -135,6 +135,24 @@ fn every_file_that_is_named_exists() {
     }
 }
 
+#[test]
+fn every_key_of_a_tools_file_is_described() {
+    let page = read(&root().join("docs/check.md"));
+    let mut keys = Vec::new();
+    names(&unfazed::host::tools_file::ToolsFile::json_schema(), &mut keys);
+    assert!(keys.len() >= 7, "only {keys:?} were found");
+    let missing: Vec<_> = keys.iter().filter(|key| !described(&page, key)).collect();
+    assert!(missing.is_empty(), "docs/check.md does not describe {missing:?}");
+}
+
+#[test]
+fn the_tools_file_that_is_shown_is_one() {
+    let blocks = blocks();
+    let shown =
+        blocks.iter().find(|block| block.page == "docs/check.md" && block.language == "json").unwrap();
+    unfazed::host::tools_file::ToolsFile::read(&shown.page, shown.text.as_bytes()).unwrap();
+}
+
 /// The names of all properties of a schema.
 fn names(schema: &serde_json::Value, keys: &mut Vec<String>) {
     match schema {
