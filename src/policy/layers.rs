@@ -70,7 +70,7 @@ impl Layers {
         layers
     }
 
-    fn add(&mut self, number: usize, Part { kind, blocks }: &Part, found: &mut Found) {
+    fn add(&mut self, number: usize, Part { kind, blocks, .. }: &Part, found: &mut Found) {
         let builtin = *kind == PartKind::Builtin;
         let tier = if builtin { &mut self.builtin } else { &mut self.user };
         let (prefix, global) = match kind {

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::decode;
 use super::did_you_mean::closest;
 use super::document::{Blocks, Parent, PolicyFile};
-use super::{Code, Diagnostic, Findings, Policy, Report, Sources, Span};
+use super::{Code, Diagnostic, Findings, Policy, Report, SourceId, Sources, Span};
 
 /// The built-in default. It sets every value.
 pub(super) const DEFAULT: &str = include_str!("../../policies/default.yaml");
@@ -54,6 +54,8 @@ pub(super) struct Read {
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) kind: PartKind,
+    /// The text it was read from.
+    pub(super) source: SourceId,
     pub(super) blocks: Blocks,
 }
 
@@ -181,8 +183,8 @@ impl Reading<'_> {
             DEFAULT_NAME,
             DEFAULT.as_bytes(),
         );
-        if let Some((_, file)) = read {
-            self.parts.push(Part { kind: PartKind::Builtin, blocks: file.split().1 });
+        if let Some((source, file)) = read {
+            self.parts.push(Part { kind: PartKind::Builtin, source, blocks: file.split().1 });
         }
     }
 
@@ -195,18 +197,18 @@ impl Reading<'_> {
     /// Reads the file at the end of the chain, and before it those it extends.
     fn open(&mut self, name: &str, bytes: &[u8]) {
         let read = decode::read_into::<PolicyFile>(&mut self.sources, &mut self.findings, name, bytes);
-        let Some((_, file)) = read else { return };
+        let Some((source, file)) = read else { return };
         let (header, blocks) = file.split();
         for parent in &header.extends {
             self.parent(name, parent);
         }
         hash(&mut self.digest, bytes);
-        self.parts.push(Part { kind: PartKind::File, blocks });
+        self.parts.push(Part { kind: PartKind::File, source, blocks });
         for (name, blocks) in header.profiles {
             if !self.profiles.contains(&name) {
                 self.profiles.push(name.clone());
             }
-            self.parts.push(Part { kind: PartKind::Profile(name), blocks });
+            self.parts.push(Part { kind: PartKind::Profile(name), source, blocks });
         }
     }
 
@@ -276,7 +278,7 @@ fn no_builtin(path: &str, span: Span) -> Diagnostic {
 fn no_profile(name: &str, profiles: &[String], sources: &Sources) -> Diagnostic {
     // The name is not in any file; the last one is where it would be written.
     let source = u16::try_from(sources.len().saturating_sub(1)).unwrap_or_default();
-    let span = Span::new(super::SourceId(source), 0, 0);
+    let span = Span::new(SourceId(source), 0, 0);
     let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no profile `{name}`"));
     let known: Vec<&str> = profiles.iter().map(String::as_str).collect();
     match closest(name, known.iter().copied()) {

@@ -100,9 +100,13 @@ impl Policy {
     fn suppressed(&self, found: Found<'_>, options: &LintOptions, finished: bool) -> Report {
         let crowded = found.crowded();
         let problems = found.into_diagnostics();
-        let files = self.parts().iter().filter(|part| part.kind == PartKind::File).count();
-        let held =
-            |code| finished && !crowded.contains(&code) && suppression::decidable(code, options, files);
+        let files: Vec<_> = self.parts().iter().filter(|part| part.kind == PartKind::File).collect();
+        // What another file or another profile calls for may not be there now.
+        let top = files.last().map(|part| part.source).filter(|_| finished && self.profile().is_none());
+        let held = |source, code| {
+            let known = Some(source) == top && !crowded.contains(&code);
+            known && suppression::decidable(code, options, files.len())
+        };
         let mut findings = Findings::default();
         let left: Vec<Diagnostic> = suppression::apply(self.sources(), problems, held);
         for problem in left {

@@ -33,11 +33,11 @@ pub(super) fn decidable(code: Code, options: &LintOptions, files: usize) -> bool
 }
 
 /// What is left of the problems, with what is wrong with the suppressions. `held`: whether an unused suppression of a
-/// lint is told.
+/// lint in that file is told.
 pub(super) fn apply(
     sources: &Sources,
     problems: Vec<Diagnostic>,
-    held: impl Fn(Code) -> bool,
+    held: impl Fn(SourceId, Code) -> bool,
 ) -> Vec<Diagnostic> {
     let mut left = Vec::new();
     let mut found: Vec<Suppression> = Vec::new();
@@ -63,7 +63,7 @@ pub(super) fn apply(
             left.push(problem);
         }
     }
-    let unused = found.iter().filter(|one| !one.used && held(one.code));
+    let unused = found.iter().filter(|one| !one.used && held(one.span.source, one.code));
     left.extend(unused.map(|one| {
         let message = format!("there is no {} to suppress here", one.code);
         Diagnostic::warning(Code::UNUSED_SUPPRESSION, one.span, message).help("remove it from the comment")

@@ -507,7 +507,16 @@ mod suppressed {
         let text = "version: 1\n# unfazed: ignore[W0204, W0208] for other hosts\nretry: {max_attempts: 5}\n";
         assert_eq!(lint(&[text]), "");
         assert!(linted(&[text], &tools(&[])).to_string().contains("there is no W0204"));
-        assert!(lint(&[text, "version: 1\n"]).contains("there is no W0208"));
+        assert!(lint(&["version: 1\n", text]).contains("there is no W0208"));
+    }
+
+    #[test]
+    fn a_file_below_others_may_suppress_what_is_only_there_without_them() {
+        let base =
+            format!("{REPEATED}    retry: {{max_attempts: 5}}  # unfazed: ignore[W0205] it must stay\n");
+        assert_eq!(lint(&[&base]), "");
+        let said = lint(&[&base, "version: 1\nretry: {max_attempts: 6}\n"]);
+        assert!(!said.contains("W0299"), "{said}");
     }
 
     #[test]
