@@ -160,7 +160,7 @@ impl MergedByClass {
                 *merged = MergedClass::of(general);
             }
             if let Some(own) = own.get(*class) {
-                let at = At::new(at.scope, format!("{} by_class.{class}", at.name));
+                let at = At { name: format!("{} by_class.{class}", at.name).into(), ..at.clone() };
                 hear(&mut merged.max_attempts, &own.max_attempts, &general.max_attempts, &at);
                 hear(&mut merged.backoff, &own.backoff, &general.backoff, &at);
                 hear(&mut merged.server_delay, &own.server_delay, &general.server_delay, &at);

@@ -183,7 +183,7 @@ impl Lints {
     }
 
     fn output(&mut self, view: &View<'_>, found: &mut Found<'_>) {
-        if view.layers.output_wanted()
+        if view.layers.output_wanted().is_some()
             && let Some(policy) = view.layers.output().policy()
         {
             attempts::judge("the report", &policy.retry, Attempted::default(), false, found);

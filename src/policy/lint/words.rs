@@ -58,7 +58,7 @@ impl Words {
         self.uneven |= uneven(view.layers);
         let turn = view.layers.turn();
         self.hear(&mut |visit| turn.each("", visit));
-        if view.layers.output_wanted() {
+        if view.layers.output_wanted().is_some() {
             let output = view.layers.output();
             self.hear(&mut |visit| output.each("", visit));
         }
