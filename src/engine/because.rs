@@ -84,10 +84,6 @@ pub(super) fn of_stop(
             let path = path("max_attempts", case, rules.max_attempts, all.max_attempts);
             because(policy, path, rules.max_attempts, [attempts])
         }
-        StopReason::Budget => {
-            let fact = case.overdrawn.map(|overdrawn| overdrawn.to_string());
-            because(policy, "retry.budget", &retry.budget, fact)
-        }
         StopReason::Shadow => because(policy, "retry.shadow", &retry.shadow, []),
         StopReason::Deadline => because(policy, "retry.deadline", &retry.deadline, [attempts]),
         StopReason::ServerDelay => {
@@ -105,7 +101,8 @@ pub(super) fn of_stop(
         StopReason::Cancelled
         | StopReason::MayHaveActed
         | StopReason::ReducerError
-        | StopReason::CircuitOpen => return Vec::new(),
+        | StopReason::CircuitOpen
+        | StopReason::Budget => return Vec::new(),
     };
     vec![one]
 }

@@ -1,6 +1,5 @@
 //! The retry decision: one function, one order of checks, no allocation.
 
-use super::budget::Overdrawn;
 use crate::policy::{
     AboveMax, Attempts, Bound, ClassRules, ErrorClass, RetryPolicy, Seed, ServerDelay, ServerDelayMode,
 };
@@ -27,8 +26,6 @@ pub struct Case {
     pub hint: Option<Nanos>,
     /// What forbids another attempt whatever the numbers say.
     pub obstacle: Obstacle,
-    /// Why the budget has no retry left; `None`: it has.
-    pub overdrawn: Option<Overdrawn>,
     /// The deadline of the whole run.
     pub run_deadline: Option<Instant>,
 }
@@ -45,6 +42,8 @@ pub enum Obstacle {
     ReducerError,
     /// The circuit breaker is open.
     CircuitOpen,
+    /// The retry budget has nothing left.
+    Overdrawn,
 }
 
 /// Whether there is another attempt.
@@ -155,7 +154,7 @@ fn weigh(
     if case.obstacle == Obstacle::CircuitOpen {
         return Verdict::Stop(StopReason::CircuitOpen);
     }
-    if case.overdrawn.is_some() {
+    if case.obstacle == Obstacle::Overdrawn {
         return Verdict::Stop(StopReason::Budget);
     }
     if refused {
@@ -250,10 +249,7 @@ impl Case {
     /// Whether nothing but the policy's own numbers bears on the delay.
     #[inline]
     const fn is_plain(&self) -> bool {
-        matches!(self.obstacle, Obstacle::None)
-            && self.hint.is_none()
-            && self.overdrawn.is_none()
-            && self.run_deadline.is_none()
+        matches!(self.obstacle, Obstacle::None) && self.hint.is_none() && self.run_deadline.is_none()
     }
 }
 
@@ -352,13 +348,7 @@ mod tests {
     }
 
     fn timeout() -> Case {
-        Case {
-            class: ErrorClass::Timeout,
-            hint: None,
-            obstacle: Obstacle::None,
-            overdrawn: None,
-            run_deadline: None,
-        }
+        Case { class: ErrorClass::Timeout, hint: None, obstacle: Obstacle::None, run_deadline: None }
     }
 
     /// Each line breaks one rule more than the one below it; the first rule of the order is the one reported.
@@ -371,7 +361,7 @@ mod tests {
         assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::TotalDelay));
         case.hint = Some(secs(61));
         assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::ServerDelay));
-        case.overdrawn = Some(Overdrawn::Tokens { left: 0, cost: 1 });
+        case.obstacle = Obstacle::Overdrawn;
         assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::Budget));
         case.obstacle = Obstacle::CircuitOpen;
         assert_eq!(verdict(&policy, 1, case), Verdict::Stop(StopReason::CircuitOpen));

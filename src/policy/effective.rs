@@ -68,6 +68,12 @@ impl RetryPolicy {
     /// The rules for failures of a class.
     #[inline]
     pub fn for_class(&self, class: ErrorClass) -> ClassRules<'_> {
+        if self.by_class.is_empty() { self.for_others() } else { self.for_one(class) }
+    }
+
+    /// As [`for_class`](Self::for_class). Out of line: few policies have such rules.
+    #[inline(never)]
+    fn for_one(&self, class: ErrorClass) -> ClassRules<'_> {
         match self.by_class.iter().find(|rules| rules.class == class) {
             Some(ClassRetry { max_attempts, backoff, server_delay, .. }) => {
                 ClassRules { max_attempts, backoff, server_delay }

@@ -1,8 +1,9 @@
 //! Whether a failure is followed by another attempt, and what that draws on its budget.
 
-use super::super::because::{because, of_retry};
-use super::super::directive::{MetricName, Note};
-use super::super::retry::{self, Case, Progress, Verdict};
+use super::super::because::{because, of_retry, of_stop};
+use super::super::budget::Overdrawn;
+use super::super::directive::{Because, MetricName, Note};
+use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
 use super::Step;
 use crate::policy::{Budget, ErrorClass, RetryPolicy, Seed};
 use crate::session::StopReason;
@@ -21,7 +22,9 @@ impl Step<'_> {
         if progress.attempt == 1 {
             self.state.budgets.called(action, budget, now);
         }
-        case.overdrawn = self.state.budgets.refuses(action, budget, case.class, now);
+        if case.obstacle == Obstacle::None && self.overdrawn(action, retry, case.class).is_some() {
+            case.obstacle = Obstacle::Overdrawn;
+        }
         match retry::in_earnest(retry, progress, *case, now, || seed) {
             Verdict::Retry { delay, by } if retry.shadow.value => {
                 let mut why = of_retry(self.policy, retry, progress, case, delay, by);
@@ -32,6 +35,26 @@ impl Step<'_> {
             }
             verdict => verdict,
         }
+    }
+
+    /// Why no further attempt at `action` is made.
+    pub(super) fn why_stopped(
+        &self,
+        action: &str,
+        retry: &RetryPolicy,
+        progress: Progress,
+        case: &Case,
+        reason: StopReason,
+    ) -> Vec<Because> {
+        if reason == StopReason::Budget {
+            let fact = self.overdrawn(action, retry, case.class).map(|overdrawn| overdrawn.to_string());
+            return vec![because(self.policy, "retry.budget", &retry.budget, fact)];
+        }
+        of_stop(self.policy, retry, progress, case, reason)
+    }
+
+    fn overdrawn(&self, action: &str, retry: &RetryPolicy, class: ErrorClass) -> Option<Overdrawn> {
+        self.state.budgets.refuses(action, &retry.budget.value, class, self.state.now)
     }
 
     /// Another attempt at `action` is made after a failure of that class.

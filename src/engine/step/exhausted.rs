@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::because::{because, of_stop};
+use super::super::because::because;
 use super::super::directive::{Because, Consult, Decision, MetricName, Note, Outcome, Work};
 use super::super::retry::{Case, Obstacle, Progress};
 use super::super::state::{LastTurn, Pending, SlotPhase};
@@ -13,7 +13,7 @@ use crate::time::Nanos;
 
 impl Step<'_> {
     pub(super) const fn case(&self, class: ErrorClass, hint: Option<Nanos>, obstacle: Obstacle) -> Case {
-        Case { class, hint, obstacle, overdrawn: None, run_deadline: self.state.deadline }
+        Case { class, hint, obstacle, run_deadline: self.state.deadline }
     }
 
     /// A tool call gets no further attempt.
@@ -33,7 +33,7 @@ impl Step<'_> {
             attempts: slot.series.history,
             retry_after: case.hint,
         };
-        let mut why = of_stop(self.policy, &policy.retry, progress, case, reason);
+        let mut why = self.why_stopped(&exhausted.action, &policy.retry, progress, case, reason);
         if reason == StopReason::MayHaveActed {
             why.push(because(self.policy, "effect", &policy.effect.map(Shown), []));
         }
@@ -109,8 +109,8 @@ impl Step<'_> {
         case: &Case,
         reason: StopReason,
     ) {
-        let mut why = of_stop(self.policy, retry, progress, case, reason);
         let target = self.state.targets.get(self.state.target).cloned().unwrap_or_default();
+        let mut why = self.why_stopped(&format!("model {target}"), retry, progress, case, reason);
         let attempts = self.state.model.as_ref().map(|series| series.history.clone()).unwrap_or_default();
         let exhausted =
             RetryExhausted { action: format!("model {target}"), reason, attempts, retry_after: case.hint };

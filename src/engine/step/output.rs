@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::because::{because, of_retry, of_stop};
+use super::super::because::{because, of_retry};
 use super::super::directive::{Because, Decision, MetricName, Note, Outcome};
 use super::super::event::Drive;
 use super::super::problems::{join_problems, parse, violations};
@@ -249,7 +249,7 @@ impl Step<'_> {
                 Refused::Again { text, why }
             }
             Verdict::Stop(reason) => {
-                let why = of_stop(self.policy, &output.retry, progress, &case, reason);
+                let why = self.why_stopped("output", &output.retry, progress, &case, reason);
                 self.report_refused(fault, attempt, max_attempts, message, why);
                 Refused::GivenUp { text, reason }
             }

@@ -1,13 +1,13 @@
 //! The budgets of a guard: shared by all its calls, looked at only where a policy has one.
 
 use super::Inner;
-use crate::engine::retry::Progress;
-use crate::engine::{MetricName, Overdrawn};
+use crate::engine::MetricName;
+use crate::engine::retry::{Obstacle, Progress};
 use crate::policy::{Budget, ErrorClass, RetryPolicy};
 use crate::time::Instant;
 
 impl Inner {
-    /// Why there is no retry left after a failure of that class; `None`: there is.
+    /// What the budget has against a retry after a failure of that class.
     pub(super) fn draw(
         &self,
         action: &str,
@@ -15,10 +15,10 @@ impl Inner {
         progress: Progress,
         class: ErrorClass,
         now: Instant,
-    ) -> Option<Overdrawn> {
+    ) -> Obstacle {
         let budget = &retry.budget.value;
         if *budget == Budget::None {
-            return None;
+            return Obstacle::None;
         }
         let overdrawn = self.session.budgets(|budgets| {
             if progress.attempt == 1 {
@@ -26,10 +26,13 @@ impl Inner {
             }
             budgets.refuses(action, budget, class, now)
         });
-        if overdrawn.is_some() && retry.retries(class) {
+        if overdrawn.is_none() {
+            return Obstacle::None;
+        }
+        if retry.retries(class) {
             self.count(MetricName::BudgetExhaustedTotal, action.to_owned(), 1);
         }
-        overdrawn
+        Obstacle::Overdrawn
     }
 
     /// Another attempt is made after a failure of that class.

@@ -102,21 +102,20 @@ impl ToolGuard {
         Fut: Future<Output = Result<T, E>>,
     {
         async move {
-            let renewed = (self.generation != self.inner.live.generation()).then(|| self.renewed());
-            let this = renewed.as_deref().unwrap_or(self);
-            let own = if this.checked { this.examine(&args)? } else { None };
-            let policy = own.as_deref().unwrap_or(&this.policy);
+            let stale = self.generation != self.inner.live.generation();
+            let own = if self.checked || stale { self.own(&args, stale)? } else { None };
+            let (this, policy) = self.in_force(own.as_deref());
             let probe = if this.cell.is_quiet() { None } else { this.admit(policy)? };
             let call = this.inner.next_call();
             let started = start(&policy.retry, &this.inner);
             let context = context(&policy.retry, &this.inner, call, started, 1);
             let cause = match within(context.timeout, pin!(run(args.clone(), context))).await {
                 Ok(value) => {
+                    let (this, policy) = self.in_force(own.as_deref());
                     // Another call may have failed meanwhile; it hears of this success.
                     if probe.is_none() && this.cell.is_quiet() && !this.listens {
                         this.cell.succeeded_at_once();
                     } else {
-                        let policy = own.as_deref().unwrap_or(&this.policy);
                         this.succeeded(policy, probe, (1, None), args.as_json());
                     }
                     return Ok(value);
@@ -125,7 +124,7 @@ impl ToolGuard {
             };
             // Asked for again rather than carried over the wait; and the rest on the heap, so that a call that goes
             // well does not carry the room for retries around.
-            let policy = own.as_deref().unwrap_or(&this.policy);
+            let (this, policy) = self.in_force(own.as_deref());
             let attempts = Attempts::new(&policy.retry, &this.inner, call, started);
             Box::pin(this.go_on(policy, attempts, probe, args, run, cause)).await
         }
@@ -178,6 +177,24 @@ impl ToolGuard {
         }
     }
 
+    /// What the call has of its own, once its arguments hold.
+    #[inline(never)]
+    fn own<A: Arguments, E>(&self, args: &A, stale: bool) -> Result<Option<Box<Own>>, CallError<E>> {
+        let guard = stale.then(|| self.renewed());
+        let this = guard.as_deref().unwrap_or(self);
+        let policy = if this.checked { this.examine(args)? } else { None };
+        let own = guard.is_some() || policy.is_some();
+        Ok(own.then(|| Box::new(Own { guard, policy })))
+    }
+
+    /// The guard and the rules that hold for a call.
+    #[inline]
+    fn in_force<'a>(&'a self, own: Option<&'a Own>) -> (&'a Self, &'a ToolPolicy) {
+        let Some(own) = own else { return (self, &self.policy) };
+        let this = own.guard.as_deref().unwrap_or(self);
+        (this, own.policy.as_deref().unwrap_or(&this.policy))
+    }
+
     /// Holds the arguments against the schema and the validators. Returns the call's own policy if it has one.
     fn examine<A: Arguments, E>(&self, args: &A) -> Result<Option<Arc<ToolPolicy>>, CallError<E>> {
         let Some(args) = args.as_json() else {
@@ -222,8 +239,8 @@ impl ToolGuard {
         let slept = records.iter().fold(Nanos::ZERO, |sum, record| sum.saturating_add(record.delay));
         let class = ErrorClass::InvalidArgs;
         let progress = Progress { started, attempt, slept };
-        let overdrawn = self.inner.draw(&self.action(), &policy.retry, progress, class, now);
-        let case = Case { class, hint: None, obstacle: Obstacle::None, overdrawn, run_deadline: None };
+        let obstacle = self.inner.draw(&self.action(), &policy.retry, progress, class, now);
+        let case = Case { class, hint: None, obstacle, run_deadline: None };
         let seed = || Seed::new(self.inner.seed, "correction", &self.name);
         let mut verdict = decide(&policy.retry, progress, case, now, seed);
         let message = join_problems(problems);
@@ -330,8 +347,9 @@ impl ToolGuard {
         let budgeted = policy.retry.budget.value != Budget::None;
         let progress = attempts.progress();
         let draw = || self.inner.draw(&self.action(), &policy.retry, progress, class, now);
-        let overdrawn = if budgeted { draw() } else { None };
-        let facts = Case { class, hint, obstacle, overdrawn, run_deadline: None };
+        let drawn = if budgeted { draw() } else { Obstacle::None };
+        let obstacle = if obstacle == Obstacle::None { drawn } else { obstacle };
+        let facts = Case { class, hint, obstacle, run_deadline: None };
         let verdict = attempts.failed(cause, facts, &self.name, now);
         if policy.retry.emit_feedback.value && policy.retry.retries(class) {
             let (message, next_delay) = (attempts.last_message(), verdict.delay());
@@ -420,6 +438,12 @@ impl ToolGuard {
         let vars = vars.as_object().unwrap_or(&empty);
         told(&self.rules, &template.value, vars).unwrap_or_else(|error| error.to_string())
     }
+}
+
+/// What a call has of its own: a guard under a newer policy, and rules for this call alone.
+struct Own {
+    guard: Option<Box<ToolGuard>>,
+    policy: Option<Arc<ToolPolicy>>,
 }
 
 /// What comes after a failed attempt.

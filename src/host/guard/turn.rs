@@ -10,7 +10,7 @@ use super::attempts::{Attempts, Cause, start, within};
 use super::session::listens;
 use super::{CallError, Classify, GivenUp, Inner};
 use crate::engine::MetricName;
-use crate::engine::retry::{Case, Obstacle, Verdict};
+use crate::engine::retry::{Case, Verdict};
 use crate::policy::{Policy, RetryPolicy, Trigger};
 use crate::session::StopReason;
 use crate::time::Nanos;
@@ -82,8 +82,8 @@ impl<R: Clone> TurnGuard<R> {
         let hint = cause.retry_after();
         let attempt = attempts.attempt();
         let now = self.inner.clock.now();
-        let overdrawn = self.inner.draw(&action, retry, attempts.progress(), class, now);
-        let facts = Case { class, hint, obstacle: Obstacle::None, overdrawn, run_deadline: None };
+        let obstacle = self.inner.draw(&action, retry, attempts.progress(), class, now);
+        let facts = Case { class, hint, obstacle, run_deadline: None };
         let mut verdict = attempts.failed(cause, facts, target, now);
         if listens(rules, Trigger::ModelFailed) {
             let message = attempts.last_message();
