@@ -34,7 +34,7 @@ const SCRIPT: &str = "version: 1\nmodel: m\nreplies:\n  - text: done\n";
 /// A snapshot without the lines of the built-in policy, which are its own affair.
 macro_rules! shown {
     ($text:expr) => {
-        insta::with_settings!({filters => vec![(r"builtin:v1:\d+:\d+", "builtin:v1:LINE")]}, {
+        insta::with_settings!({filters => vec![(r"builtin:default:\d+:\d+", "builtin:default:LINE")]}, {
             insta::assert_snapshot!($text);
         })
     };
@@ -146,7 +146,7 @@ fn explain_says_what_is_done_about_an_error() {
     let args = ["explain", "--model", "main", "old.yaml", "--status", "429", "--code", "insufficient_quota"];
     let told = json(&unfazed(&dir, &[&args[..], &["--format", "json"]].concat()));
     assert_eq!((&told["class"], &told["action"]), (&"quota_exceeded".into(), &"never_retried".into()));
-    assert_eq!(told["row"]["at"]["file"], "builtin:v1");
+    assert_eq!(told["row"]["at"]["file"], "builtin:default");
     let args =
         ["explain", "--model", "main", "old.yaml", "--status", "418", "--message", "Model is OVERLOADED"];
     assert!(out(&unfazed(&dir, &args)).starts_with("overloaded of model `main`"));

@@ -12,7 +12,7 @@ use super::{Code, Diagnostic, Findings, Policy, Report, SourceId, Sources, Span}
 /// The built-in default. It sets every value.
 pub(super) const DEFAULT: &str = include_str!("../../policies/default.yaml");
 /// Its name in places.
-const DEFAULT_NAME: &str = "builtin:v1";
+const DEFAULT_NAME: &str = "builtin:default";
 /// What a file may extend besides files.
 const BUILTINS: &[&str] = &["builtin:default"];
 /// The most files of a policy, those that are extended included.

@@ -322,7 +322,7 @@ tools: {t: {retry: {retry_on: {remove: [timeout]}}}}
     assert_snapshot!(reason(ErrorClass::Overloaded), @"retry.never_retry holds overloaded: limit x.yaml:2:23");
     let inherited = reason(ErrorClass::NetworkError);
     assert!(
-        inherited.starts_with("retry.retry_on holds network_error: built-in tools[\"*\"] builtin:v1:"),
+        inherited.starts_with("retry.retry_on holds network_error: built-in tools[\"*\"] builtin:default:"),
         "{inherited}"
     );
 }

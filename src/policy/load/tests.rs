@@ -51,7 +51,7 @@ mod defaults {
     fn every_value_of_it_knows_its_line() {
         let policy = Policy::builtin();
         let tool = policy.tool("x");
-        assert_eq!(policy.place(tool.breaker.failures.origin).file, "builtin:v1");
+        assert_eq!(policy.place(tool.breaker.failures.origin).file, "builtin:default");
         assert!(policy.place(tool.breaker.failures.origin).line > 20);
         assert_eq!(tool.effect.value, Effect::Unknown);
         assert_eq!(policy.turn().text_only.value, TextOnly::Accept);

@@ -195,7 +195,7 @@ output: {tool: done}
           retry.max_attempts = 1
               won  set 1  profiles.ci.retry  team.yaml:7:27
               lost set 5  retry              team.yaml:2:23
-              lost set 3  built-in retry     builtin:v1:9:17
+              lost set 3  built-in retry     builtin:default:9:17
         ");
     }
 
@@ -267,8 +267,8 @@ mod priorities {
         assert_snapshot!(loaded.explain_model("m").get("retry.max_attempts").unwrap().to_string(), @r#"
           retry.max_attempts = 9
               won  set 9  models["*"] (priority -5)  team.yaml:2:52
-              lost set 4  built-in models["*"]       builtin:v1:68:21
-              lost set 3  built-in retry             builtin:v1:9:17
+              lost set 4  built-in models["*"]       builtin:default:68:21
+              lost set 3  built-in retry             builtin:default:9:17
         "#);
     }
 }
