@@ -95,10 +95,7 @@ pub fn decide(
     now: Instant,
     seed: impl FnOnce() -> Seed,
 ) -> Verdict {
-    match in_earnest(policy, progress, case, now, seed) {
-        Verdict::Retry { .. } if policy.shadow.value => Verdict::Stop(StopReason::Shadow),
-        verdict => verdict,
-    }
+    judge(policy, progress, case, now, policy.shadow.value, seed)
 }
 
 /// What [`decide`] would say if the policy were not in shadow.
@@ -108,6 +105,18 @@ pub fn in_earnest(
     progress: Progress,
     case: Case,
     now: Instant,
+    seed: impl FnOnce() -> Seed,
+) -> Verdict {
+    judge(policy, progress, case, now, false, seed)
+}
+
+#[inline]
+fn judge(
+    policy: &RetryPolicy,
+    progress: Progress,
+    case: Case,
+    now: Instant,
+    shadow: bool,
     seed: impl FnOnce() -> Seed,
 ) -> Verdict {
     if !policy.retryable(case.class) {
@@ -120,28 +129,29 @@ pub fn in_earnest(
     if case.obstacle == Obstacle::ReducerError {
         return Verdict::Stop(StopReason::ReducerError);
     }
+    if shadow || !policy.by_class.is_empty() || !case.is_plain() || policy.is_limited() {
+        return weigh(policy, progress, case, now, shadow, seed);
+    }
+    if !policy.max_attempts.value.allow_after(progress.attempt) {
+        return Verdict::Stop(StopReason::Attempts);
+    }
+    Verdict::Retry { delay: policy.backoff.value.delay_with(progress.attempt, seed), by: DelayRule::Backoff }
+}
+
+/// The rest of the decision, where a class has rules of its own or there is something to hold the delay against.
+#[inline(never)]
+fn weigh(
+    policy: &RetryPolicy,
+    progress: Progress,
+    case: Case,
+    now: Instant,
+    shadow: bool,
+    seed: impl FnOnce() -> Seed,
+) -> Verdict {
     let rules = policy.for_class(case.class);
     if !rules.max_attempts.value.allow_after(progress.attempt) {
         return Verdict::Stop(StopReason::Attempts);
     }
-    let limited = policy.deadline.value != Bound::Unlimited || policy.total_delay.value != Bound::Unlimited;
-    if !limited && case.is_plain() {
-        let delay = rules.backoff.value.delay_with(progress.attempt, seed);
-        return Verdict::Retry { delay, by: DelayRule::Backoff };
-    }
-    weigh(policy, rules, progress, case, now, seed)
-}
-
-/// The rest of [`in_earnest`], where there is something to hold the delay against.
-#[inline(never)]
-fn weigh(
-    policy: &RetryPolicy,
-    rules: ClassRules<'_>,
-    progress: Progress,
-    case: Case,
-    now: Instant,
-    seed: impl FnOnce() -> Seed,
-) -> Verdict {
     let (delay, by, refused) = wait(rules, progress.attempt, case.hint, seed);
     let policy_deadline = match policy.deadline.value {
         Bound::Within(length) => Some(progress.started.saturating_add(length)),
@@ -164,6 +174,9 @@ fn weigh(
         && progress.slept.saturating_add(delay) > most
     {
         return Verdict::Stop(StopReason::TotalDelay);
+    }
+    if shadow {
+        return Verdict::Stop(StopReason::Shadow);
     }
     Verdict::Retry { delay, by }
 }
@@ -274,6 +287,12 @@ impl RetryPolicy {
     /// Whether failures of this class are retried at all.
     pub const fn retries(&self, class: ErrorClass) -> bool {
         self.retryable(class) && !self.shadow.value
+    }
+
+    /// Whether a delay has to be held against a length of time.
+    #[inline]
+    fn is_limited(&self) -> bool {
+        self.deadline.value != Bound::Unlimited || self.total_delay.value != Bound::Unlimited
     }
 
     /// As [`retries`](Self::retries), as if the policy were not in shadow.

@@ -77,6 +77,10 @@ impl Step<'_> {
         let now = self.state.now;
         let series = self.state.model.get_or_insert_with(|| Series::begin(now));
         let (attempt, started) = (series.attempt(), series.started);
+        let rules = match series.history.last() {
+            Some(failed) => policy.retry.for_class(failed.error_type),
+            None => policy.retry.for_others(),
+        };
         let last = self.state.last_turn == LastTurn::Now;
         let output = self.policy.output().map(|output| output.tool.value.clone());
         let mut tools: Vec<String> =
@@ -87,7 +91,7 @@ impl Step<'_> {
             work,
             turn: self.state.turn,
             attempt,
-            max_attempts: policy.retry.max_attempts.value.limit(),
+            max_attempts: rules.max_attempts.value.limit(),
             target,
             tools,
             tool_choice: match output {
