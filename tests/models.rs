@@ -12,7 +12,7 @@ use unfazed::host::scripted::{
     Answer, Entry, ErrorReply, Fault, Matcher, Outcome, Script, ScriptedCall, ScriptedModel, ScriptedServer,
 };
 use unfazed::host::{Model, ModelRequest, OpenAi, OpenAiConfig};
-use unfazed::policy::ErrorClass;
+use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{Message, ToolCall, Usage};
 use unfazed::time::Nanos;
 
@@ -145,6 +145,7 @@ async fn an_error_status_brings_its_facts() {
         kind: Some("tokens".into()),
         message: "slow down".into(),
         retry_after: Hint::Wait(Nanos::from_secs(2)),
+        ..Failure::default()
     };
     for way in WAYS {
         let failure = ask(way, script(Entry::new(Outcome::Error(error.clone()))), LONG).await.unwrap_err();
@@ -461,7 +462,7 @@ async fn answers_that_are_none_are_failures() {
     ];
     for (response, class, says) in table {
         let failure = raw(response).await.unwrap_err();
-        assert_eq!(failure.class, Some(class), "{failure:?}");
+        assert_eq!(failure.classified(&Policy::builtin()).class, class, "{failure:?}");
         assert!(failure.message.contains(says), "{}", failure.message);
     }
 }

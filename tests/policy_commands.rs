@@ -146,7 +146,7 @@ fn explain_says_what_is_done_about_an_error() {
     let args = ["explain", "--model", "main", "old.yaml", "--status", "429", "--code", "insufficient_quota"];
     let told = json(&unfazed(&dir, &[&args[..], &["--format", "json"]].concat()));
     assert_eq!((&told["class"], &told["action"]), (&"quota_exceeded".into(), &"never_retried".into()));
-    assert_eq!(told["row"]["at"]["file"], "builtin:default");
+    assert_eq!(told["row"]["at"]["file"], "builtin:errors/openai");
     let args =
         ["explain", "--model", "main", "old.yaml", "--status", "418", "--message", "Model is OVERLOADED"];
     assert!(out(&unfazed(&dir, &args)).starts_with("overloaded of model `main`"));

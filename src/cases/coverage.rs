@@ -5,13 +5,25 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::record::Record;
 use super::run::Setup;
 use crate::policy::yaml::{self, Data, Node};
-use crate::policy::{Explanation, Findings, Place, Policy, SourceId, Trigger};
+use crate::policy::{BUILTIN_TEXTS, Explanation, Findings, Place, Policy, SourceId, Trigger};
 
 /// Mappings that are one value.
 const WHOLE: [&str; 8] =
     ["backoff", "server_delay", "retry_on", "never_retry", "schema", "initial", "budget", "do"];
 /// Keys that say what a file or a rule is, and decide nothing themselves.
-const NO_RULE: [&str; 8] = ["version", "extends", "when", "slices", "status", "code", "type", "message"];
+const NO_RULE: [&str; 11] = [
+    "version",
+    "extends",
+    "when",
+    "slices",
+    "status",
+    "code",
+    "type",
+    "message",
+    "detail",
+    "provider",
+    "request_at_fault",
+];
 
 /// A value of a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +87,7 @@ impl Coverage {
         if !self.read.insert(format!("{own}\n{}", policy.digest())) {
             return;
         }
-        for (index, source) in policy.sources().iter().enumerate().skip(1) {
+        for (index, source) in policy.sources().iter().enumerate().skip(BUILTIN_TEXTS) {
             if source.name() == own {
                 continue;
             }
@@ -118,8 +130,7 @@ fn effective(setup: &Setup, record: &Record, won: &mut BTreeSet<Key>) {
         explained(&output, won);
     }
     for failure in record.used.failures.iter().filter(|failure| failure.class.is_none()) {
-        let (code, kind) = (failure.code.as_deref(), failure.kind.as_deref());
-        if let Some(row) = policy.classify(failure.status, code, kind, &failure.message).origin {
+        if let Some(row) = policy.classify(&failure.evidence()).origin {
             won.insert(key(&policy.place(row)));
         }
     }

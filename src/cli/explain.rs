@@ -68,7 +68,7 @@ pub(crate) struct Args {
 #[command(next_help_heading = "What is done about a failure")]
 struct Failure {
     /// Its class: `rate_limit`, `timeout`, ...
-    #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with_all = ["turn", "key", "status", "code", "type", "message"])]
+    #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with_all = ["turn", "key", "status", "code", "type", "message", "detail", "provider"])]
     error: Option<ErrorClass>,
     /// Its HTTP status.
     #[arg(long, conflicts_with_all = ["turn", "bounds", "key"], value_parser = clap::value_parser!(u16).range(100..=599))]
@@ -82,6 +82,12 @@ struct Failure {
     /// The message.
     #[arg(long, conflicts_with_all = ["turn", "bounds", "key"])]
     message: Option<String>,
+    /// A word of the body's detail fields, such as the name of a quota; may be given several times.
+    #[arg(long, value_name = "WORD", conflicts_with_all = ["turn", "bounds", "key"])]
+    detail: Vec<String>,
+    /// The provider behind a router.
+    #[arg(long, conflicts_with_all = ["turn", "bounds", "key"])]
+    provider: Option<String>,
 }
 
 /// How an explanation is printed.
@@ -223,7 +229,7 @@ impl Failure {
     fn is_asked(&self) -> bool {
         let told =
             self.status.is_some() || self.code.is_some() || self.r#type.is_some() || self.message.is_some();
-        told || self.error.is_some()
+        told || !self.detail.is_empty() || self.provider.is_some() || self.error.is_some()
     }
 
     /// What is done about it, if something is asked.
@@ -243,9 +249,11 @@ impl Failure {
             code: self.code.as_deref(),
             kind: self.r#type.as_deref(),
             message: self.message.as_deref().unwrap_or_default(),
+            details: &self.detail,
+            provider: self.provider.as_deref(),
         };
         let (row, at) = policy.error_row(&evidence)?;
-        Some(explanation.on_error(row.class).told_by(row, at))
+        Some(explanation.on_row(row, at))
     }
 }
 

@@ -3,7 +3,7 @@
 use core::fmt::Display;
 
 use super::directive::Because;
-use super::retry::{Case, DelayRule, Progress};
+use super::retry::{Case, DelayRule, Obstacle, Progress};
 use crate::policy::{BreakerPolicy, Policy, RetryPolicy, Setting};
 use crate::session::StopReason;
 use crate::time::Nanos;
@@ -97,6 +97,13 @@ pub(super) fn of_stop(
             &retry.total_delay,
             [format!("slept {} so far", progress.slept)],
         ),
+        StopReason::RequestAtFault => match case.obstacle {
+            Obstacle::RequestAtFault(row) => {
+                let row = Setting::new(true, row);
+                because(policy, "errors.request_at_fault", &row, [format!("{class} is told by this row")])
+            }
+            _ => return Vec::new(),
+        },
         // Decided by something else than the retry policy; the caller names it.
         StopReason::Cancelled
         | StopReason::MayHaveActed

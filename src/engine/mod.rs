@@ -22,6 +22,7 @@ mod problems;
 pub mod retry;
 mod state;
 mod step;
+mod wait_hint;
 
 pub use breaker::{Admission, Breaker};
 pub use budget::{Budgets, Ledger, Overdrawn};
@@ -34,12 +35,15 @@ pub use event::{
     Drive, Envelope, Event, FinishReason, ModelReply, Proposal, RunStarted, ToolFacts, ToolOutcome,
     TurnMeasure,
 };
-pub use failure::{EffectState, Failure, Hint, may_run_again};
+#[cfg(feature = "host")]
+pub(crate) use failure::plain;
+pub use failure::{BodyFacts, EffectState, Failure, Hint, may_run_again};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]
 pub(crate) use step::validation;
+pub use wait_hint::Headers;
 
 pub use log::{LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

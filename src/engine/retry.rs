@@ -1,7 +1,8 @@
 //! The retry decision: one function, one order of checks, no allocation.
 
 use crate::policy::{
-    AboveMax, Attempts, Bound, ClassRules, ErrorClass, RetryPolicy, Seed, ServerDelay, ServerDelayMode,
+    AboveMax, Attempts, Bound, ClassRules, Classified, ErrorClass, Origin, RetryPolicy, Seed, ServerDelay,
+    ServerDelayMode,
 };
 use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
@@ -38,6 +39,8 @@ pub enum Obstacle {
     None,
     /// The tool may have acted and must not act twice.
     MayHaveActed,
+    /// The row of the error table says that the request itself is at fault.
+    RequestAtFault(Origin),
     /// A reducer failed on this action.
     ReducerError,
     /// The circuit breaker is open.
@@ -82,7 +85,7 @@ pub enum DelayRule {
 /// Decides about another attempt.
 ///
 /// The order of the checks is part of the contract, and the first that applies is the reason that is reported:
-/// `never_retry`, not retryable, may have acted, reducer error, attempts, deadline, breaker, budget, server delay,
+/// `never_retry`, not retryable, may have acted, request at fault, reducer error, attempts, deadline, breaker, budget, server delay,
 /// total delay, shadow. (Cancellation comes before all of them and never gets here.) An attempt that could only start at or
 /// after a deadline is not waited for: `now + delay >= deadline` stops now.
 ///
@@ -125,6 +128,9 @@ fn judge(
     }
     if case.obstacle == Obstacle::MayHaveActed {
         return Verdict::Stop(StopReason::MayHaveActed);
+    }
+    if matches!(case.obstacle, Obstacle::RequestAtFault(_)) {
+        return Verdict::Stop(StopReason::RequestAtFault);
     }
     if case.obstacle == Obstacle::ReducerError {
         return Verdict::Stop(StopReason::ReducerError);
@@ -258,6 +264,25 @@ fn spread(rule: ServerDelay, asked: Nanos, attempt: u32, seed: Seed) -> Nanos {
     asked.saturating_add(Nanos(u64::try_from(more).unwrap_or(u64::MAX)))
 }
 
+impl Obstacle {
+    /// The obstacle that the error table knows of.
+    pub fn of(classified: Classified) -> Self {
+        match classified.origin {
+            Some(row) if classified.request_at_fault => Self::RequestAtFault(row),
+            _ => Self::None,
+        }
+    }
+
+    /// This one, or that of the error table if it goes before this one.
+    #[must_use]
+    pub fn or_fault_of(self, classified: Classified) -> Self {
+        match (self, Self::of(classified)) {
+            (Self::MayHaveActed, _) | (_, Self::None) => self,
+            (_, fault) => fault,
+        }
+    }
+}
+
 impl Case {
     /// Whether nothing but the policy's own numbers bears on the delay.
     #[inline]
@@ -276,6 +301,7 @@ impl RetryPolicy {
             StopReason::NeverRetry
             | StopReason::NotRetryable
             | StopReason::MayHaveActed
+            | StopReason::RequestAtFault
             | StopReason::Attempts
             | StopReason::CircuitOpen
             | StopReason::Budget
@@ -322,7 +348,7 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Backoff, Budget, ClassRetry, ClassSet, Jitter, Origin, Setting, Shape};
+    use crate::policy::{Backoff, Budget, ClassRetry, ClassSet, Jitter, Setting, Shape};
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 

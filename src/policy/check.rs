@@ -40,7 +40,7 @@ pub(crate) fn too_many_selectors(span: Span) -> Diagnostic {
 pub(super) fn rows_within_budget(parts: &[&Part], findings: &mut Findings) -> bool {
     let (mut texts, mut bytes) = (0_usize, 0_usize);
     for rule in parts.iter().flat_map(|part| &part.blocks.errors) {
-        for text in rule.message.iter().flat_map(|messages| &messages.0) {
+        for text in rule.message.iter().chain(&rule.detail).flat_map(|texts| &texts.0) {
             texts = texts.saturating_add(1);
             bytes = bytes.saturating_add(text.len());
         }

@@ -21,6 +21,10 @@ pub struct Evidence<'a> {
     pub kind: Option<&'a str>,
     /// The message.
     pub message: &'a str,
+    /// The words of the body's detail fields.
+    pub details: &'a [String],
+    /// The provider, if the body names it.
+    pub provider: Option<&'a str>,
 }
 
 /// A row of the table. It matches if every list that is not empty has an element that matches.
@@ -34,8 +38,14 @@ pub struct ErrorRow {
     pub kind: Vec<String>,
     /// Parts of the message, whatever their case.
     pub message: Vec<String>,
+    /// Parts of one of the details, whatever their case.
+    pub detail: Vec<String>,
+    /// Names of providers, whatever their case.
+    pub provider: Vec<String>,
     /// What the failure is.
     pub class: ErrorClass,
+    /// Whether the same bytes will never work at the same place.
+    pub request_at_fault: bool,
     /// Where the row is written.
     pub origin: Origin,
 }
@@ -53,10 +63,28 @@ pub enum StatusPattern {
 #[derive(Clone)]
 pub struct ErrorTable {
     rows: Vec<ErrorRow>,
-    /// All message parts of all rows, searched for at once.
-    parts: RegexSet,
-    /// For each row, the number of its first part in `parts`.
-    first_part: Vec<usize>,
+    messages: Parts,
+    details: Parts,
+}
+
+/// The texts that all rows look for in a field, searched for at once.
+#[derive(Clone)]
+struct Parts {
+    set: RegexSet,
+    /// For each row, the number of its first text in `set`.
+    first: Vec<usize>,
+}
+
+/// The class of a failure, and the row that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classified {
+    /// The class.
+    pub class: ErrorClass,
+    /// Whether the request itself is at fault: the same bytes will never work at the same place.
+    pub request_at_fault: bool,
+    /// The row of the table; `None` if no row matches, which the built-in table does not let happen, or if the
+    /// class is certain without it.
+    pub origin: Option<Origin>,
 }
 
 /// What is wrong with a row or a table.
@@ -75,44 +103,79 @@ impl ErrorTable {
     /// # Errors
     /// If the message parts are too many to be searched for at once.
     pub fn new(rows: Vec<ErrorRow>) -> Result<Self, ErrorTableError> {
-        let parts = rows.iter().flat_map(|row| row.message.iter().map(|part| regex::escape(part)));
-        let parts = RegexSetBuilder::new(parts).case_insensitive(true).size_limit(MAX_SEARCH_BYTES).build();
-        let parts = parts.map_err(|_| ErrorTableError {
-            message: "the error rows hold too many message texts".to_owned(),
-            help: Some("remove some, or shorten them".to_owned()),
-        })?;
-        let first_part = rows.iter().scan(0_usize, |next, row| {
-            let first = *next;
-            *next = next.saturating_add(row.message.len());
-            Some(first)
-        });
-        Ok(Self { first_part: first_part.collect(), parts, rows })
+        let messages = Parts::new(rows.iter().map(|row| row.message.as_slice()))?;
+        let details = Parts::new(rows.iter().map(|row| row.detail.as_slice()))?;
+        Ok(Self { rows, messages, details })
     }
 
     /// The first row that matches.
     pub fn classify(&self, evidence: &Evidence<'_>) -> Option<&ErrorRow> {
-        // The message is searched once, and only if a row that matches otherwise asks for it.
-        let mut found: Option<SetMatches> = None;
-        self.rows.iter().zip(&self.first_part).find_map(|(row, first)| {
-            let rest =
+        // The texts are searched once, and only if a row that matches otherwise asks for it.
+        let mut messages = Search::new(&self.messages, core::slice::from_ref(&evidence.message));
+        let mut details = Search::new(&self.details, evidence.details);
+        let named = |name: &String| evidence.provider.is_some_and(|known| known.eq_ignore_ascii_case(name));
+        self.rows.iter().enumerate().find_map(|(number, row)| {
+            let matches =
                 any(&row.status, |pattern| evidence.status.is_some_and(|status| pattern.matches(status)))
                     && any(&row.code, |code| evidence.code == Some(code))
-                    && any(&row.kind, |kind| evidence.kind == Some(kind));
-            if !rest {
-                return None;
-            }
-            if row.message.is_empty() {
-                return Some(row);
-            }
-            let found = found.get_or_insert_with(|| self.parts.matches(evidence.message));
-            let parts = *first..first.saturating_add(row.message.len());
-            parts.into_iter().any(|part| found.matched(part)).then_some(row)
+                    && any(&row.kind, |kind| evidence.kind == Some(kind))
+                    && any(&row.provider, named)
+                    && (row.detail.is_empty() || details.finds(number, row.detail.len()))
+                    && (row.message.is_empty() || messages.finds(number, row.message.len()));
+            matches.then_some(row)
         })
     }
 
     /// The rows, in their order.
     pub fn rows(&self) -> &[ErrorRow] {
         &self.rows
+    }
+}
+
+impl Parts {
+    fn new<'r>(rows: impl Iterator<Item = &'r [String]> + Clone) -> Result<Self, ErrorTableError> {
+        let parts = rows.clone().flatten().map(|part| regex::escape(part));
+        let set = RegexSetBuilder::new(parts).case_insensitive(true).size_limit(MAX_SEARCH_BYTES).build();
+        let set = set.map_err(|_| ErrorTableError {
+            message: "the error rows hold too many message texts".to_owned(),
+            help: Some("remove some, or shorten them".to_owned()),
+        })?;
+        let first = rows.scan(0_usize, |next, row| {
+            let first = *next;
+            *next = next.saturating_add(row.len());
+            Some(first)
+        });
+        Ok(Self { first: first.collect(), set })
+    }
+}
+
+/// The texts of a failure, searched when the first row asks.
+struct Search<'a, T> {
+    parts: &'a Parts,
+    texts: &'a [T],
+    found: Option<Vec<SetMatches>>,
+}
+
+impl<'a, T: AsRef<str>> Search<'a, T> {
+    const fn new(parts: &'a Parts, texts: &'a [T]) -> Self {
+        Self { parts, texts, found: None }
+    }
+
+    /// Whether one of the texts holds one of the `count` parts of a row.
+    fn finds(&mut self, row: usize, count: usize) -> bool {
+        let found = self.found.get_or_insert_with(|| {
+            self.texts.iter().map(|text| self.parts.set.matches(text.as_ref())).collect()
+        });
+        let Some(first) = self.parts.first.get(row).copied() else { return false };
+        let mut parts = first..first.saturating_add(count);
+        parts.any(|part| found.iter().any(|matches| matches.matched(part)))
+    }
+}
+
+impl Classified {
+    /// A class that needs no table.
+    pub const fn certain(class: ErrorClass) -> Self {
+        Self { class, request_at_fault: false, origin: None }
     }
 }
 
@@ -123,11 +186,19 @@ impl ErrorRow {
             ("status", self.status.iter().map(ToString::to_string).collect()),
             ("code", self.code.clone()),
             ("type", self.kind.clone()),
+            ("detail", self.detail.clone()),
+            ("provider", self.provider.clone()),
             ("message", self.message.clone()),
         ];
         let named = lists.into_iter().filter(|(_, texts)| !texts.is_empty());
         let shown: Vec<_> = named.map(|(name, texts)| format!("{name}: [{}]", texts.join(", "))).collect();
         if shown.is_empty() { "everything".to_owned() } else { shown.join(", ") }
+    }
+
+    /// What it says of such a failure: `malformed_tool_call, request_at_fault`.
+    pub fn tells(&self) -> String {
+        let fault = if self.request_at_fault { ", request_at_fault" } else { "" };
+        format!("{}{fault}", self.class)
     }
 }
 
@@ -187,7 +258,10 @@ mod tests {
             code: vec![],
             kind: vec![],
             message: vec![],
+            detail: vec![],
+            provider: vec![],
             class,
+            request_at_fault: false,
             origin: Origin::BUILTIN,
         }
     }
@@ -246,6 +320,28 @@ mod tests {
             class(&Evidence { message: "ÜBERLASTET (503)!", ..Evidence::default() }),
             Some(ErrorClass::Overloaded)
         );
+    }
+
+    #[test]
+    fn details_are_held_against_each_word_and_a_provider_against_its_name() {
+        let table = ErrorTable::new(vec![
+            ErrorRow {
+                detail: list(&["perday"]),
+                provider: list(&["google"]),
+                ..row(ErrorClass::QuotaExceeded)
+            },
+            ErrorRow { detail: list(&["PerDay", "PerHour"]), ..row(ErrorClass::RateLimit) },
+            row(ErrorClass::ModelError),
+        ]);
+        let table = table.unwrap();
+        let details = list(&["other", "RequestsPerDay-Free"]);
+        let class = |details, provider| {
+            table.classify(&Evidence { details, provider, ..Evidence::default() }).unwrap().class
+        };
+        assert_eq!(class(&details, Some("Google")), ErrorClass::QuotaExceeded);
+        assert_eq!(class(&details, Some("elsewhere")), ErrorClass::RateLimit);
+        assert_eq!(class(&details, None), ErrorClass::RateLimit);
+        assert_eq!(class(&[], Some("Google")), ErrorClass::ModelError);
     }
 
     #[test]

@@ -7,15 +7,16 @@ use std::sync::{Arc, LazyLock, RwLock};
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use super::builtin::BUILTIN_TEXTS;
 use super::conflict::{Work, conflicts};
 use super::decode::{self, Patch};
 use super::document::{ErrorRule, PolicyFile};
 use super::layers::{Above, Layers, unbounded};
 use super::loader::{Loader, Part, PartKind, Read, Resolve, chosen};
 use super::{
-    CallOverride, Code, Diagnostic, ErrorClass, ErrorRow, ErrorTable, Evidence, Findings, ModelPolicy,
-    Origin, OutputPolicy, Place, ReducerRule, Report, Scope, SessionPolicy, SliceRule, SourceId, Sources,
-    Span, ToolPolicy, TurnPolicy, check,
+    CallOverride, Classified, Code, Diagnostic, ErrorClass, ErrorRow, ErrorTable, Evidence, Findings,
+    ModelPolicy, Origin, OutputPolicy, Place, ReducerRule, Report, Scope, SessionPolicy, SliceRule, SourceId,
+    Sources, Span, ToolPolicy, TurnPolicy, check,
 };
 
 /// Names of tools come from models; no more of them than this are remembered.
@@ -42,15 +43,6 @@ struct Inner {
     errors: ErrorTable,
     tools: RwLock<HashMap<String, Arc<ToolPolicy>>>,
     models: RwLock<HashMap<String, Arc<ModelPolicy>>>,
-}
-
-/// The class of a failure, and the row that says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Classified {
-    /// The class.
-    pub class: ErrorClass,
-    /// The row of the table; `None` if no row matches, which the built-in table does not let happen.
-    pub origin: Option<Origin>,
 }
 
 /// The rules for one call.
@@ -245,16 +237,14 @@ impl Policy {
     }
 
     /// The class of a failure, by the first row of the table that matches.
-    pub fn classify(
-        &self,
-        status: Option<u16>,
-        code: Option<&str>,
-        kind: Option<&str>,
-        message: &str,
-    ) -> Classified {
-        match self.0.errors.classify(&Evidence { status, code, kind, message }) {
-            Some(row) => Classified { class: row.class, origin: Some(row.origin) },
-            None => Classified { class: ErrorClass::ModelError, origin: None },
+    pub fn classify(&self, evidence: &Evidence<'_>) -> Classified {
+        match self.0.errors.classify(evidence) {
+            Some(row) => Classified {
+                class: row.class,
+                request_at_fault: row.request_at_fault,
+                origin: Some(row.origin),
+            },
+            None => Classified::certain(ErrorClass::ModelError),
         }
     }
 
@@ -286,7 +276,7 @@ impl Inner {
             conflicts(layers.model_rules(), &mut work, findings);
             // Only files that say so can leave attempts without end; the default does not.
             let speaks = |source: &super::Source| source.text().contains("unlimited");
-            if read.sources.iter().skip(1).any(speaks) {
+            if read.sources.iter().skip(BUILTIN_TEXTS).any(speaks) {
                 check::endless(&layers, &mut work, findings);
             }
         }
@@ -370,6 +360,9 @@ fn errors(parts: &[&Part], findings: &mut Findings) -> Option<ErrorTable> {
         code: rule.code.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
         kind: rule.r#type.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
         message: rule.message.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
+        detail: rule.detail.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
+        provider: rule.provider.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
+        request_at_fault: rule.request_at_fault,
         class: rule.class.value,
         origin: rule.class.span.origin(scope),
     };

@@ -4,15 +4,12 @@ use std::collections::HashSet;
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::builtin::{BUILTIN_TEXTS, DEFAULT, DEFAULT_NAME, TABLES};
 use super::decode;
 use super::did_you_mean::closest;
 use super::document::{Blocks, Parent, PolicyFile};
 use super::{Code, Diagnostic, Findings, Policy, Report, SourceId, Sources, Span};
 
-/// The built-in default. It sets every value.
-pub(super) const DEFAULT: &str = include_str!("../../policies/default.yaml");
-/// Its name in places.
-const DEFAULT_NAME: &str = "builtin:default";
 /// What a file may extend besides files.
 const BUILTINS: &[&str] = &["builtin:default"];
 /// The most files of a policy, those that are extended included.
@@ -176,16 +173,21 @@ struct Reading<'r> {
 
 impl Reading<'_> {
     fn builtin(&mut self) {
-        hash(&mut self.digest, DEFAULT.as_bytes());
-        let read = decode::read_into::<PolicyFile>(
-            &mut self.sources,
-            &mut self.findings,
-            DEFAULT_NAME,
-            DEFAULT.as_bytes(),
-        );
-        if let Some((source, file)) = read {
-            self.parts.push(Part { kind: PartKind::Builtin, source, blocks: file.split().1 });
+        let Some((source, mut blocks)) = self.ours(DEFAULT_NAME, DEFAULT) else { return };
+        for (name, text) in TABLES {
+            if let Some((_, table)) = self.ours(name, text) {
+                blocks.errors.extend(table.errors);
+            }
         }
+        self.parts.push(Part { kind: PartKind::Builtin, source, blocks });
+    }
+
+    /// A text that ships with the product.
+    fn ours(&mut self, name: &str, text: &str) -> Option<(SourceId, Blocks)> {
+        hash(&mut self.digest, text.as_bytes());
+        let (source, file) =
+            decode::read_into::<PolicyFile>(&mut self.sources, &mut self.findings, name, text.as_bytes())?;
+        Some((source, file.split().1))
     }
 
     fn file(&mut self, name: &str, bytes: &[u8]) {
@@ -228,7 +230,7 @@ impl Reading<'_> {
             self.findings.push(problem.help("load it with `Policy::load_with`, or give all files in order"));
             return;
         };
-        if self.sources.len() > MOST_FILES {
+        if self.sources.len() >= BUILTIN_TEXTS.saturating_add(MOST_FILES) {
             let message = format!("a policy of more than {MOST_FILES} files");
             self.findings.push(Diagnostic::error(Code::TOO_LARGE, span, message));
             return;

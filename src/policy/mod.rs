@@ -12,6 +12,7 @@
 )]
 
 mod backoff;
+mod builtin;
 mod call_override;
 mod check;
 mod class;
@@ -50,9 +51,10 @@ mod value;
 pub mod yaml;
 
 pub use backoff::{Backoff, Jitter, Shape};
+pub(crate) use builtin::BUILTIN_TEXTS;
 pub use call_override::CallOverride;
 pub use class::{ClassSet, ErrorClass, UnknownClass};
-pub use classify::{ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
+pub use classify::{Classified, ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
 pub use did_you_mean::closest as did_you_mean;
 #[cfg(feature = "host")]
@@ -73,7 +75,7 @@ pub use explain::{
 pub use expr::{Expr, ExprError};
 pub use json_schema::{Problem, Schema, SchemaError};
 pub use lint::{KnownModel, KnownTool, LintOptions};
-pub use load::{CallPolicy, Classified, Policy, json_schema};
+pub use load::{CallPolicy, Policy, json_schema};
 pub use loader::{Loader, Resolve};
 pub use origin::{Origin, Place, Scope, Setting, SourceId};
 pub use ratio::{Ratio, RatioError, parse_ppm};

@@ -95,6 +95,8 @@ pub enum StopReason {
     NotRetryable,
     /// The tool may have acted and is not idempotent.
     MayHaveActed,
+    /// The request itself is at fault: the same bytes will never work at this target.
+    RequestAtFault,
     /// A reducer failed on this action.
     ReducerError,
     /// `max_attempts` are used up.
@@ -122,6 +124,7 @@ impl StopReason {
             | Self::NeverRetry
             | Self::NotRetryable
             | Self::MayHaveActed
+            | Self::RequestAtFault
             | Self::ReducerError
             | Self::CircuitOpen
             | Self::Shadow => false,
@@ -135,6 +138,7 @@ impl StopReason {
             Self::NeverRetry => "never retried",
             Self::NotRetryable => "not retryable",
             Self::MayHaveActed => "it may have acted",
+            Self::RequestAtFault => "the request itself is at fault",
             Self::ReducerError => "a reducer failed",
             Self::Attempts => "attempts exhausted",
             Self::Deadline => "deadline",

@@ -151,3 +151,31 @@ fn a_failed_run_says_why() {
     let Some(Outcome::Failed { exhausted }) = host.outcome() else { panic!("not failed") };
     assert_eq!(exhausted.reason, StopReason::NeverRetry);
 }
+
+/// A failure that the error table says the request itself is at fault for.
+fn at_fault() -> Failure {
+    Failure { status: Some(500), message: "cannot read this".into(), ..Failure::default() }
+}
+
+const AT_FAULT: &str = "
+version: 1
+errors: [{status: 500, message: cannot read this, class: network_error, request_at_fault: true}]
+models: {'*': {on_exhausted: fail, retry: {retry_on: [network_error], max_attempts: 9}}}
+";
+
+#[test]
+fn a_request_that_is_itself_at_fault_is_not_sent_again_as_it_is() {
+    let mut host = Host::turns(AT_FAULT, &[]);
+    host.model_fails(at_fault());
+    assert!(host.idle());
+    let exhausted = host.exhausted().unwrap();
+    assert_eq!((exhausted.reason, exhausted.attempts.len()), (StopReason::RequestAtFault, 1));
+    assert_eq!(exhausted.attempts[0].error_type, ErrorClass::NetworkError);
+}
+
+#[test]
+fn another_failure_of_the_same_class_is_retried() {
+    let mut host = Host::turns(AT_FAULT, &[]);
+    host.model_fails(Failure::of(ErrorClass::NetworkError, "reset"));
+    assert_eq!(host.wait().attempt, 2);
+}

@@ -432,9 +432,7 @@ fn check_bounds(policy: &RetryPolicy, series: &Value, slept: Nanos, wait: &Wait)
 }
 
 fn class_of(policy: &Policy, failure: &Failure) -> ErrorClass {
-    failure.class.unwrap_or_else(|| {
-        policy.classify(failure.status, failure.code.as_deref(), None, &failure.message).class
-    })
+    failure.classified(policy).class
 }
 
 fn failure(t: &mut Tape) -> Failure {

@@ -263,7 +263,8 @@ impl Step<'_> {
     }
 
     fn failed(&mut self, index: usize, failure: &Failure, effect: EffectState, at: Instant) {
-        let class = self.class_of(failure);
+        let classified = failure.classified(self.policy);
+        let class = classified.class;
         if class == ErrorClass::InvalidArgs {
             // The tool itself says so: running it again with the same arguments cannot help.
             self.return_probe(index);
@@ -281,6 +282,7 @@ impl Step<'_> {
         } else {
             Obstacle::None
         };
+        let obstacle = obstacle.or_fault_of(classified);
         let mut case = self.case(class, hint(&failure.retry_after), obstacle);
         let progress = slot.series.progress();
         let (name, seed) = (format!("tool {}", slot.tool), self.seed("tool", &self.idempotency_key(index)));

@@ -69,17 +69,18 @@ impl Step<'_> {
     pub(super) fn model_failed(&mut self, failure: &Failure) {
         let Some(target) = self.state.targets.get(self.state.target).cloned() else { return };
         let policy = self.policy.model(&target);
-        let class = self.class_of(failure);
+        let classified = failure.classified(self.policy);
+        let class = classified.class;
         let now = self.state.now;
         let mut series = self.state.model.take().unwrap_or_else(|| Series::begin(now));
         let progress = series.progress();
-        let mut case = self.case(class, hint(&failure.retry_after), Obstacle::None);
+        let mut case = self.case(class, hint(&failure.retry_after), Obstacle::of(classified));
         let seed = self.seed("model", &format!("{}-{}", self.state.run, self.state.turn));
         let name = format!("model {target}");
         let mut verdict = self.verdict(&name, &policy.retry, progress, &mut case, seed);
         let event = json!({
             "target": target, "turn": self.state.turn, "attempt": progress.attempt, "error_type": class,
-            "message": failure.message, "status": failure.status,
+            "message": failure.message, "status": failure.status, "limit": failure.limit(), "size": failure.size(),
         });
         if let Some(error) = self.reduce(Trigger::ModelFailed, &event) {
             verdict = Verdict::Stop(StopReason::ReducerError);
@@ -119,13 +120,6 @@ impl Step<'_> {
     fn reply_refused(&mut self, error: &ReducerError) -> String {
         let vars = json!({ "tool": "reply", "reducer": error.reducer, "error": error.message });
         self.say(&self.policy.turn().reducer_error_message.clone(), vars)
-    }
-
-    pub(super) fn class_of(&self, failure: &Failure) -> ErrorClass {
-        failure.class.unwrap_or_else(|| {
-            let (code, kind) = (failure.code.as_deref(), failure.kind.as_deref());
-            self.policy.classify(failure.status, code, kind, &failure.message).class
-        })
     }
 
     /// The same request would get the same empty reply: one line of guidance makes it another request.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::{Classify, Inner};
 use crate::engine::EffectState;
 use crate::engine::retry::{Case, Progress, Verdict, attempt_timeout, decide, in_earnest};
-use crate::policy::{Bound, ErrorClass, Policy, RetryPolicy, Seed};
+use crate::policy::{Bound, Classified, ErrorClass, Policy, RetryPolicy, Seed};
 use crate::session::{AttemptRecord, RetryExhausted, StopReason};
 use crate::time::{Instant, Nanos};
 
@@ -182,10 +182,10 @@ impl<'a, E: Classify> Attempts<'a, E> {
 }
 
 impl<E: Classify> Cause<E> {
-    pub(super) fn class(&self, policy: &Policy) -> ErrorClass {
+    pub(super) fn classified(&self, policy: &Policy) -> Classified {
         match self {
-            Self::Error(error) => error.class(policy),
-            Self::TimedOut(_) => ErrorClass::Timeout,
+            Self::Error(error) => error.classified(policy),
+            Self::TimedOut(_) => Classified::certain(ErrorClass::Timeout),
         }
     }
 

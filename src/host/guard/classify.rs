@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::engine::{EffectState, Failure, Hint};
-use crate::policy::{ErrorClass, Policy};
+use crate::policy::{Classified, ErrorClass, Policy};
 use crate::session::RetryExhausted;
 use crate::time::Nanos;
 
@@ -19,6 +19,12 @@ pub trait Arguments {
 pub trait Classify {
     /// Its class. `policy` has the tables that turn a provider's words into one.
     fn class(&self, policy: &Policy) -> ErrorClass;
+
+    /// Its class, and whether the request itself is at fault: then the same bytes are not sent to the same target
+    /// again.
+    fn classified(&self, policy: &Policy) -> Classified {
+        Classified::certain(self.class(policy))
+    }
 
     /// What went wrong, for records and for the model.
     fn message(&self) -> String;
@@ -89,10 +95,11 @@ impl Arguments for () {
 
 impl Classify for Failure {
     fn class(&self, policy: &Policy) -> ErrorClass {
-        self.class.unwrap_or_else(|| {
-            let (code, kind) = (self.code.as_deref(), self.kind.as_deref());
-            policy.classify(self.status, code, kind, &self.message).class
-        })
+        Self::classified(self, policy).class
+    }
+
+    fn classified(&self, policy: &Policy) -> Classified {
+        Self::classified(self, policy)
     }
 
     fn message(&self) -> String {

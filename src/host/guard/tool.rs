@@ -12,7 +12,8 @@ use super::{Arguments, CallContext, CallError, Classify, GivenUp, Inner, Refusal
 use crate::engine::retry::{Case, Obstacle, Progress, Verdict, decide};
 use crate::engine::{Admission, MetricName, join_problems, may_run_again, told, violations};
 use crate::policy::{
-    Budget, CallOverride, Effect, ErrorClass, Policy, Problem, Seed, Setting, Template, ToolPolicy, Trigger,
+    Budget, CallOverride, Classified, Effect, ErrorClass, Policy, Problem, Seed, Setting, Template,
+    ToolPolicy, Trigger,
 };
 use crate::session::{AttemptRecord, ReducerError, RetryExhausted, StopReason};
 use crate::time::Nanos;
@@ -149,13 +150,13 @@ impl ToolGuard {
     {
         async move {
             loop {
-                let class = cause.class(&self.rules);
+                let classified = cause.classified(&self.rules);
                 // The tool itself says that the arguments are wrong: the same ones again cannot help.
-                if class == ErrorClass::InvalidArgs {
+                if classified.class == ErrorClass::InvalidArgs {
                     let problem = Problem { pointer: String::new(), message: cause.message() };
                     return Err(self.correct(policy, &[problem], args.as_json()));
                 }
-                match self.failed(policy, &mut attempts, cause, class) {
+                match self.failed(policy, &mut attempts, cause, classified) {
                     Next::Again(Nanos::ZERO) => {}
                     Next::Again(delay) => tokio::time::sleep(delay.to_std()).await,
                     Next::Stop(reason, objection) => {
@@ -331,8 +332,9 @@ impl ToolGuard {
         policy: &ToolPolicy,
         attempts: &mut Attempts<'_, E>,
         cause: Cause<E>,
-        class: ErrorClass,
+        classified: Classified,
     ) -> Next {
+        let class = classified.class;
         let hint = cause.retry_after();
         let now = self.inner.clock.now();
         let open = self.cell.failed(&policy.breaker, now);
@@ -348,7 +350,7 @@ impl ToolGuard {
         let progress = attempts.progress();
         let draw = || self.inner.draw(&self.action(), &policy.retry, progress, class, now);
         let drawn = if budgeted { draw() } else { Obstacle::None };
-        let obstacle = if obstacle == Obstacle::None { drawn } else { obstacle };
+        let obstacle = if obstacle == Obstacle::None { drawn } else { obstacle }.or_fault_of(classified);
         let facts = Case { class, hint, obstacle, run_deadline: None };
         let verdict = attempts.failed(cause, facts, &self.name, now);
         if policy.retry.emit_feedback.value && policy.retry.retries(class) {

@@ -77,12 +77,14 @@ impl<R: Clone> TurnGuard<R> {
         cause: Cause<E>,
         target: &str,
     ) -> Verdict {
-        let class = cause.class(rules);
+        let classified = cause.classified(rules);
+        let class = classified.class;
         let action = format!("model {target}");
         let hint = cause.retry_after();
         let attempt = attempts.attempt();
         let now = self.inner.clock.now();
-        let obstacle = self.inner.draw(&action, retry, attempts.progress(), class, now);
+        let drawn = self.inner.draw(&action, retry, attempts.progress(), class, now);
+        let obstacle = drawn.or_fault_of(classified);
         let facts = Case { class, hint, obstacle, run_deadline: None };
         let mut verdict = attempts.failed(cause, facts, target, now);
         if listens(rules, Trigger::ModelFailed) {

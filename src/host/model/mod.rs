@@ -5,7 +5,6 @@ mod config;
 mod failure;
 mod openai;
 mod redact;
-mod retry_after;
 mod sse;
 mod wire;
 mod within;

@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
 use super::failure::presentable;
-use crate::engine::{Failure, Hint, ModelReply, ToolOutcome};
+use crate::engine::{BodyFacts, Failure, Hint, ModelReply, ToolOutcome};
 
 /// What stands where a secret stood.
 const MARK: &str = "[redacted]";
@@ -114,6 +114,16 @@ impl Redactor {
             code: failure.code.map(&clean),
             kind: failure.kind.map(&clean),
             message: clean(failure.message),
+            facts: failure.facts.map(|facts| {
+                let BodyFacts { param, details, provider, limit, size } = *facts;
+                Box::new(BodyFacts {
+                    param: param.map(&clean),
+                    details: details.into_iter().map(&clean).collect(),
+                    provider: provider.map(&clean),
+                    limit,
+                    size,
+                })
+            }),
             retry_after: match failure.retry_after {
                 Hint::Ignored(reason) => Hint::Ignored(clean(reason)),
                 hint => hint,
@@ -132,6 +142,12 @@ mod tests {
         let failure = Failure {
             code: Some("bad sk-0123".into()),
             kind: Some("sk-0123".into()),
+            facts: Some(Box::new(BodyFacts {
+                param: Some("sk-0123".into()),
+                details: vec!["of-sk-0123".into()],
+                provider: Some("sk-0123".into()),
+                ..BodyFacts::default()
+            })),
             message: "sk-0123456 is wrong, sk-0123 too".into(),
             retry_after: Hint::Ignored("`sk-0123` is no date".into()),
             ..Failure::default()

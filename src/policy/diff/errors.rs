@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use super::fields::Sides;
 use super::{DiffRow, DiffVerdict};
-use crate::policy::{ErrorClass, Origin, Policy};
+use crate::policy::{Origin, Policy};
 
-/// The rows by what they match: the class they tell, and where they are written. A row that matches the same as one
+/// The rows by what they match: what they tell, and where they are written. A row that matches the same as one
 /// before it is never reached.
-type Table = IndexMap<String, (ErrorClass, Origin)>;
+type Table = IndexMap<String, (String, Origin)>;
 
 pub(super) fn rows(sides: Sides<'_>) -> Vec<DiffRow> {
     let (old, new) = (table(sides.old), table(sides.new));
@@ -17,17 +17,16 @@ pub(super) fn rows(sides: Sides<'_>) -> Vec<DiffRow> {
     let mut rows = Vec::new();
     for matcher in old.keys().chain(added) {
         let (was, is) = (old.get(matcher), new.get(matcher));
-        if was.map(|(class, _)| class) == is.map(|(class, _)| class) {
+        if was.map(|(told, _)| told) == is.map(|(told, _)| told) {
             continue;
         }
-        let class = |said: Option<&(ErrorClass, Origin)>| said.map(|(class, _)| Value::from(class.name()));
-        let place =
-            |policy: &Policy, said: Option<&(ErrorClass, Origin)>| said.map(|(_, at)| policy.place(*at));
+        let told = |said: Option<&(String, Origin)>| said.map(|(told, _)| Value::from(told.as_str()));
+        let place = |policy: &Policy, said: Option<&(String, Origin)>| said.map(|(_, at)| policy.place(*at));
         rows.push(DiffRow {
             when: None,
             field: matcher.clone(),
-            old: class(was),
-            new: class(is),
+            old: told(was),
+            new: told(is),
             old_at: place(sides.old, was),
             new_at: place(sides.new, is),
             verdict: DiffVerdict::Changed,
@@ -61,7 +60,7 @@ fn moved(sides: Sides<'_>, old: &Table, new: &Table) -> Option<DiffRow> {
 fn table(policy: &Policy) -> Table {
     let mut table = Table::new();
     for row in policy.errors().rows() {
-        table.entry(row.matcher()).or_insert((row.class, row.origin));
+        table.entry(row.matcher()).or_insert_with(|| (row.tells(), row.origin));
     }
     table
 }

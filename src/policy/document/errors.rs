@@ -17,8 +17,15 @@ record! {
         pub(crate) r#type: Option<OneOrMany<String>>,
         /// Pieces of the message; case does not matter.
         pub(crate) message: Option<OneOrMany<String>>,
+        /// Pieces of the words in the body's detail fields, such as the name of a quota; case does not matter.
+        pub(crate) detail: Option<OneOrMany<String>>,
+        /// The provider behind a router, as the body names it; case does not matter.
+        pub(crate) provider: Option<OneOrMany<String>>,
         /// The class of such failures.
         pub(crate) class: crate::policy::decode::Spanned<ErrorClass>,
+        /// Whether the request itself is at fault: the same bytes are not sent to the same target again, whatever
+        /// `retry_on` says.
+        pub(crate) request_at_fault: bool = false,
     }
 }
 

@@ -39,6 +39,8 @@ pub enum ErrorAction {
     RetriedIfNotStarted,
     /// The model is told what is wrong, and asked again.
     Corrected,
+    /// The request itself is at fault: it is not sent again as it is, whatever `retry_on` says.
+    NotAsItIs,
     /// It is not tried again.
     NotRetried,
     /// It is never tried again, whatever `retry_on` says.
@@ -72,7 +74,7 @@ impl Explanation {
         let (action, reasons) = self.decision(class);
         // Corrections are turns of the model, which the worst case of a call does not count.
         let runs = match action {
-            ErrorAction::NotRetried | ErrorAction::NeverRetried => false,
+            ErrorAction::NotRetried | ErrorAction::NeverRetried | ErrorAction::NotAsItIs => false,
             ErrorAction::Corrected => !self.is_about("tools"),
             _ => true,
         };
@@ -89,6 +91,26 @@ impl Explanation {
                 .filter(|_| runs)
                 .map(|(retry, work)| Delays::for_class(retry, *work, class)),
         }
+    }
+
+    /// What is done about a failure whose class that row of the error table tells.
+    pub fn on_row(&self, row: &ErrorRow, at: Place) -> ErrorExplanation {
+        let mut told = self.on_error(row.class);
+        // A class that is not retried anyway, and one that the model corrects, need no other reason.
+        let sent_again = matches!(
+            told.action,
+            ErrorAction::Retried | ErrorAction::RetriedIfHarmless | ErrorAction::RetriedIfNotStarted
+        );
+        if row.request_at_fault && sent_again {
+            told.action = ErrorAction::NotAsItIs;
+            told.then = self.then(told.action, row.class);
+            told.delays = None;
+            let says = "= true".to_owned();
+            let path = "errors.request_at_fault".to_owned();
+            let layer = row.origin.scope.to_string();
+            told.reasons = self.stops(Some(Reason { path, says, layer, at: at.clone() }));
+        }
+        ErrorExplanation { row: Some((row.matcher(), at)), ..told }
     }
 
     /// In the order of the engine's checks.
@@ -143,7 +165,8 @@ impl Explanation {
 
     /// What is done when there is no further attempt.
     fn then(&self, action: ErrorAction, class: ErrorClass) -> &'static str {
-        let stops = matches!(action, ErrorAction::NotRetried | ErrorAction::NeverRetried);
+        let stops =
+            matches!(action, ErrorAction::NotRetried | ErrorAction::NeverRetried | ErrorAction::NotAsItIs);
         let once = !self.is("retry.shadow", &Value::Bool(true)) && self.once(class);
         match (self.is_about("models"), stops) {
             (true, true) => "the next model of the agent is called; if there is none, `on_exhausted` decides",
@@ -232,6 +255,9 @@ impl ErrorAction {
             }
             Self::RetriedIfNotStarted => "retried if it certainly did not start",
             Self::Corrected => "corrected: the model is told what is wrong, and asked again",
+            Self::NotAsItIs => {
+                "the request itself is at fault: not sent again as it is, whatever `retry_on` says"
+            }
             Self::NotRetried => "not retried",
             Self::NeverRetried => "never retried, whatever `retry_on` says",
         }
@@ -260,13 +286,6 @@ impl fmt::Display for ErrorExplanation {
 }
 
 impl ErrorExplanation {
-    /// The row of the table that told the class.
-    #[must_use]
-    pub fn told_by(mut self, row: &ErrorRow, at: Place) -> Self {
-        self.row = Some((row.matcher(), at));
-        self
-    }
-
     /// For people.
     pub fn human(&self) -> String {
         self.to_string()

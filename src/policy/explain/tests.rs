@@ -267,7 +267,7 @@ fn what_is_done_about_an_error_is_told_with_the_rules_that_say_so() {
     let told = [
         tool.on_error(ErrorClass::RateLimit).human(),
         tool.on_error(ErrorClass::InvalidArgs).human(),
-        tool.on_error(row.class).told_by(row, at).human(),
+        tool.on_row(row, at).human(),
         policy.explain_model("main").on_error(ErrorClass::Timeout).human(),
         policy.explain_output().unwrap().on_error(ErrorClass::TextOnly).human(),
     ];
@@ -359,4 +359,15 @@ models: {m: {retry: {max_attempts: unlimited, deadline: 1m, backoff: {kind: cons
         .bounds(&Names { models: vec!["m".into()], ..Names::default() }, 1);
     assert_eq!((bounds.run.calls, bounds.models[0].calls, bounds.tools[0].product), (None, None, None));
     assert!(bounds.human().contains("model calls     unbounded"));
+}
+
+#[test]
+fn a_request_that_is_itself_at_fault_is_told_with_the_row() {
+    let text = "version: 1\nerrors:\n  - {status: 500, class: model_error, request_at_fault: true}\n";
+    let policy = Policy::from_yaml("x.yaml", text).unwrap();
+    let evidence = crate::policy::Evidence { status: Some(500), ..Default::default() };
+    let (row, at) = policy.error_row(&evidence).unwrap();
+    let told = policy.explain_model("m").on_row(row, at);
+    assert_eq!((told.action, told.delays.is_none()), (ErrorAction::NotAsItIs, true));
+    assert_snapshot!(told.human());
 }

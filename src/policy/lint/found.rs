@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::policy::builtin::{BUILTIN_TEXTS, is_builtin};
 use crate::policy::{Code, Diagnostic, Origin, SourceId, Sources, Span};
 
 /// So many findings of one lint are kept; nobody reads more.
@@ -52,11 +53,12 @@ impl<'p> Found<'p> {
 
     /// Where it is written, if in a file of the user.
     pub(super) fn place(&self, origin: Origin) -> Option<Span> {
-        (origin.source != SourceId(0)).then(|| self.token(origin))
+        (!is_builtin(origin.source)).then(|| self.token(origin))
     }
 
     /// The start of the first file of the user, for what no file says.
     pub(super) fn start(&self) -> Span {
-        Span::new(SourceId(u16::from(self.sources.len() > 1)), 0, 0)
+        let first = if self.sources.len() > BUILTIN_TEXTS { BUILTIN_TEXTS } else { 0 };
+        Span::new(SourceId(u16::try_from(first).unwrap_or_default()), 0, 0)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser};
 
 use super::LintOptions;
+use crate::policy::builtin::BUILTIN_TEXTS;
 use crate::policy::did_you_mean::closest;
 use crate::policy::{Code, Diagnostic, Source, SourceId, Sources, Span};
 
@@ -41,7 +42,7 @@ pub(super) fn apply(
 ) -> Vec<Diagnostic> {
     let mut left = Vec::new();
     let mut found: Vec<Suppression> = Vec::new();
-    for (number, source) in (0_u16..).zip(sources.iter()).skip(1) {
+    for (number, source) in (0_u16..).zip(sources.iter()).skip(BUILTIN_TEXTS) {
         if source.text().contains(MARK) {
             comments(SourceId(number), source, &mut found, &mut left);
         }

@@ -560,6 +560,9 @@ fn the_built_in_policy_needs_no_reproach() {
     assert!(Policy::builtin().lint(&LintOptions::default()).is_empty());
     let text = include_str!("../../../policies/default.yaml");
     assert_eq!(lint(&[text]), "", "nor does it as a file");
+    for (name, table) in crate::policy::builtin::TABLES {
+        assert_eq!(lint(&[table]), "", "{name}");
+    }
 }
 
 #[test]

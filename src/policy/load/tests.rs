@@ -367,7 +367,9 @@ mod errors {
         let some = |text: &'static str| (!text.is_empty()).then_some(text);
         let (code, kind) = (code.to_owned().leak(), kind.to_owned().leak());
         let status = (status != 0).then_some(status);
-        Policy::builtin().classify(status, some(code), some(kind), message).class
+        let evidence =
+            Evidence { status, code: some(code), kind: some(kind), message, ..Evidence::default() };
+        Policy::builtin().classify(&evidence).class
     }
 
     #[test]
@@ -457,14 +459,21 @@ mod errors {
         let rows = policy.0.errors.rows();
         assert!(rows.len() > 20);
         for row in rows {
-            let statuses = row.status.iter().map(|status| status.to_string().parse::<u16>().unwrap());
+            let statuses =
+                row.status.iter().map(|status| status.to_string().replace('x', "0").parse::<u16>().unwrap());
             for status in or_none(statuses.collect()) {
                 for code in or_none(row.code.iter().map(String::as_str).collect()) {
                     for kind in or_none(row.kind.iter().map(String::as_str).collect()) {
                         for message in or_none(row.message.iter().map(String::as_str).collect()) {
-                            let found = policy.classify(status, code, kind, message.unwrap_or_default());
-                            let (at, of) = (found.origin.unwrap(), row.origin);
-                            assert_eq!(at, of, "{status:?} {code:?} {kind:?} {message:?}");
+                            for detail in or_none(row.detail.clone()) {
+                                let message = message.unwrap_or_default();
+                                let details = detail.into_iter().collect::<Vec<_>>();
+                                let provider = row.provider.first().map(String::as_str);
+                                let evidence =
+                                    Evidence { status, code, kind, message, details: &details, provider };
+                                let found = policy.classify(&evidence);
+                                assert_eq!(found.origin.unwrap(), row.origin, "{evidence:?}");
+                            }
                         }
                     }
                 }
@@ -483,10 +492,11 @@ mod errors {
     fn a_row_of_a_file_comes_before_the_built_in_ones_and_a_later_file_before_an_earlier() {
         let row = |class: &str| format!("version: 1\nerrors: [{{status: 4xx, class: {class}}}]\n");
         let policy = files(&[("a", &row("timeout")), ("b", &row("overloaded"))]).unwrap();
-        let found = policy.classify(Some(429), None, None, "");
+        let of = |status| policy.classify(&Evidence { status: Some(status), ..Evidence::default() });
+        let found = of(429);
         assert_eq!(found.class, ErrorClass::Overloaded);
         assert_eq!(policy.place(found.origin.unwrap()).to_string(), "b:2:31");
-        assert_eq!(policy.classify(Some(500), None, None, "").class, ErrorClass::ModelError);
+        assert_eq!(of(500).class, ErrorClass::ModelError);
     }
 }
 
@@ -558,7 +568,7 @@ mod schema {
 
     #[test]
     fn what_is_read_holds_the_schema() {
-        assert!(takes(crate::policy::loader::DEFAULT));
+        assert!(takes(crate::policy::builtin::DEFAULT));
         for text in [
             "version: 1",
             "version: 1\nretry: null\nturn: {max_turns: null}\noutput: null",

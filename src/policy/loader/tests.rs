@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::policy::builtin::BUILTIN_TEXTS;
 use crate::policy::{Attempts, Loader, Policy, Report, Scope};
 
 /// Loads `team.yaml`; the others are found from it. The path of a file is its name.
@@ -70,7 +71,7 @@ mod extends {
         let b = ("b.yaml", "version: 1\nextends: a.yaml\nretry: {max_attempts: 5}\n");
         let policy = policy(&[A, b, ("team.yaml", "version: 1\nextends: [b.yaml, a.yaml]\n")]);
         assert_eq!(attempts(&policy, "x"), 5);
-        assert_eq!(policy.sources().len(), 4, "the built-in default and three files");
+        assert_eq!(policy.sources().len(), BUILTIN_TEXTS + 3);
     }
 
     #[test]
@@ -304,7 +305,8 @@ proptest! {
         let split = load_with(&loader(), &[("a", &a), ("b", &b), ("team.yaml", &team)]).unwrap();
         let whole = load_with(&loader(), &[("team.yaml", &whole)]).unwrap();
         prop_assert_eq!(effective(&split), effective(&whole));
-        prop_assert_eq!(split.classify(Some(418), None, None, "").class, whole.classify(Some(418), None, None, "").class);
+        let teapot = crate::policy::Evidence { status: Some(418), ..Default::default() };
+        prop_assert_eq!(split.classify(&teapot).class, whole.classify(&teapot).class);
         prop_assert_eq!(split.session().slices.len(), whole.session().slices.len());
     }
 }

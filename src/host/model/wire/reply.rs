@@ -63,7 +63,7 @@ pub(crate) fn read_body(
 
 /// Text that should be JSON and is not.
 pub(super) fn not_json(error: &serde_json::Error, body: &[u8]) -> Failure {
-    let text = failure::plain(&String::from_utf8_lossy(body));
+    let text = crate::engine::plain(&String::from_utf8_lossy(body));
     let start: String = text.chars().take(200).collect();
     if error.is_eof() {
         failure::cut_off(format!("the answer ends in the middle, after {} bytes", body.len()))

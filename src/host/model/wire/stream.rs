@@ -289,12 +289,17 @@ mod tests {
             ),
             (&[json!("[DONE]")], ErrorClass::ModelError, "the answer holds no choices"),
             (&[json!("nonsense")], ErrorClass::ModelError, "the answer is not JSON: nonsense"),
-            (&[json!({"error": "oops"})], ErrorClass::ModelError, "oops"),
         ];
         for (data, class, says) in table {
             let failure = assemble(data).unwrap_err();
             assert_eq!((failure.class, failure.message.as_str()), (Some(*class), *says), "{data:?}");
         }
+    }
+
+    #[test]
+    fn an_error_in_the_stream_is_left_to_the_table() {
+        let failure = assemble(&[json!({"error": "oops"})]).unwrap_err();
+        assert_eq!((failure.class, failure.message.as_str()), (None, "oops"));
     }
 
     #[test]

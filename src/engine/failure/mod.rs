@@ -1,8 +1,16 @@
 //! Failures as hosts report them: facts, not verdicts. The policy's tables turn them into classes.
 
+mod body;
+mod details;
+mod plain;
+mod window;
+
+#[cfg(feature = "host")]
+pub(crate) use plain::plain;
+
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Effect, ErrorClass};
+use crate::policy::{Classified, Effect, ErrorClass, Evidence, Policy};
 use crate::time::Nanos;
 
 /// What is known about a failed model call or tool run.
@@ -23,9 +31,32 @@ pub struct Failure {
     pub kind: Option<String>,
     /// What the other side said, redacted and cut to a bounded size.
     pub message: String,
+    /// What else the body tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Box<BodyFacts>>,
     /// What the other side said about waiting.
     #[serde(default, skip_serializing_if = "Hint::is_none")]
     pub retry_after: Hint,
+}
+
+/// What the body of an error tells besides its code, its type and its message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BodyFacts {
+    /// The part of the request that is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param: Option<String>,
+    /// The words of the detail fields, such as the name of the quota.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<String>,
+    /// The provider behind a router.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// How large the model's window is, in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// How large the request was, in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
 }
 
 /// What the other side said about waiting.
@@ -60,6 +91,34 @@ impl Failure {
     /// A failure whose class is certain.
     pub fn of(class: ErrorClass, message: impl Into<String>) -> Self {
         Self { class: Some(class), message: message.into(), ..Self::default() }
+    }
+
+    /// What the policy's table is held against.
+    pub fn evidence(&self) -> Evidence<'_> {
+        let facts = self.facts.as_deref();
+        Evidence {
+            status: self.status,
+            code: self.code.as_deref(),
+            kind: self.kind.as_deref(),
+            message: &self.message,
+            details: facts.map(|facts| facts.details.as_slice()).unwrap_or_default(),
+            provider: facts.and_then(|facts| facts.provider.as_deref()),
+        }
+    }
+
+    /// Its class: the one that is certain, or what the policy's table says.
+    pub fn classified(&self, policy: &Policy) -> Classified {
+        self.class.map_or_else(|| policy.classify(&self.evidence()), Classified::certain)
+    }
+
+    /// How large the model's window is, in tokens, if the body says so.
+    pub fn limit(&self) -> Option<u64> {
+        self.facts.as_ref()?.limit
+    }
+
+    /// How large the request was, in tokens, if the body says so.
+    pub fn size(&self) -> Option<u64> {
+        self.facts.as_ref()?.size
     }
 }
 

@@ -1,0 +1,179 @@
+//! How large the window of a model is and how large the request was, read from the sentences providers write.
+
+/// The most of a message that is looked at.
+const MOST_CHARS: usize = 4096;
+/// How far behind its marker a number may stand.
+const NEAR: usize = 24;
+
+/// A sentence that is known: it holds `told`, and the numbers stand behind these markers; none: it does not say.
+struct Sentence {
+    told: &'static str,
+    limit: &'static [&'static str],
+    size: &'static [&'static str],
+}
+
+const SENTENCES: &[Sentence] = &[
+    // OpenAI and those that speak like it, vLLM, OpenRouter.
+    Sentence {
+        told: "maximum context length is ",
+        limit: &["maximum context length is "],
+        size: &["resulted in ", "you requested ", "your request has ", "prompt contains "],
+    },
+    // Mistral.
+    Sentence {
+        told: "too large for model with ",
+        limit: &["too large for model with "],
+        size: &["contains "],
+    },
+    // Anthropic.
+    Sentence { told: "prompt is too long: ", limit: &[" > "], size: &["prompt is too long: "] },
+    Sentence { told: "exceed context limit: ", limit: &[" > "], size: &["exceed context limit: "] },
+    // Gemini.
+    Sentence {
+        told: "exceeds the maximum number of tokens allowed",
+        limit: &["maximum number of tokens allowed"],
+        size: &["token count ", "token count is "],
+    },
+    // Bedrock.
+    Sentence {
+        told: "too many input tokens",
+        limit: &["max input tokens: "],
+        size: &["request input token count: "],
+    },
+    // SGLang.
+    Sentence {
+        told: "longer than the model's context length",
+        limit: &["model's context length "],
+        size: &["the input "],
+    },
+    // llama.cpp.
+    Sentence {
+        told: "exceeds the available context size",
+        limit: &["available context size "],
+        size: &["request "],
+    },
+    // LM Studio.
+    Sentence {
+        told: "is loaded with context length of ",
+        limit: &["is loaded with context length of "],
+        size: &["keep the first "],
+    },
+    Sentence { told: "n_ctx", limit: &["n_ctx: ", "n_ctx "], size: &["n_keep: ", "n_keep "] },
+    // A single request above the tokens of a minute.
+    Sentence { told: "request too large for ", limit: &["limit "], size: &["requested "] },
+];
+
+/// The limit and the size a message speaks of.
+pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
+    if !message.bytes().any(|byte| byte.is_ascii_digit()) {
+        return (None, None);
+    }
+    let text: String = message.chars().take(MOST_CHARS).map(|c| c.to_ascii_lowercase()).collect();
+    let Some(sentence) = SENTENCES.iter().find(|sentence| text.contains(sentence.told)) else {
+        return (None, None);
+    };
+    let first = |markers: &[&str]| markers.iter().find_map(|marker| behind(&text, marker));
+    (first(sentence.limit), first(sentence.size))
+}
+
+/// The number near behind a marker; `a + b` is their sum.
+fn behind(text: &str, marker: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(marker)?;
+    let start = rest.find(|c: char| c.is_ascii_digit()).filter(|start| *start <= NEAR)?;
+    let (first, rest) = number(rest.get(start..)?)?;
+    let second = rest.strip_prefix(" + ").and_then(number).map_or(0, |(second, _)| second);
+    first.checked_add(second)
+}
+
+/// The number at the start of a text, thousands apart by commas or not; and what follows it.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let mut value = 0_u64;
+    let mut end = 0_usize;
+    let bytes = text.as_bytes();
+    while let Some(byte) = bytes.get(end) {
+        let comma = *byte == b',' && bytes.get(end.saturating_add(1)).is_some_and(u8::is_ascii_digit);
+        if byte.is_ascii_digit() {
+            value = value.checked_mul(10)?.checked_add(u64::from(byte.saturating_sub(b'0')))?;
+        } else if !comma {
+            break;
+        }
+        end = end.saturating_add(1);
+    }
+    (end > 0).then_some((value, text.get(end..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_real_limit_and_size_are_read() {
+        for (message, limit, size) in [
+            (
+                "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
+                8192,
+                9001,
+            ),
+            (
+                "This model's maximum context length is 4097 tokens. However, you requested 4116 tokens (3860 in the messages, 256 in the completion).",
+                4097,
+                4116,
+            ),
+            (
+                "This endpoint's maximum context length is 131072 tokens. However, you requested about 150000 tokens",
+                131_072,
+                150_000,
+            ),
+            ("prompt is too long: 209303 tokens > 200000 maximum", 200_000, 209_303),
+            (
+                "input length and `max_tokens` exceed context limit: 179413 + 32768 > 200000, decrease input length",
+                200_000,
+                212_181,
+            ),
+            (
+                "The input token count (1,200,000) exceeds the maximum number of tokens allowed (1048576).",
+                1_048_576,
+                1_200_000,
+            ),
+            ("The input (5000 tokens) is longer than the model's context length (4096 tokens).", 4096, 5000),
+            (
+                "request (13132 tokens) exceeds the available context size (4096 tokens), try increasing it",
+                4096,
+                13_132,
+            ),
+            (
+                "Trying to keep the first 10136 tokens when context the overflows. However, the model is loaded with context length of only 7866 tokens",
+                7866,
+                10_136,
+            ),
+            ("greater than the context length (n_keep: 13055>= n_ctx: 4096). Try", 4096, 13_055),
+            ("Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)", 7424, 15_028),
+            (
+                "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+                32_768,
+                40_000,
+            ),
+            (
+                "Request too large for gpt-x in organization org-1 on tokens per min (TPM): Limit 30000, Requested 45000.",
+                30_000,
+                45_000,
+            ),
+            ("Too many input tokens. Max input tokens: 8192, request input token count: 9000", 8192, 9000),
+        ] {
+            assert_eq!(read(message), (Some(limit), Some(size)), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_made_up() {
+        for message in [
+            "",
+            "Context size has been exceeded.",
+            "Rate limit reached: Limit 100, Requested 3",
+            "maximum context length is unknown for this model; see page 7 of the manual that came with it 9",
+            "prompt is too long: 99999999999999999999 tokens > 99999999999999999999 maximum",
+        ] {
+            assert_eq!(read(message), (None, None), "{message}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The headers of an answer, whichever HTTP client it came through.
+
+/// The most headers that are kept, and the longest value.
+const MOST: usize = 256;
+const LONGEST: usize = 1024;
+
+/// The headers of an answer. Names are in lower case; of several with the same name the first counts.
+#[derive(Clone, Debug, Default)]
+pub struct Headers(Vec<(String, String)>);
+
+impl Headers {
+    /// Takes the headers of an answer. What is not ASCII, or too long, is left out.
+    pub fn new<'h>(headers: impl IntoIterator<Item = (&'h str, &'h [u8])>) -> Self {
+        let text = |value: &'h [u8]| core::str::from_utf8(value).ok().filter(|text| text.len() <= LONGEST);
+        let kept = headers
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_ascii_lowercase(), text(value)?.trim().to_owned())));
+        Self(kept.take(MOST).collect())
+    }
+
+    /// The value of that name, in lower case.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Bedrock's class of an error: `ThrottlingException:http://...`.
+    pub(super) fn error_type(&self) -> Option<String> {
+        let told = self.get("x-amzn-errortype")?;
+        let kind = told.split(':').next().unwrap_or_default().trim();
+        let kind = kind.rsplit_once('#').map_or(kind, |(_, kind)| kind);
+        (!kind.is_empty()).then(|| kind.to_owned())
+    }
+}

@@ -1,0 +1,158 @@
+//! What an answer says about waiting: in its headers, in the fields of its body, and in the text of its message.
+//!
+//! | where | form |
+//! |---|---|
+//! | `retry-after-ms`, `x-ms-retry-after-ms` | milliseconds, with decimals or not |
+//! | `retry-after` | seconds, with decimals or not; an HTTP date |
+//! | `x-ratelimit-reset*` | a duration (`6m0s`); seconds; the time in seconds or milliseconds since 1970, or as RFC 3339 |
+//! | `anthropic-ratelimit-*-reset` | RFC 3339 |
+//! | `retryDelay` of the body | `58s`, or `{seconds, nanos}` |
+//! | `retry_after` of the body | seconds |
+//! | the message | `try again in 2s`, `retry in 58.2s`, `retry after 86400 seconds` |
+//!
+//! Limits are looked at only where nothing remains. Times are held against the `Date` of the answer, so that a wrong
+//! clock here does not matter. Of all that is said the longest wait counts; `retry-after` is left out where a header
+//! says the same in milliseconds.
+
+mod body;
+mod date;
+mod headers;
+mod length;
+mod text;
+
+use core::cell::LazyCell;
+
+use serde_json::Value;
+
+use super::failure::{Failure, Hint};
+use crate::time::{Instant, Nanos};
+pub use headers::Headers;
+
+/// Headers that give milliseconds. They are finer than `retry-after`, and say the same.
+const MILLISECONDS: [&str; 2] = ["retry-after-ms", "x-ms-retry-after-ms"];
+/// The status that says that a limit is reached, so that a limit that does not say what remains may be meant.
+const LIMITED: u16 = 429;
+
+impl Failure {
+    /// The failure an answer with an error status stands for. `now` is asked for only where a time is given and the
+    /// answer does not say when it was made.
+    pub fn from_answer(status: u16, headers: &Headers, body: &[u8], now: impl FnOnce() -> Instant) -> Self {
+        let json = serde_json::from_slice::<Value>(body).ok();
+        let mut failure = match &json {
+            Some(json) => Self::from_json(json),
+            None => Self::from_body(body),
+        };
+        failure.status = Some(status);
+        failure.kind = failure.kind.or_else(|| headers.error_type());
+        failure.with_hint(headers, json.as_ref(), now)
+    }
+
+    /// The failure with what the answer says about waiting. `body` is the answer as JSON, if it is some.
+    #[must_use]
+    pub fn with_hint(
+        mut self,
+        headers: &Headers,
+        body: Option<&Value>,
+        now: impl FnOnce() -> Instant,
+    ) -> Self {
+        let sent = LazyCell::new(|| headers.get("date").and_then(date::http).unwrap_or_else(now));
+        let limited = self.status == Some(LIMITED);
+        let mut said = Said::default();
+        retry_after(headers, &sent, &mut said);
+        resets(headers, limited, &sent, &mut said);
+        if let Some(body) = body {
+            let inside = body::waits(body, &mut said);
+            resets(&inside, limited, &sent, &mut said);
+        }
+        text::wait(&self.message, &mut said);
+        self.retry_after = said.hint();
+        self
+    }
+}
+
+/// What was said, as it is found.
+#[derive(Default)]
+struct Said {
+    longest: Option<Nanos>,
+    unusable: Option<String>,
+}
+
+impl Said {
+    fn wait(&mut self, wait: Nanos) {
+        self.longest = self.longest.max(Some(wait));
+    }
+
+    fn unusable(&mut self, name: &str, value: &str, expected: &str) {
+        let value: String = value.chars().take(60).collect();
+        self.unusable.get_or_insert_with(|| format!("{name}: `{value}` is not {expected}"));
+    }
+
+    /// Takes what was read, or says that it could not be.
+    fn take(&mut self, name: &str, value: &str, read: Option<Nanos>, expected: &str) {
+        match read {
+            Some(wait) => self.wait(wait),
+            None => self.unusable(name, value, expected),
+        }
+    }
+
+    fn hint(self) -> Hint {
+        match (self.longest, self.unusable) {
+            (Some(wait), _) => Hint::Wait(wait),
+            (None, Some(reason)) => Hint::Ignored(reason),
+            (None, None) => Hint::None,
+        }
+    }
+}
+
+/// The time until `then`, since the answer was sent.
+type Sent<'a> = dyn core::ops::Deref<Target = Instant> + 'a;
+
+fn retry_after(headers: &Headers, sent: &Sent<'_>, said: &mut Said) {
+    let mut finer = false;
+    for name in MILLISECONDS {
+        let Some(value) = headers.get(name) else { continue };
+        let read = length::decimal(value, length::MILLISECOND);
+        finer |= read.is_some();
+        said.take(name, value, read, "a number of milliseconds");
+    }
+    if let Some(value) = headers.get("retry-after").filter(|_| !finer) {
+        let read = length::decimal(value, length::SECOND).or_else(|| Some(date::http(value)?.since(**sent)));
+        said.take("retry-after", value, read, "a number of seconds or an HTTP date");
+    }
+}
+
+/// The ends of limits that are reached.
+fn resets(headers: &Headers, limited: bool, sent: &Sent<'_>, said: &mut Said) {
+    for (name, value) in headers.iter() {
+        let (remaining, known) = if let Some(rest) = name.strip_prefix("x-ratelimit-reset") {
+            (headers.get(&format!("x-ratelimit-remaining{rest}")), limited)
+        } else if let Some(limit) = name.strip_prefix("anthropic-ratelimit-") {
+            let Some(limit) = limit.strip_suffix("-reset") else { continue };
+            (headers.get(&format!("anthropic-ratelimit-{limit}-remaining")), false)
+        } else {
+            continue;
+        };
+        let reached =
+            remaining.map_or(known, |left| length::decimal(left, length::SECOND) == Some(Nanos::ZERO));
+        if reached {
+            said.take(name, value, reset(value, **sent), "a duration, a number or a time");
+        }
+    }
+}
+
+/// When a limit ends: a number below a thousand million is seconds from now, one above it a time.
+fn reset(value: &str, sent: Instant) -> Option<Nanos> {
+    const A_TIME: Nanos = Nanos::from_secs(1_000_000_000);
+    if let Some(seconds) = length::decimal(value, length::SECOND) {
+        let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+        return Some(match digits {
+            13.. => Instant(length::decimal(value, length::MILLISECOND)?.0).since(sent),
+            _ if seconds >= A_TIME => Instant(seconds.0).since(sent),
+            _ => seconds,
+        });
+    }
+    length::duration(value).or_else(|| Some(date::rfc3339(value)?.since(sent)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+use super::*;
+use proptest::prelude::*;
+
+const SENT: &str = "Fri, 20 Nov 2026 10:00:00 GMT";
+
+/// One hour after `SENT`: a clock that goes wrong.
+fn now() -> Instant {
+    date::rfc3339("2026-11-20T11:00:00Z").unwrap()
+}
+
+fn read(status: u16, headers: &[(&str, &str)], body: &str) -> Hint {
+    let headers = Headers::new(headers.iter().map(|(name, value)| (*name, value.as_bytes())));
+    Failure::from_answer(status, &headers, body.as_bytes(), now).retry_after
+}
+
+fn wait(millis: u64) -> Hint {
+    Hint::Wait(Nanos::from_millis(millis))
+}
+
+#[test]
+fn what_each_header_says() {
+    let table: &[(&[(&str, &str)], Hint)] = &[
+        (&[], Hint::None),
+        (&[("retry-after", "1")], wait(1000)),
+        (&[("Retry-After", " 20 ")], wait(20_000)),
+        (&[("retry-after", "0")], wait(0)),
+        (&[("retry-after", "1.5")], wait(1500)),
+        (&[("retry-after", "86400")], wait(86_400_000)),
+        (&[("retry-after", "0.0000000001")], Hint::Wait(Nanos(1))),
+        (&[("retry-after", "99999999999999999999999999")], Hint::Wait(Nanos::MAX)),
+        (&[("retry-after-ms", "250")], wait(250)),
+        (&[("retry-after-ms", "0.5")], Hint::Wait(Nanos(500_000))),
+        (&[("x-ms-retry-after-ms", "70"), ("retry-after", "1")], wait(70)),
+        (&[("x-ms-retry-after-ms", "70"), ("retry-after-ms", "90")], wait(90)),
+        (&[("retry-after-ms", "1200"), ("retry-after", "2")], wait(1200)),
+        (&[("retry-after-ms", "soon"), ("retry-after", "2")], wait(2000)),
+        (&[("retry-after", "Fri, 20 Nov 2026 10:00:30 GMT"), ("date", SENT)], wait(30_000)),
+        (&[("retry-after", "Friday, 20-Nov-26 10:00:30 GMT"), ("date", SENT)], wait(30_000)),
+        (&[("retry-after", "Fri Nov 20 10:00:30 2026"), ("date", SENT)], wait(30_000)),
+        (&[("retry-after", "Fri, 20 Nov 2026 09:00:00 GMT"), ("date", SENT)], wait(0)),
+        (&[("retry-after", "Fri, 20 Nov 2026 11:00:05 GMT")], wait(5000)),
+        (&[("retry-after", "Fri, 20 Nov 2026 11:00:05 GMT"), ("date", "today")], wait(5000)),
+    ];
+    for (headers, expected) in table {
+        assert_eq!(&read(429, headers, ""), expected, "{headers:?}");
+    }
+}
+
+#[test]
+fn only_limits_of_which_nothing_remains_are_waited_for() {
+    let table: &[(&[(&str, &str)], Hint)] = &[
+        (&[("x-ratelimit-reset-requests", "6m0s"), ("x-ratelimit-remaining-requests", "0")], wait(360_000)),
+        (&[("x-ratelimit-reset-tokens", "28ms"), ("x-ratelimit-remaining-tokens", "0")], wait(28)),
+        (&[("x-ratelimit-reset-tokens", "28ms"), ("x-ratelimit-remaining-tokens", "7")], Hint::None),
+        (
+            &[
+                ("x-ratelimit-reset-requests", "6m0s"),
+                ("x-ratelimit-remaining-requests", "9"),
+                ("x-ratelimit-reset-tokens", "1.5s"),
+                ("x-ratelimit-remaining-tokens", "0"),
+            ],
+            wait(1500),
+        ),
+        (
+            &[
+                ("x-ratelimit-reset-requests", "2s"),
+                ("x-ratelimit-remaining-requests", "0"),
+                ("x-ratelimit-reset-tokens", "3s"),
+                ("x-ratelimit-remaining-tokens", "0"),
+                ("retry-after", "1"),
+            ],
+            wait(3000),
+        ),
+        (&[("x-ratelimit-reset", "12")], wait(12_000)),
+        (&[("x-ratelimit-reset", "1795168830"), ("date", SENT)], wait(30_000)),
+        (&[("x-ratelimit-reset", "1795168830500"), ("date", SENT)], wait(30_500)),
+        (&[("x-ratelimit-reset", "1795160000"), ("date", SENT)], wait(0)),
+        (&[("x-ratelimit-reset", "2026-11-20T10:00:30Z"), ("date", SENT)], wait(30_000)),
+        (
+            &[
+                ("anthropic-ratelimit-requests-reset", "2026-11-20T10:02:00Z"),
+                ("anthropic-ratelimit-requests-remaining", "0"),
+                ("anthropic-ratelimit-tokens-reset", "2026-11-20T10:59:00Z"),
+                ("anthropic-ratelimit-tokens-remaining", "1000"),
+                ("date", SENT),
+            ],
+            wait(120_000),
+        ),
+        (&[("anthropic-ratelimit-tokens-reset", "2026-11-20T10:59:00Z"), ("date", SENT)], Hint::None),
+    ];
+    for (headers, expected) in table {
+        assert_eq!(&read(429, headers, ""), expected, "{headers:?}");
+    }
+    assert_eq!(read(500, &[("x-ratelimit-reset", "12")], ""), Hint::None, "no limit is reached");
+}
+
+#[test]
+fn what_a_body_says() {
+    let table = [
+        (
+            r#"{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"58s"}]}}"#,
+            58_000,
+        ),
+        (r#"[{"error":{"details":[{"retryDelay":"0.847655010s"}]}}]"#, 848),
+        (r#"{"error":{"details":[{"retryDelay":{"seconds":5,"nanos":500000000}}]}}"#, 5500),
+        (r#"{"error":{"details":[{"retryDelay":{"seconds":"5"}}]}}"#, 5000),
+        (r#"{"error":{"message":"m","retry_after":7}}"#, 7000),
+        (
+            r#"{"error":{"metadata":{"headers":{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1795172430000"}}}}"#,
+            30_000,
+        ),
+        (r#"{"error":{"message":"Rate limit reached. Please try again in 2s. Contact us"}}"#, 2000),
+        (r#"{"error":{"message":"Please retry in 58.2s."}}"#, 58_200),
+        (r#"{"error":{"message":"Please retry after 86400 seconds. To increase"}}"#, 86_400_000),
+        (r#"{"error":{"message":"Please try again in 114h18m0s."}}"#, 411_480_000),
+        (r#"{"error":{"message":"Try again in 20ms"}}"#, 20),
+        (r#"{"error":{"message":"try again in 1.5 minutes"}}"#, 90_000),
+        ("slow down, retry in 3s", 3000),
+        (r#"{"error":{"message":"try again in 2s","details":[{"retryDelay":"9s"}]}}"#, 9000),
+    ];
+    for (body, millis) in table {
+        let Hint::Wait(found) = read(429, &[], body) else { panic!("no wait in {body}") };
+        assert_eq!(found.0.div_ceil(1_000_000), millis, "{body}");
+    }
+    for body in ["", "{}", r#"{"error":{"message":"try again in a few minutes"}}"#, r#"{"retryDelay":null}"#]
+    {
+        assert_eq!(read(429, &[], body), Hint::None, "{body}");
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_said_so() {
+    let unusable = [
+        "soon",
+        "-1",
+        "1e3",
+        "inf",
+        "NaN",
+        "",
+        "1.2.3",
+        "1.",
+        ".5",
+        "+1",
+        "1h",
+        "２",
+        "2026-11-20T10:00:30Z",
+    ];
+    for value in unusable {
+        let reason = format!("retry-after: `{value}` is not a number of seconds or an HTTP date");
+        assert_eq!(read(429, &[("retry-after", value)], ""), Hint::Ignored(reason));
+    }
+    for (headers, body, says) in [
+        (("retry-after-ms", "-5"), "", "retry-after-ms: `-5` is not a number of milliseconds"),
+        (
+            ("x-ratelimit-reset", "soon"),
+            "",
+            "x-ratelimit-reset: `soon` is not a duration, a number or a time",
+        ),
+        (
+            ("x", ""),
+            r#"{"retryDelay":"5"}"#,
+            "retryDelay: `\"5\"` is not a duration, or `seconds` and `nanos`",
+        ),
+        (("x", ""), r#"{"retry_after":-1}"#, "retry_after: `-1` is not a number of seconds"),
+        (("x", ""), "try again in 5 parsecs", "message: `5 parsecs` is not a length of time"),
+    ] {
+        assert_eq!(read(429, &[headers], body), Hint::Ignored(says.into()));
+    }
+}
+
+#[test]
+fn the_type_of_bedrock_stands_in_a_header() {
+    let kind = "com.amazon#ThrottlingException:http://internal.amazon.com/";
+    let headers = Headers::new([("x-amzn-ErrorType", kind.as_bytes())]);
+    let failure = Failure::from_answer(429, &headers, br#"{"message":"slow"}"#, now);
+    assert_eq!((failure.kind.as_deref(), failure.status), (Some("ThrottlingException"), Some(429)));
+}
+
+proptest! {
+    #[test]
+    fn any_value_is_a_wait_or_is_ignored(value in "\\PC{0,30}", body in "\\PC{0,60}") {
+        for name in ["retry-after", "retry-after-ms", "x-ratelimit-reset", "x-ratelimit-reset-tokens"] {
+            prop_assert_ne!(read(429, &[(name, value.trim())], ""), Hint::None);
+        }
+        read(429, &[], &format!("try again in {body}"));
+        read(429, &[], &format!(r#"{{"retryDelay": "{body}"}}"#));
+    }
+
+    #[test]
+    fn a_wait_is_never_shorter_than_what_is_written(whole in 0_u64..1_000_000, digits in "[0-9]{1,12}") {
+        let Hint::Wait(found) = read(429, &[("retry-after", &format!("{whole}.{digits}"))], "") else { panic!() };
+        let least = u128::from(whole) * 1_000_000_000
+            + digits.parse::<u128>().unwrap() * 1_000_000_000 / 10_u128.pow(digits.len().try_into().unwrap());
+        prop_assert!(u128::from(found.0) >= least && u128::from(found.0) <= least + 1);
+    }
+}

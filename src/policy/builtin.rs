@@ -1,0 +1,35 @@
+//! The policy that ships with the product: the values, and the tables that tell failures apart.
+
+use super::SourceId;
+
+/// The lowest layer of every policy. It sets every value.
+pub(super) const DEFAULT: &str = include_str!("../../policies/default.yaml");
+/// Its name in places.
+pub(super) const DEFAULT_NAME: &str = "builtin:default";
+
+/// The error tables with their names in places, in the order in which their rows are asked.
+pub(super) const TABLES: &[(&str, &str)] = &[
+    ("builtin:errors/openai", include_str!("../../policies/errors/openai.yaml")),
+    ("builtin:errors/anthropic", include_str!("../../policies/errors/anthropic.yaml")),
+    ("builtin:errors/gemini", include_str!("../../policies/errors/gemini.yaml")),
+    ("builtin:errors/mistral", include_str!("../../policies/errors/mistral.yaml")),
+    ("builtin:errors/azure", include_str!("../../policies/errors/azure.yaml")),
+    ("builtin:errors/bedrock", include_str!("../../policies/errors/bedrock.yaml")),
+    ("builtin:errors/openrouter", include_str!("../../policies/errors/openrouter.yaml")),
+    ("builtin:errors/groq", include_str!("../../policies/errors/groq.yaml")),
+    ("builtin:errors/deepseek", include_str!("../../policies/errors/deepseek.yaml")),
+    ("builtin:errors/ollama", include_str!("../../policies/errors/ollama.yaml")),
+    ("builtin:errors/llama_cpp", include_str!("../../policies/errors/llama_cpp.yaml")),
+    ("builtin:errors/sglang", include_str!("../../policies/errors/sglang.yaml")),
+    ("builtin:errors/vllm", include_str!("../../policies/errors/vllm.yaml")),
+    ("builtin:errors/lm_studio", include_str!("../../policies/errors/lm_studio.yaml")),
+    ("builtin:errors/generic", include_str!("../../policies/errors/generic.yaml")),
+];
+
+/// How many texts come before the first file of a policy.
+pub(crate) const BUILTIN_TEXTS: usize = TABLES.len() + 1;
+
+/// Whether a text of a policy ships with the product.
+pub(crate) fn is_builtin(source: SourceId) -> bool {
+    usize::from(source.0) < BUILTIN_TEXTS
+}

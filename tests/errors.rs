@@ -1,0 +1,115 @@
+//! The built-in error tables, held against the bodies that providers really send: `tests/errors/*.yaml`, one file for
+//! each provider.
+#![cfg(feature = "cli")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use unfazed::engine::{Failure, Headers};
+use unfazed::policy::{ErrorClass, Policy};
+use unfazed::time::Instant;
+
+/// An answer, and what it means.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Example {
+    /// The status; 200: an error inside an answer, or inside a stream.
+    status: u16,
+    /// Bedrock's header `x-amzn-errortype`.
+    #[serde(default)]
+    errortype: Option<String>,
+    body: String,
+    class: ErrorClass,
+    #[serde(default)]
+    request_at_fault: bool,
+    #[serde(default)]
+    limit: Option<u64>,
+    #[serde(default)]
+    size: Option<u64>,
+}
+
+impl Example {
+    /// As the host reads it.
+    fn failure(&self) -> Failure {
+        if self.status == 200 {
+            let json =
+                serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body));
+            return Failure::inside_success(&json).unwrap_or_else(|| panic!("no error: {}", self.body));
+        }
+        let kind = self.errortype.as_deref().unwrap_or_default();
+        let headers = Headers::new([("x-amzn-errortype", kind.as_bytes())]);
+        Failure::from_answer(self.status, &headers, self.body.as_bytes(), Instant::default)
+    }
+}
+
+/// All examples, each with the file it stands in.
+fn examples() -> Vec<(String, Example)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors");
+    let mut paths: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let mut all = Vec::new();
+    for path in paths {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        let file: Vec<Example> =
+            serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        all.extend(file.into_iter().map(|example| (name.clone(), example)));
+    }
+    all
+}
+
+#[test]
+fn every_body_has_the_class_it_means() {
+    let policy = Policy::builtin();
+    let mut wrong = Vec::new();
+    for (file, example) in examples() {
+        let failure = example.failure();
+        let found = failure.classified(&policy);
+        let got = (found.class, found.request_at_fault, failure.limit(), failure.size());
+        let expected = (example.class, example.request_at_fault, example.limit, example.size);
+        if got != expected {
+            let row = found.origin.map(|row| policy.place(row).to_string());
+            wrong.push(format!("{file}: {}\n  {got:?}, not {expected:?}, by {row:?}", example.body));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_row_of_the_tables_has_an_example() {
+    let policy = Policy::builtin();
+    let used: HashSet<_> =
+        examples().iter().filter_map(|(_, example)| example.failure().classified(&policy).origin).collect();
+    let rows = policy.errors().rows();
+    assert!(rows.len() > 60, "only {} rows were found", rows.len());
+    let without = rows.iter().filter(|row| !used.contains(&row.origin));
+    let without: Vec<_> =
+        without.map(|row| format!("{} {}", policy.place(row.origin), row.matcher())).collect();
+    assert!(without.is_empty(), "no example for\n{}", without.join("\n"));
+}
+
+#[test]
+fn every_provider_has_examples() {
+    let files: HashSet<String> = examples().into_iter().map(|(file, _)| file).collect();
+    let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("policies/errors");
+    for table in fs::read_dir(tables).unwrap() {
+        let name = table.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned();
+        assert!(files.contains(&name), "no file tests/errors/{name}.yaml");
+    }
+}
+
+#[test]
+fn quota_is_told_from_a_rate_limit_whatever_the_status() {
+    let policy = Policy::builtin();
+    // A 402 may tell it by the status alone.
+    let by_words = |example: &Example| example.class == ErrorClass::QuotaExceeded && example.status != 402;
+    for (file, example) in examples().iter().filter(|(_, example)| by_words(example)) {
+        for status in [400, 403, 429, 500, 503] {
+            let failure = Failure { status: Some(status), ..example.failure() };
+            let told = failure.classified(&policy).class;
+            assert_eq!(told, ErrorClass::QuotaExceeded, "{file} {status}: {}", example.body);
+        }
+    }
+}
