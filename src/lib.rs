@@ -7,6 +7,7 @@ pub mod engine;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod policy;
+pub mod repair;
 pub mod session;
 #[cfg(feature = "host")]
 pub mod store;

@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 /// The modules from the bottom up, each with those it may use besides itself and `time`.
 const ORDER: &[(&str, &[&str])] = &[
     ("time", &[]),
+    ("repair", &[]),
     ("policy", &[]),
     ("session", &["policy"]),
-    ("engine", &["policy", "session"]),
+    ("engine", &["repair", "policy", "session"]),
     ("context", &["policy", "session", "engine"]),
-    ("host", &["policy", "session", "engine", "context"]),
+    ("host", &["repair", "policy", "session", "engine", "context"]),
     ("store", &["policy", "session", "engine", "context", "host"]),
     ("cases", &["policy", "session", "engine", "context", "host"]),
 ];
 
 /// The modules that are built without any feature: the interpreter.
-const CORE: &[&str] = &["time", "policy", "session", "engine", "context"];
+const CORE: &[&str] = &["time", "repair", "policy", "session", "engine", "context"];
 
 /// What the interpreter may not name outside its tests: clocks, files, the network, the environment, threads,
 /// random streams.

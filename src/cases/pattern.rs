@@ -61,10 +61,10 @@ fields! {
         "directive", "action", "because", "at", "work", "turn", "max_turns", "last", "attempt", "max_attempts", "target",
         "tools", "tool_choice", "timeout", "call", "tool", "arguments", "idempotency_key", "delay", "until",
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
-        "output", "name", "value", "outcome",
+        "output", "name", "value", "outcome", "repairs",
     ], "directive", [
         "prepare_turn", "call_model", "run_tool", "wait", "consult", "append", "feedback", "reducer_error",
-        "refused", "tool_ended", "reject_turn", "breaker", "shadow", "exhausted", "output_accepted", "output_refused",
+        "refused", "repaired", "tool_ended", "reject_turn", "breaker", "shadow", "exhausted", "output_accepted", "output_refused",
         "metric", "warning", "finish",
     ];
     /// An event.
@@ -123,6 +123,7 @@ impl Fields for HappeningFields {
         "name",
         "value",
         "outcome",
+        "repairs",
         "reply",
         "failure",
         "reason",

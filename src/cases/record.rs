@@ -194,6 +194,7 @@ impl Record {
             }
             Note::RejectTurn { .. } => self.used.report = true,
             Note::Append { .. }
+            | Note::Repaired { .. }
             | Note::Breaker { .. }
             | Note::Shadow { .. }
             | Note::Metric(_)

@@ -96,6 +96,14 @@ fn directive(json: &Value) -> Option<String> {
         "refused" => {
             format!("refuse {} {}: {}", word(json, "tool"), word(json, "call"), word(json, "error_type"))
         }
+        "repaired" => {
+            let subject = match word(json, "tool") {
+                "" => "the report".to_owned(),
+                tool => format!("{} {}", cut(tool, 40), word(json, "call")),
+            };
+            let repairs: Vec<&str> = list(json, "repairs").iter().filter_map(Value::as_str).collect();
+            format!("repair the JSON of {subject}: {}", repairs.join(", "))
+        }
         "tool_ended" => match word(json, "error_type") {
             "" => format!("{} {} went well", word(json, "tool"), word(json, "call")),
             class => format!("{} {} failed: {class}", word(json, "tool"), word(json, "call")),

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
 use crate::policy::{ErrorClass, Place, Scope};
+use crate::repair::Repairs;
 use crate::session::{Message, ReducerError, RetryExhausted, RetryFeedback};
 use crate::time::{Instant, Nanos};
 
@@ -190,6 +191,17 @@ pub enum Note {
         error_type: ErrorClass,
         /// What the model is told.
         message: String,
+    },
+    /// Arguments or a report that were not JSON were repaired; what follows is about the repaired value.
+    Repaired {
+        /// The tool the arguments are for, or that delivers the report; empty: the report came as text.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        tool: String,
+        /// The model's id of the call; empty: there is none.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        call: String,
+        /// The kinds of repairs.
+        repairs: Repairs,
     },
     /// A tool call is over.
     ToolEnded {

@@ -1,8 +1,11 @@
 //! What is wrong with arguments and reports: parsing, validators, and the problems in one line.
 
+use core::fmt::Write as _;
+
 use serde_json::{Map, Value};
 
 use crate::policy::{Policy, Problem, Template, TemplateError, Validator};
+use crate::repair::repair_broken;
 
 /// What the validators have against the value. One that cannot be evaluated counts as one that does not hold.
 pub(crate) fn violations(validators: &[Validator], vars: Value) -> Vec<Problem> {
@@ -20,12 +23,22 @@ fn violation(validator: &Validator, vars: &Map<String, Value>) -> Option<Problem
 }
 
 /// The arguments as JSON. A call without arguments has an empty object.
-pub(crate) fn parse(arguments: &str) -> Result<Value, Problem> {
+///
+/// What could be repaired has been; for the rest, the reason why not is told too.
+pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, Problem> {
     if arguments.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    serde_json::from_str(arguments)
-        .map_err(|error| Problem { pointer: String::new(), message: format!("not valid JSON: {error}") })
+    serde_json::from_str(arguments).map_err(|error| {
+        let mut message = format!("not valid JSON: {error}");
+        if policy.turn().repair_json.value
+            && let Err(refusal) = repair_broken(arguments)
+        {
+            // Formatting into a string does not fail.
+            let _ = write!(message, "; not repaired: {refusal}");
+        }
+        Problem { pointer: String::new(), message }
+    })
 }
 
 /// The problems in one line, as records keep them.

@@ -320,6 +320,7 @@ impl Run<'_> {
             Note::Metric(metric) => self.metrics.record(&metric),
             Note::Feedback { .. }
             | Note::Refused { .. }
+            | Note::Repaired { .. }
             | Note::ToolEnded { .. }
             | Note::RejectTurn { .. }
             | Note::Breaker { .. }

@@ -22,7 +22,7 @@ pub use clock::Clock;
 pub use guard::Guard;
 pub use live::{LivePolicy, ReloadStatus};
 pub use metrics::{Bucket, CounterSnapshot, HistogramSnapshot, Metrics, MetricsSnapshot};
-pub use model::{ConfigError, OpenAi, OpenAiConfig};
+pub use model::{ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser};
 pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use policy_watch::PolicyWatch;

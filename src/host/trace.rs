@@ -52,6 +52,9 @@ fn taken(note: &Note, directive: &Directive) {
         Note::Refused { tool, call, error_type, .. } => {
             tracing::warn!(tool, call, error_type = error_type.name(), because = %because(directive), "tool call refused");
         }
+        Note::Repaired { tool, call, repairs } => {
+            tracing::info!(tool, call, repairs = %repairs, "JSON repaired");
+        }
         Note::ToolEnded { tool, call, attempts, error_type, .. } => {
             tracing::debug!(
                 tool,

@@ -323,6 +323,8 @@ pub struct TurnPolicy {
     pub reducer_error_message: Setting<Template>,
     /// The most characters of feedback or guidance the model is shown at once.
     pub feedback_chars: Setting<NonZeroU32>,
+    /// Whether arguments and reports that are not JSON are repaired where they can mean one thing only.
+    pub repair_json: Setting<bool>,
 }
 
 /// What plain text without tool calls is.

@@ -46,7 +46,7 @@ pub enum Message {
     },
 }
 
-/// A tool call as the model wrote it.
+/// A tool call as the model wrote it, or as it was repaired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The provider's id of the call; unique in the conversation.

@@ -252,6 +252,10 @@ impl<W: Write + Send> Timeline<W> {
                 };
                 self.line("⊘", WARN, &text);
             }
+            Note::Repaired { tool, repairs, .. } => {
+                let what = if tool.is_empty() { "the report".to_owned() } else { one_line(tool) };
+                self.line("✎", WARN, &format!("JSON repaired for {what}: {repairs}"));
+            }
             Note::RejectTurn { error_type, .. } => {
                 self.line(
                     "⊘",

@@ -54,7 +54,7 @@ impl Step<'_> {
             return refused(ErrorClass::ToolUnavailable, text, vec![why]);
         }
         let Some(schema) = self.tools.schema(&call.name) else { return self.unknown(&call.name) };
-        let arguments = match parse(&call.arguments) {
+        let arguments = match parse(self.policy, &call.arguments) {
             Ok(arguments) => arguments,
             Err(problem) => return invalid(Value::Null, ErrorClass::MalformedToolCall, vec![problem]),
         };

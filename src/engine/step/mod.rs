@@ -5,6 +5,7 @@ mod budget;
 mod examine;
 mod exhausted;
 mod feedback;
+mod mend;
 mod output;
 mod reply;
 mod turn;
@@ -106,8 +107,11 @@ impl Step<'_> {
                 Some(Pending::ConsultOutput) => self.output_decided(decision),
                 other => self.unasked(work, other),
             },
-            Event::ToolsProposed { calls } => {
+            Event::ToolsProposed { mut calls } => {
                 if self.host_drives("tool calls") {
+                    for proposal in &mut calls {
+                        self.mend_call(&mut proposal.call);
+                    }
                     self.begin_batch(calls);
                 }
             }

@@ -85,6 +85,7 @@ impl Step<'_> {
         let Some(output) = self.policy.output().cloned() else {
             return self.finish(Outcome::Answered { text: raw }, Vec::new());
         };
+        let raw = self.mend(&raw, "", "").unwrap_or(raw);
         match self.judge(&output, &raw) {
             Ok(report) => {
                 self.accept(report);
@@ -159,7 +160,7 @@ impl Step<'_> {
 
     /// Holds a report against the schema, the validators and the reducers.
     fn judge(&mut self, output: &OutputPolicy, raw: &str) -> Result<Value, Fault> {
-        let report = parse(raw).map_err(|problem| Fault::Invalid(vec![problem]))?;
+        let report = parse(self.policy, raw).map_err(|problem| Fault::Invalid(vec![problem]))?;
         let mut problems = output.schema.value.problems(&report);
         if problems.is_empty() {
             problems =

@@ -14,7 +14,7 @@ use crate::policy::{ErrorClass, TextOnly, Trigger};
 use crate::session::{Message, ReducerError, StopReason};
 
 impl Step<'_> {
-    pub(super) fn model_responded(&mut self, reply: ModelReply) {
+    pub(super) fn model_responded(&mut self, mut reply: ModelReply) {
         if let Some(usage) = reply.usage {
             self.state.usage = self.state.usage.plus(usage);
         }
@@ -40,6 +40,7 @@ impl Step<'_> {
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
         self.earn(&format!("model {target}"), &self.policy.model(&target).retry.budget.value, after);
         self.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
+        self.mend_reply(&mut reply);
         let names: Vec<&str> = reply.calls.iter().map(|proposal| proposal.call.name.as_str()).collect();
         let event = json!({
             "target": target, "turn": self.state.turn, "attempts": attempts, "text": reply.text, "calls": names,

@@ -11,6 +11,7 @@ mod within;
 
 pub use config::{ConfigError, OpenAiConfig};
 pub use openai::OpenAi;
+pub use sse::{EventTooLarge, SseEvent, SseParser};
 
 pub(crate) use failure::{cut_off, from_status};
 pub(crate) use redact::Redactor;

@@ -215,9 +215,7 @@ impl Answer {
     fn reply(self, headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
         match self {
             // Some servers stream without saying so.
-            Self::Body(body)
-                if [&b"data:"[..], b"event:", b":"].iter().any(|start| body.starts_with(start)) =>
-            {
+            Self::Body(body) if looks_like_events(&body) => {
                 let mut events = Events::default();
                 events.take(&body, headers)?;
                 events.reply(headers, conversation)
@@ -226,6 +224,12 @@ impl Answer {
             Self::Events(events) => events.reply(headers, conversation),
         }
     }
+}
+
+/// Whether a body that is not declared as a stream of events is one all the same.
+fn looks_like_events(body: &[u8]) -> bool {
+    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii_start();
+    [&b"data:"[..], b"event:", b"id:", b"retry:", b":"].iter().any(|start| body.starts_with(start))
 }
 
 impl Events {

@@ -34,7 +34,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
     Some(match (block, field) {
         // Of these no value is looser than another; classes have rows of their own.
         ("messages", _)
-        | ("", "tool" | "description" | "schema" | "feedback_chars")
+        | ("", "tool" | "description" | "schema" | "feedback_chars" | "repair_json")
         | (
             _,
             "message" | "retry_on" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted",

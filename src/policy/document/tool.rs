@@ -157,6 +157,8 @@ layer! {
             text_only: TextOnly,
             /// The most characters of feedback or guidance the model is shown at once.
             feedback_chars: NonZeroU32,
+            /// Whether arguments and reports that are not JSON are repaired where they can mean one thing only.
+            repair_json: bool,
         }
         blocks {
             /// What the model is told.
@@ -341,6 +343,7 @@ impl MergedTurn {
             no_tools_message: self.messages.no_tools.setting()?,
             reducer_error_message: self.messages.reducer_error.setting()?,
             feedback_chars: self.feedback_chars.setting()?,
+            repair_json: self.repair_json.setting()?,
         })
     }
 }

@@ -1,0 +1,75 @@
+//! What reading foreign text costs: repair of JSON, and streams of events.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use unfazed::host::SseParser;
+use unfazed::repair::repair;
+
+/// Arguments of about `size` bytes with a bit of everything wrong.
+fn arguments(size: usize) -> String {
+    let item = "{'path': \"C:\\Users\\x\", name: \"a \"quoted\" word and a text of usual length, with\nlines\", \
+                \"done\": True, \"tags\": [1, 2, 3,], /* more */},\n";
+    let items = item.repeat((size / item.len()).max(1));
+    format!("Here it is:\n```json\n{{\"items\": [{items}]}}\n```\n")
+}
+
+fn repairs(c: &mut Criterion) {
+    let mut group = c.benchmark_group("repair");
+    group.sample_size(30).measurement_time(Duration::from_secs(2));
+    let megabyte = 1_000_000;
+    let texts = [
+        ("arguments of 1 KB", arguments(1000)),
+        ("arguments of 100 KB", arguments(100_000)),
+        ("one brace missing after 100 KB", {
+            let text = format!(
+                "{{\"text\": {:?}, \"list\": [{}]}}",
+                "words ".repeat(10_000),
+                "12345, ".repeat(5700) + "1"
+            );
+            text[..text.len() - 1].to_owned()
+        }),
+        ("1 MB of brackets", "[".repeat(megabyte)),
+        ("1 MB of pairs of brackets", format!("[{}", "[],".repeat(megabyte / 3))),
+        ("1 MB of quotes", format!("{{\"a\": \"{}", "\"".repeat(megabyte))),
+        ("1 MB of inner quotes", format!("{{\"a\": \"{}", "x \"y\" ".repeat(megabyte / 6))),
+    ];
+    for (name, text) in &texts {
+        group.throughput(Throughput::Bytes(text.len() as u64));
+        group.bench_function(*name, |b| b.iter(|| repair(black_box(text)).is_ok()));
+    }
+    group.finish();
+}
+
+fn events(c: &mut Criterion) {
+    let mut group = c.benchmark_group("sse");
+    group.sample_size(30).measurement_time(Duration::from_secs(2));
+    let chunk = |text: &str| {
+        format!(
+            "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1764000000,\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
+        )
+    };
+    let streams = [
+        ("20000 events of a chat", chunk(" word").repeat(20_000)),
+        ("20 events of 100 KB", chunk(&"word ".repeat(20_000)).repeat(20)),
+        ("20000 keep-alive comments", ": OPENROUTER PROCESSING\r\n\r\n".repeat(20_000)),
+    ];
+    for (name, stream) in &streams {
+        group.throughput(Throughput::Bytes(stream.len() as u64));
+        group.bench_function(*name, |b| {
+            let mut events = Vec::new();
+            b.iter(|| {
+                let mut parser = SseParser::default();
+                for bytes in black_box(stream).as_bytes().chunks(1400) {
+                    parser.push(bytes, &mut events).unwrap();
+                    events.clear();
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, repairs, events);
+criterion_main!(benches);

@@ -1,0 +1,170 @@
+//! Laws that hold for any text.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+
+fn steps(text: &str) -> usize {
+    let mut cursor = cursor::Cursor::new(text);
+    let _ = around::read(&mut cursor);
+    cursor.steps
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let text = || prop_oneof!["[a-z \"\\\\,:{}\\[\\]'\\n]{0,8}", "\\PC{0,4}"];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        text().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((text(), inner), 0..4)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+fn container() -> impl Strategy<Value = Value> {
+    value().prop_map(|value| Value::Array(vec![value]))
+}
+
+/// The places of the quotes around each string of a JSON text.
+fn strings(text: &str) -> Vec<(usize, usize)> {
+    let (mut quotes, mut escaped) = (Vec::new(), false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => quotes.push(at),
+            _ => {}
+        }
+    }
+    quotes.chunks(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
+/// Text made of the signs that matter.
+fn broken() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "{", "}", "[", "]", "\"", "'", ",", ":", "\\", "/*", "*/", "//", "#", "\n", " ", "...", "…", "```",
+        "json", "a", "1", "-", "True", "null", "\\u12", "\\ud83d", "é", "\"a\":", "\u{feff}", "\"\"",
+    ]);
+    prop::collection::vec(piece, 0..80).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn json_is_never_changed(value in value()) {
+        for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+            let found = repair(&text).unwrap();
+            prop_assert_eq!(&found.value, &value);
+            prop_assert!(found.repairs.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_parser_for_broken_text_reads_json_too(value in container()) {
+        for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+            let found = repair_broken(&text).unwrap();
+            prop_assert_eq!(&found.value, &value);
+            prop_assert!(found.repairs.is_empty(), "{}", found.repairs);
+        }
+    }
+
+    #[test]
+    fn any_text_ends_in_linear_time(text in prop_oneof![broken(), "\\PC*"]) {
+        prop_assert!(steps(&text) <= 16 * text.len() + 1024);
+        if let Ok(found) = repair(&text) {
+            let again = repair(&found.value.to_string()).unwrap();
+            prop_assert_eq!(again.value, found.value);
+            prop_assert!(again.repairs.is_empty());
+        }
+    }
+
+    #[test]
+    fn brackets_that_are_missing_at_the_end_are_put_back(value in container(), cut in 1_usize..8) {
+        let text = value.to_string();
+        let brackets = text.bytes().rev().take_while(|byte| matches!(byte, b']' | b'}')).count();
+        let kept = &text[..text.len() - cut.min(brackets)];
+        match repair(kept) {
+            Ok(found) => prop_assert_eq!(found.value, value),
+            // More of the number, or members, may be missing.
+            Err(refusal) => {
+                prop_assert!(kept.ends_with(|c: char| c.is_ascii_digit() || c == '[' || c == '{'), "{}: {}", kept, refusal);
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_that_stops_inside_a_string_is_refused(value in value(), at in any::<prop::sample::Index>()) {
+        let text = serde_json::json!([value, {"key, too": "text, true: 1}"}]).to_string();
+        let inside: Vec<usize> = strings(&text).into_iter().flat_map(|(open, close)| open + 1..=close).collect();
+        let inside: Vec<usize> = inside.into_iter().filter(|at| text.is_char_boundary(*at)).collect();
+        let cut = &text[..*at.get(&inside)];
+        prop_assert!(repair(cut).is_err(), "{}", cut);
+    }
+
+    #[test]
+    fn what_stands_around_and_commas_at_the_end_change_nothing(value in value()) {
+        let text = format!("Here it is:\n```json\n[{value},]\n```\nDone.");
+        prop_assert_eq!(repair(&text).unwrap().value, Value::Array(vec![value]));
+    }
+
+    #[test]
+    fn a_quote_that_is_lost_or_doubled_never_makes_another_value(
+        members in prop::collection::btree_map("[a-z]{1,4}", "([a-z0-9./-][a-z0-9 .,:'\"{}\\[\\]/\n-]{0,12})?", 0..4),
+        at in any::<prop::sample::Index>(), doubled in any::<bool>(),
+    ) {
+        let value = serde_json::json!([members, {"key": "text", "other": 1}]);
+        let mut text = value.to_string();
+        let (open, close) = *at.get(&strings(&text));
+        let quote = if at.index(2) == 0 { open } else { close };
+        if doubled {
+            text.insert(quote, '"');
+        } else {
+            text.remove(quote);
+        }
+        if let Ok(found) = repair(&text) {
+            prop_assert_eq!(found.value, value, "{}: {}", text, found.repairs);
+        }
+    }
+}
+
+#[test]
+fn a_megabyte_of_one_sign_is_gone_through_once() {
+    for sign in [
+        "[",
+        "{",
+        "\"",
+        "'",
+        "}",
+        "{\"a\":",
+        "\\",
+        "/*",
+        "#",
+        "\"a\",",
+        "{'a:1,\"a:1,",
+        "{}",
+        "`",
+        "…",
+        ",",
+        "{\"a\":\"\" ",
+    ] {
+        for prefix in ["", "{\"a\": \"", "{\"a\": ", "[\"", "["] {
+            let text = prefix.to_owned() + &sign.repeat((MAX_BYTES - 16) / sign.len());
+            assert!(steps(&text) <= 16 * text.len(), "{prefix}{sign}: {} steps", steps(&text));
+        }
+    }
+}
+
+#[test]
+fn size_and_depth_are_bounded() {
+    assert_eq!(repair(&" ".repeat(MAX_BYTES + 1)).unwrap_err().reason, Reason::TooLarge);
+    assert_eq!(repair(&"[".repeat(200)).unwrap_err().reason, Reason::TooDeep);
+    let deepest = format!("{}1,{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
+    let found = repair(&deepest).unwrap();
+    assert!(repair(&found.value.to_string()).unwrap().repairs.is_empty());
+}

@@ -1,0 +1,201 @@
+//! Samples of what models write, each with the one thing it can mean, or the reason it is refused.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+#[track_caller]
+fn repaired(text: &str, value: &Value, repairs: &str) {
+    match repair(text) {
+        Ok(found) => {
+            assert_eq!((&found.value, found.repairs.to_string().as_str()), (value, repairs), "{text}");
+        }
+        Err(refusal) => panic!("{text}: {refusal}"),
+    }
+}
+
+#[track_caller]
+fn refused(text: &str, reason: Reason) {
+    match repair(text) {
+        Ok(found) => panic!("{text}: taken as {} ({})", found.value, found.repairs),
+        Err(refusal) => assert_eq!(refusal.reason, reason, "{text}: {refusal}"),
+    }
+}
+
+#[test]
+fn json_stays_what_it_is() {
+    for text in [r#"{"a": "```\n{...}, True // x"}"#, "[]", " 1 ", r#""it's""#, r#"{"a": "b\\c"}"#] {
+        repaired(text, &serde_json::from_str(text).unwrap(), "");
+    }
+}
+
+#[test]
+fn fences_are_taken_off() {
+    let a = json!({"a": 1});
+    repaired("```json\n{\"a\": 1}\n```", &a, "code_fence");
+    repaired("```{\"a\": 1}```", &a, "code_fence");
+    repaired("```json\n{\"a\": 1}", &a, "code_fence");
+    repaired("{\"a\": 1}\n```", &a, "code_fence");
+    repaired("```json\n{\"a\": 1\n```", &a, "code_fence, missing_bracket");
+    repaired("Here it is:\n```json\n{\"a\": 1}\n```\nDone.", &a, "text_around, code_fence");
+    repaired("{\"a\": \"```x```\",}", &json!({"a": "```x```"}), "trailing_comma");
+}
+
+#[test]
+fn text_around_the_value_is_left_out() {
+    let a = json!({"a": [1]});
+    repaired("Sure! The arguments are {\"a\": [1]}", &a, "text_around");
+    repaired("{\"a\": [1]} I hope this helps.", &a, "text_around");
+    repaired("{\"a\": [1]}</tool_call>", &a, "text_around");
+    repaired("\u{feff}{\"a\": [1]}", &a, "text_around");
+    refused("path: /tmp, options: {\"a\": 1}", Reason::UnclearSurroundings);
+    refused("{\"a\": 1}, \"b\": 2}", Reason::UnclearSurroundings);
+    refused("{\"a\": 1} see 3]", Reason::UnclearSurroundings);
+    refused("I cannot do that.", Reason::NoValue);
+    refused("", Reason::NoValue);
+}
+
+#[test]
+fn there_is_one_value() {
+    repaired("{\"a\": 1}\n{\"a\": 1}", &json!({"a": 1}), "repeated_value");
+    refused("{\"a\": 1}\n{\"a\": 2}", Reason::TwoValues);
+    refused("{\"a\": 1} and {\"a\": ", Reason::TwoValues);
+    refused("use [search] with {\"a\": 1}", Reason::NotAValue);
+}
+
+#[test]
+fn commas_too_many_or_too_few() {
+    repaired("{\"a\": [1, 2,],}", &json!({"a": [1, 2]}), "trailing_comma");
+    repaired("{\"a\": 1},", &json!({"a": 1}), "trailing_comma");
+    repaired("{\"a\": 1,, \"b\": 2}", &json!({"a": 1, "b": 2}), "extra_comma");
+    repaired("{\"a\": 1 \"b\": 2}", &json!({"a": 1, "b": 2}), "missing_comma");
+    repaired("{\"a\": \"x\"\n \"b\": 2}", &json!({"a": "x", "b": 2}), "missing_comma");
+    repaired("[{\"a\": 1} {\"a\": 2}]", &json!([{"a": 1}, {"a": 2}]), "missing_comma");
+    refused("[1,, 2]", Reason::MissingValue);
+    refused("[1 2]", Reason::NotAValue);
+}
+
+#[test]
+fn brackets_too_few() {
+    repaired("{\"a\": {\"b\": [true", &json!({"a": {"b": [true]}}), "missing_bracket");
+    repaired("{\"a\": \"x\"", &json!({"a": "x"}), "missing_bracket");
+    repaired("\"a\": \"x\", \"b\": 1}", &json!({"a": "x", "b": 1}), "missing_bracket");
+    repaired("{\"a\": [1, 2}", &json!({"a": [1, 2]}), "mismatched_bracket");
+    repaired("{\"a\": [\"x\"}]", &json!({"a": ["x"]}), "mismatched_bracket");
+    refused("{\"x\": {\"a\": [1, 2}, \"b\": 3}", Reason::MismatchedBrackets);
+}
+
+#[test]
+fn brackets_too_many() {
+    repaired("{\"a\": 1}}", &json!({"a": 1}), "extra_bracket");
+    repaired("{{\"a\": 1}}", &json!({"a": 1}), "extra_bracket");
+    repaired("{\"a\": {{\"b\": 1}}, \"c\": 2}", &json!({"a": {"b": 1}, "c": 2}), "extra_bracket");
+    refused("{\"a\": 1}}, \"b\": 2}", Reason::UnclearSurroundings);
+}
+
+#[test]
+fn what_is_cut_off_is_not_made_up() {
+    refused("{\"path\": \"/etc/pass", Reason::CutInString);
+    refused("{\"path\": \"a\\", Reason::CutInString);
+    refused("{\"pa", Reason::CutInString);
+    refused("{\"limit\": 12", Reason::CutInScalar);
+    refused("{\"limit\": tru", Reason::CutInScalar);
+    refused("{\"limit\":", Reason::CutOff);
+    refused("{\"limit\"", Reason::NotAMember);
+    refused("{\"a\": 1,", Reason::CutOff);
+    refused("{\"a\": [", Reason::CutOff);
+    refused("{", Reason::CutOff);
+}
+
+#[test]
+fn quotes_too_many() {
+    let path = json!({"destination": "/Users/x"});
+    repaired("{\"destination\":\"\"/Users/x\"}", &path, "doubled_quote");
+    repaired("{\"destination\":\"/Users/x\"\"}", &path, "doubled_quote");
+    repaired("{\"destination\":\"\"/Users/x\"\"}", &path, "doubled_quote");
+    repaired("{\"\"destination\"\":\"/Users/x\"}", &path, "doubled_quote");
+    repaired("{\"a\": \"\", \"b\": \"\",}", &json!({"a": "", "b": ""}), "trailing_comma");
+}
+
+#[test]
+fn quotes_too_few() {
+    repaired("{\"a\": x y\", \"b\": 1}", &json!({"a": "x y", "b": 1}), "missing_quote");
+    repaired("{a\": 1}", &json!({"a": 1}), "missing_quote");
+    repaired("{\"a: 1, \"b\": 2}", &json!({"a": 1, "b": 2}), "missing_quote");
+    refused("{\"a\": \"x, \"b\": 1}", Reason::UnclearQuotes);
+    refused("{\"a\": \"x, \"b\": 1, \"c\": \"\"}", Reason::UnclearQuotes);
+    refused("{\"a\": \"x}", Reason::CutInString);
+    refused("{\"a\": hello}", Reason::NotAValue);
+}
+
+#[test]
+fn quotes_inside_a_text_belong_to_it_where_they_are_pairs() {
+    repaired("{\"a\": \"say \"hi\" to all\"}", &json!({"a": "say \"hi\" to all"}), "unescaped_quote");
+    repaired("{\"a\": \"say \"hi\"\"}", &json!({"a": "say \"hi\""}), "unescaped_quote");
+    repaired("{\"code\": \"print(\"hi\")\"}", &json!({"code": "print(\"hi\")"}), "unescaped_quote");
+    refused("{\"a\": \"\"yes\", he said\"}", Reason::UnclearQuotes);
+    refused("{\"a\": \"5\" disk\"}", Reason::UnclearQuotes);
+    refused("{\"a\": \"foo\" + \"bar\"}", Reason::UnclearQuotes);
+    refused("{\"code\": \"f(\"a\", \"b\")\"}", Reason::UnclearQuotes);
+    refused("{\"code\": \"d = {\"a\": \"x\", \"b\": 1}\"}", Reason::UnclearQuotes);
+}
+
+#[test]
+fn other_languages() {
+    let value = json!({"a": true, "b": [false, null], "c_d": "it's"});
+    repaired("{'a': True, 'b': [False, None], \"c_d\": \"it's\"}", &value, "single_quotes, python_literal");
+    repaired("{a: true, b: [false, null], c_d: \"it's\"}", &value, "unquoted_key");
+    repaired("{'a': 'it\\'s'}", &json!({"a": "it's"}), "single_quotes");
+    repaired("{'a': 'x \"y\"'}", &json!({"a": "x \"y\""}), "single_quotes");
+    repaired("None", &Value::Null, "python_literal");
+    refused("{'a': 'it's'}", Reason::UnclearQuotes);
+    refused("{\"a\": NaN}", Reason::NotAValue);
+    refused("{\"a\": 0x1F}", Reason::NotAValue);
+    refused("{\"a\": undefined}", Reason::NotAValue);
+}
+
+#[test]
+fn comments_are_left_out() {
+    let value = json!({"a": "http://x", "b": 1});
+    repaired("{ // first\n \"a\": \"http://x\", /* second */ \"b\": 1 # third\n}", &value, "comment");
+    refused("{\"a\": 1 /* }", Reason::OpenComment);
+    refused("{\"a\": 1 // }", Reason::MismatchedBrackets);
+}
+
+#[test]
+fn ellipses_are_left_out_where_a_member_is_due() {
+    repaired("[1, 2, ...]", &json!([1, 2]), "ellipsis");
+    repaired("{\"a\": \"...\", ...}", &json!({"a": "..."}), "ellipsis");
+    repaired("[…, 3]", &json!([3]), "ellipsis");
+    refused("{\"a\": ...}", Reason::NotAValue);
+    refused("[1, ...", Reason::CutOff);
+}
+
+#[test]
+fn control_characters_inside_strings_are_kept() {
+    repaired("{\"a\": \"x\n\ty\"}", &json!({"a": "x\n\ty"}), "control_character");
+}
+
+#[test]
+fn backslashes_are_kept_where_they_are_no_escapes() {
+    repaired(r#"{"a": "C:\Users\x"}"#, &json!({"a": "C:\\Users\\x"}), "bad_escape");
+    repaired(r#"{"a": "\d+\.\w"}"#, &json!({"a": "\\d+\\.\\w"}), "bad_escape");
+    repaired(r#"{"a": "it\'s \x41"}"#, &json!({"a": "it's A"}), "bad_escape");
+    repaired("{\"a\": \"x\\\ny\"}", &json!({"a": "x\ny"}), "bad_escape");
+    repaired(r#"{"a": "\ud83d\ude00",}"#, &json!({"a": "😀"}), "trailing_comma");
+    refused(r#"{"a": "C:\new\Users"}"#, Reason::UnclearEscapes);
+    refused(r#"{"a": "C:\dir\", "b": "x"}"#, Reason::UnclearQuotes);
+    refused(r#"{"a": "\ud83d"}"#, Reason::LoneSurrogate);
+}
+
+#[test]
+fn a_key_comes_once() {
+    refused("{\"a\": 1, \"a\": 2,}", Reason::DuplicateKey);
+    refused("{\"a\": 1, a: 1}", Reason::DuplicateKey);
+}
+
+#[test]
+fn a_refusal_says_why_and_where() {
+    let refusal = repair("{\"a\": hello}").unwrap_err();
+    assert_eq!(refusal.to_string(), "neither a string in quotes, a number nor a literal at byte 6");
+}
