@@ -1,6 +1,7 @@
 //! Time as plain integers: the interpreter never asks what time it is, it is told.
 
 use core::fmt;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
@@ -101,6 +102,38 @@ impl Instant {
     pub fn to_rfc3339(self) -> String {
         let at = std::time::UNIX_EPOCH + core::time::Duration::from_nanos(self.0);
         humantime::format_rfc3339_millis(at).to_string()
+    }
+}
+
+impl JsonSchema for Nanos {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Nanoseconds".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A length of time in whole nanoseconds.",
+            "type": "integer",
+            "minimum": 0,
+            "examples": [1_500_000_000],
+            "x-unit": "In nanoseconds.",
+        })
+    }
+}
+
+impl JsonSchema for Instant {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Instant".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A moment: whole nanoseconds since 1970-01-01T00:00:00Z.",
+            "type": "integer",
+            "minimum": 0,
+            "examples": [1_767_225_600_000_000_000_u64],
+            "x-unit": "In nanoseconds since 1970-01-01T00:00:00Z.",
+        })
     }
 }
 

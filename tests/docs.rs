@@ -160,7 +160,8 @@ fn names(schema: &serde_json::Value, keys: &mut Vec<String>) {
             if let Some(serde_json::Value::Object(properties)) = fields.get("properties") {
                 keys.extend(properties.keys().cloned());
             }
-            fields.values().for_each(|value| names(value, keys));
+            let inner = fields.iter().filter(|(key, _)| *key != "examples");
+            inner.for_each(|(_, value)| names(value, keys));
         }
         serde_json::Value::Array(items) => items.iter().for_each(|item| names(item, keys)),
         _ => {}

@@ -22,16 +22,21 @@ record! {
         /// The version of this format.
         pub(crate) version: VersionOne,
         /// What the cases are about, for readers.
+        /// Example: `How prices are looked up when the shop is slow.`
         pub(crate) about: Option<String>,
         /// The policy files, the later ones above the earlier ones; paths start at this file's folder.
+        /// Example: `policy.yaml`
         pub(crate) policy: OneOrMany<Spanned<String>> = OneOrMany(Vec::new()),
         /// A policy written here, above the files. `version` may be left out.
         pub(crate) inline: Option<Inline>,
         /// The profile of the policy that is chosen.
+        /// Example: `night`
         pub(crate) profile: Option<String>,
         /// The tools, by name.
+        /// Example: `{"search": {"effect": "read_only"}}`
         pub(crate) tools: IndexMap<String, ToolCase> = IndexMap::new(),
         /// The cases.
+        /// Example: `[{"name": "a search that succeeds", "tool": "search", "outcomes": ["ok"], "expect": {"attempts": 1}}]`
         pub(crate) cases: Spanned<Vec<Spanned<CaseRule>>>,
     }
 }
@@ -42,48 +47,68 @@ record! {
     /// `script`).
     pub(crate) struct CaseRule {
         /// What the case shows, in a few words.
+        /// Example: `two failures, then a result`
         pub(crate) name: Spanned<String>,
         /// The situation in words, for readers.
+        /// Example: `The shop answers slowly twice.`
         pub(crate) given: Option<String>,
         /// A policy for this case, above that of the file.
         pub(crate) inline: Option<Inline>,
         /// The profile that is chosen, instead of that of the file.
+        /// Example: `night`
         pub(crate) profile: Option<String>,
         /// The tool that is called.
+        /// Example: `search`
         pub(crate) tool: Option<Spanned<String>>,
         /// The arguments of the call: a mapping, or a string that is taken as the model wrote it, be it JSON or not.
+        /// Example: `{"query": "price of item 42"}`
         pub(crate) arguments: Option<Spanned<Value>>,
         /// How the runs of the tool end, in order.
+        /// Example: `["timeout x2", "ok"]`
         pub(crate) outcomes: Option<Spanned<Vec<OutcomeRule>>>,
         /// Several calls, one after the other.
+        /// Example: `[{"tool": "search", "outcomes": ["ok"]}]`
         pub(crate) calls: Option<Spanned<Vec<Spanned<CallCase>>>>,
         /// What the model replies, in order, as in a script of the scripted model.
+        /// Example: `[{"text": "The price is 12.50."}]`
         pub(crate) replies: Option<Spanned<Vec<Spanned<ReplyFile>>>>,
         /// A script file instead of `replies`; the path starts at this file's folder.
+        /// Example: `model.yaml`
         pub(crate) script: Option<Spanned<String>>,
         /// The models of the run, in order of preference. Left out: one called `main`.
+        /// Example: `["main", "spare"]`
         pub(crate) models: Vec<String> = Vec::new(),
         /// Instructions above the conversation.
+        /// Example: `You look up prices.`
         pub(crate) system: String = String::new(),
         /// What the user wants.
+        /// Example: `What does item 42 cost?`
         pub(crate) task: String = String::new(),
         /// Tools of this case, or what is different about the tools of the file.
+        /// Example: `{"search": {"effect": "read_only"}}`
         pub(crate) tools: IndexMap<String, ToolCase> = IndexMap::new(),
         /// The order in which parallel calls end that end at the same time, by their numbers in the reply.
+        /// Example: `[2, 1]`
         pub(crate) order: Vec<NonZeroU32> = Vec::new(),
         /// What the host's planner says.
         pub(crate) planner: PlannerCase = PlannerCase::default(),
         /// When the run is stopped from outside, from its start.
+        /// Example: `90s`
         pub(crate) cancel: Option<Nanos>,
         /// The numbers of events after which the state is written down and read back, as after a restart.
+        /// Example: `3`
         pub(crate) resume_at: OneOrMany<NonZeroU32> = OneOrMany(Vec::new()),
         /// The time at the start, RFC 3339.
+        /// Example: `2026-01-01T00:00:00Z`
         pub(crate) start: Start = Start(DEFAULT_START),
         /// The longest the run may take.
+        /// Example: `5m`
         pub(crate) deadline: Option<Nanos>,
         /// The seed of every jittered delay.
+        /// Example: `42`
         pub(crate) seed: u64 = 0,
         /// What is expected.
+        /// Example: `{"attempts": 3, "final": "ok"}`
         pub(crate) expect: Spanned<ExpectRule>,
     }
 }
@@ -92,12 +117,16 @@ record! {
     /// A call of a tool.
     pub(crate) struct CallCase {
         /// The tool.
+        /// Example: `search`
         pub(crate) tool: Spanned<String>,
         /// The arguments: a mapping, or a string that is taken as the model wrote it.
+        /// Example: `{"query": "price of item 42"}`
         pub(crate) arguments: Option<Spanned<Value>>,
         /// How the runs of the tool end, in order.
+        /// Example: `["timeout x2", "ok"]`
         pub(crate) outcomes: Option<Spanned<Vec<OutcomeRule>>>,
         /// How long after the call before it.
+        /// Example: `10s`
         pub(crate) after: Nanos = Nanos::ZERO,
     }
 }
@@ -107,12 +136,15 @@ record! {
     #[derive(Default)]
     pub(crate) struct ToolCase {
         /// What it does, for the model.
+        /// Example: `Searches the catalogue.`
         pub(crate) description: Option<String>,
         /// JSON Schema of the arguments. Left out: any mapping.
+        /// Example: `{"type": "object", "required": ["query"]}`
         pub(crate) parameters: Option<Spanned<Value>>,
         /// What the tool itself says a run does to the world.
         pub(crate) effect: Option<Effect>,
         /// How its runs end, in the order they start.
+        /// Example: `["timeout x2", "ok"]`
         pub(crate) outcomes: Option<Spanned<Vec<OutcomeRule>>>,
     }
 }
@@ -122,8 +154,10 @@ record! {
     #[derive(Default)]
     pub(crate) struct PlannerCase {
         /// The layer it gives to each call of a tool, by the tool's name.
+        /// Example: `{"search": {"retry": {"max_attempts": 2}}}`
         pub(crate) calls: IndexMap<String, CallOverride> = IndexMap::new(),
         /// What it decides when it is asked, in order.
+        /// Example: `["final_turn"]`
         pub(crate) decisions: Vec<Decision> = Vec::new(),
     }
 }

@@ -16,43 +16,62 @@ record! {
     /// `events` those that matter are named, in their order. Records name the fields that matter.
     pub(crate) struct ExpectRule {
         /// How often tools run, or, in a run with a scripted model, how often models are called.
+        /// Example: `3`
         pub(crate) attempts: Option<Spanned<u32>>,
         /// Every wait, in order: exact durations.
+        /// Example: `["200ms", "400ms"]`
         pub(crate) delays: Option<Spanned<Vec<Nanos>>>,
         /// Every wait, in order, as a record or by its subject.
+        /// Example: `[{"subject": "tool search", "delay": "200ms"}]`
         pub(crate) waits: Option<Spanned<Vec<Pattern<WaitFields>>>>,
         /// Every run of a tool, in order: its name, `name x3` for three runs, or a record.
+        /// Example: `["search", {"tool": "search", "attempt": 2}]`
         pub(crate) calls: Option<Spanned<Vec<Pattern<CallFields>>>>,
         /// Every call that is refused before it runs, in order.
+        /// Example: `[{"tool": "search", "error_type": "invalid_args"}]`
         pub(crate) refused: Option<Spanned<Vec<Pattern<RefusedFields>>>>,
         /// Every record of feedback, in order.
+        /// Example: `[{"error_type": "timeout", "attempt": 1}]`
         pub(crate) feedback: Option<Spanned<Vec<Pattern<FeedbackFields>>>>,
         /// Pieces of what the model is told, in order.
+        /// Example: `["did not run", "Go another way"]`
         pub(crate) told: Option<Spanned<OneOrMany<String>>>,
         /// Messages of the conversation, in order.
+        /// Example: `[{"role": "tool", "error": true}]`
         pub(crate) messages: Option<Spanned<Vec<Pattern<MessageFields>>>>,
         /// Directives, in order.
+        /// Example: `["wait", {"directive": "run_tool", "attempt": 2}]`
         pub(crate) directives: Option<Spanned<Vec<Pattern<DirectiveFields>>>>,
         /// Events, in order.
+        /// Example: `["timer_fired"]`
         pub(crate) events: Option<Spanned<Vec<Pattern<EventFields>>>>,
         /// The slices at the end, by name.
+        /// Example: `{"recent_failures": []}`
         pub(crate) slices: Option<Spanned<Value>>,
         /// The state at the end, as far as it matters.
+        /// Example: `{"turn": 2}`
         pub(crate) state: Option<Spanned<Value>>,
         /// How it ends.
+        /// Example: `ok`
         pub(crate) r#final: Option<Spanned<Final>>,
         /// Why it ends so: the reason that no further attempt is made, or that the run was stopped for.
+        /// Example: `attempts`
         pub(crate) reason: Option<Spanned<String>>,
         /// The report, or the answer.
+        /// Example: `{"price": 12.5}`
         pub(crate) output: Option<Spanned<Value>>,
         /// How many turns there are.
+        /// Example: `2`
         pub(crate) turns: Option<Spanned<u32>>,
         /// How long it takes from start to end.
+        /// Example: `600ms`
         pub(crate) elapsed: Option<Spanned<Nanos>>,
         /// Which rule of which place decides: the path of a value, and `FILE`, `FILE:LINE`, `FILE:LINE:COLUMN`, a layer
         /// (`builtin`, `global`, `tool`, `model`, `call`, `planner`, `limit`), or `LAYER@FILE`.
+        /// Example: `{"retry.max_attempts": "policy.yaml:4"}`
         pub(crate) why: Option<Spanned<IndexMap<String, OneOrMany<Spanned<String>>>>>,
         /// What must not happen.
+        /// Example: `[{"directive": "finish", "outcome": {"status": "failed"}}]`
         pub(crate) never: Option<Spanned<OneOrMany<Pattern<HappeningFields>>>>,
     }
 }

@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 use schemars::{Schema, SchemaGenerator};
 
 use crate::policy::PolicyFile;
-use crate::policy::decode::{Decode, Described, Reader};
+use crate::policy::decode::{Decode, Reader};
 use crate::policy::yaml::Node;
 use crate::policy::{Code, Diagnostic, Span};
 
@@ -17,6 +17,8 @@ pub(crate) struct Inline {
 }
 
 impl Decode for Inline {
+    const NAME: Option<&'static str> = Some("InlinePolicy");
+
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let entries = reader.mapping(node)?;
         let Some((first, _)) = entries.first() else {
@@ -43,7 +45,6 @@ impl Decode for Inline {
         if schema.get("required").and_then(serde_json::Value::as_array).is_some_and(Vec::is_empty) {
             schema.remove("required");
         }
-        generator.subschema_for::<Described<PolicyFile>>();
         schema
     }
 }

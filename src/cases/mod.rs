@@ -12,6 +12,7 @@ mod compare;
 mod coverage;
 mod document;
 mod expect;
+mod fields;
 mod inline;
 mod outcome;
 mod pattern;

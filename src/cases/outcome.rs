@@ -20,6 +20,7 @@ pub(crate) struct OutcomeRule {
     /// How often in a row.
     pub(crate) times: u32,
     /// How long the run takes; `None`: no time, or all of its timeout if it is a timeout.
+    /// Example: `2s`
     pub(crate) takes: Option<Nanos>,
     /// How it ends.
     pub(crate) outcome: ToolOutcome,
@@ -29,24 +30,32 @@ record! {
     /// The end of a run of a tool, written out: exactly one of `ok`, `error` and `status`.
     struct WrittenOutcome {
         /// It did what it should, with this result.
+        /// Example: `{"price": 12.5}`
         ok: Option<Spanned<Value>>,
         /// It failed with this class.
         error: Option<Spanned<ErrorClass>>,
         /// It failed with this HTTP status; the policy's table of errors says which class that is.
+        /// Example: `429`
         status: Option<Spanned<u16>>,
         /// The provider's code of the error.
+        /// Example: `rate_limit_exceeded`
         code: Option<String>,
         /// The provider's type of the error.
+        /// Example: `requests`
         r#type: Option<String>,
         /// What it says about the failure.
+        /// Example: `slow down`
         message: Option<String>,
         /// The wait it asks for.
+        /// Example: `3s`
         retry_after: Option<Nanos>,
         /// How far it got.
         effect: Option<EffectState>,
         /// How long it takes. Left out: no time, but a timeout takes all the time there is.
+        /// Example: `2s`
         takes: Option<Nanos>,
         /// How often in a row.
+        /// Example: `9`
         times: NonZeroU32 = NonZeroU32::MIN,
     }
 }

@@ -6,12 +6,15 @@ use regex::Regex;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
+use super::fields;
 use crate::policy::decode::{Decode, Reader};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{Code, Diagnostic, Span, parse_duration};
 
 /// The fields a record may have.
 pub(crate) trait Fields {
+    /// The name of the schema.
+    const SCHEMA: &'static str;
     /// Their names.
     const NAMES: &'static [&'static str];
     /// The field a bare word stands for; empty: there is none.
@@ -29,12 +32,13 @@ pub(crate) struct Pattern<F> {
 }
 
 macro_rules! fields {
-    ($($(#[doc = $doc:literal])+ $name:ident = [$($field:literal),+ $(,)?] $(, $word:literal)? $(, [$($words:literal),+ $(,)?])?;)+) => {$(
+    ($($(#[doc = $doc:literal])+ $name:ident as $schema:literal = [$($field:literal),+ $(,)?] $(, $word:literal)? $(, [$($words:literal),+ $(,)?])?;)+) => {$(
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug)]
         pub(crate) enum $name {}
 
         impl Fields for $name {
+            const SCHEMA: &'static str = $schema;
             const NAMES: &'static [&'static str] = &[$($field),+];
             $(const WORD: &'static str = $word;)?
             $(const WORDS: &'static [&'static str] = &[$($words),+];)?
@@ -44,20 +48,20 @@ macro_rules! fields {
 
 fields! {
     /// A run of a tool.
-    CallFields = ["tool", "call", "attempt", "max_attempts", "arguments", "timeout", "idempotency_key", "at"], "tool";
+    CallFields as "CallPattern" = ["tool", "call", "attempt", "max_attempts", "arguments", "timeout", "idempotency_key", "at"], "tool";
     /// A wait.
-    WaitFields = ["subject", "delay", "attempt", "max_attempts", "error_type", "message", "at"], "subject";
+    WaitFields as "WaitPattern" = ["subject", "delay", "attempt", "max_attempts", "error_type", "message", "at"], "subject";
     /// A call that was refused before it ran.
-    RefusedFields = ["call", "tool", "error_type", "message"], "tool";
+    RefusedFields as "RefusedPattern" = ["call", "tool", "error_type", "message"], "tool";
     /// A record of feedback.
-    FeedbackFields = [
+    FeedbackFields as "FeedbackPattern" = [
         "source", "tool_name", "attempt", "max_attempts", "error_type", "message", "retry_scheduled_at",
         "next_delay_seconds",
     ];
     /// A message of the conversation.
-    MessageFields = ["role", "text", "guidance", "calls", "extra", "call", "tool", "error"];
+    MessageFields as "MessagePattern" = ["role", "text", "guidance", "calls", "extra", "call", "tool", "error"];
     /// A directive.
-    DirectiveFields = [
+    DirectiveFields as "DirectivePattern" = [
         "directive", "action", "because", "at", "work", "turn", "max_turns", "last", "attempt", "max_attempts", "target",
         "tools", "tool_choice", "timeout", "call", "tool", "arguments", "idempotency_key", "delay", "until",
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
@@ -68,7 +72,7 @@ fields! {
         "metric", "warning", "finish",
     ];
     /// An event.
-    EventFields = [
+    EventFields as "EventPattern" = [
         "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "task", "targets",
         "tools", "deadline", "messages", "message_tokens", "tool_tokens", "reply", "failure", "calls", "output",
         "outcome", "decision", "reason",
@@ -83,6 +87,7 @@ fields! {
 pub(crate) enum HappeningFields {}
 
 impl Fields for HappeningFields {
+    const SCHEMA: &'static str = "HappeningPattern";
     const NAMES: &'static [&'static str] = &[
         "directive",
         "event",
@@ -133,6 +138,8 @@ impl Fields for HappeningFields {
 }
 
 impl<F: Fields> Decode for Pattern<F> {
+    const NAME: Option<&'static str> = Some(F::SCHEMA);
+
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let value = match &node.data {
             Data::Text(word) if !F::WORD.is_empty() => {
@@ -166,10 +173,11 @@ impl<F: Fields> Decode for Pattern<F> {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        let properties: Map<String, Value> =
-            F::NAMES.iter().map(|name| ((*name).to_owned(), json!(true))).collect();
         let record = json!({
-            "type": "object", "properties": properties, "additionalProperties": false, "minProperties": 1,
+            "type": "object",
+            "properties": fields::schemas(F::NAMES),
+            "additionalProperties": false,
+            "minProperties": 1,
         });
         if F::WORD.is_empty() {
             return Schema::try_from(record).unwrap_or_default();

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde_json::Value;
+use unfazed::engine::Record;
 use unfazed::host::agent_file::AgentFile;
 use unfazed::host::scripted::Script;
 use unfazed::host::tools_file::ToolsFile;
@@ -44,6 +45,8 @@ pub(super) enum Name {
     Call,
     /// Files with the host's tools, for `check --tools`.
     Tools,
+    /// The lines of a session log.
+    Session,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
@@ -87,6 +90,7 @@ impl Name {
             Self::Test => unfazed::cases::json_schema(),
             Self::Call => CallFile::json_schema(),
             Self::Tools => ToolsFile::json_schema(),
+            Self::Session => Record::json_schema(),
         }
     }
 
@@ -103,6 +107,7 @@ impl Name {
             Self::Test => "test.schema.json",
             Self::Call => "call.schema.json",
             Self::Tools => "tools.schema.json",
+            Self::Session => "session.schema.json",
         })
     }
 }

@@ -1,5 +1,6 @@
 //! What to do: the directives the interpreter gives a host, each with its reasons.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,12 +13,12 @@ use crate::time::{Instant, Nanos};
 
 /// What the interpreter wants done after one event, in this order.
 #[must_use = "every piece of work is to be answered by exactly one event"]
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Directives(pub Vec<Directive>);
 
 /// One directive and why it is given.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Directive {
     /// What to do.
     #[serde(flatten)]
@@ -28,7 +29,7 @@ pub struct Directive {
 }
 
 /// Something to answer, or something to take note of.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Order {
     /// Asks for work; to be answered by exactly one event.
@@ -38,7 +39,7 @@ pub enum Order {
 }
 
 /// Work: each piece makes, and is used up by, the one event that answers it.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "directive", rename_all = "snake_case")]
 pub enum Work {
     /// Measure the conversation for the next turn.
@@ -54,35 +55,45 @@ pub enum Work {
 }
 
 /// The number of a piece of work. Only directives make them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct WorkId(pub(super) u64);
 
 /// Measure the conversation for the next turn.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrepareTurn {
+    /// The number of this piece of work; the event that answers it carries it.
     pub(super) work: WorkId,
     /// The turn, from 1.
+    /// Example: `2`
     pub turn: u32,
     /// The most turns there are.
+    /// Example: `30`
     pub max_turns: u32,
     /// Whether only the final report is allowed in it.
+    /// Example: `false`
     pub last: bool,
 }
 
 /// Call the model with the conversation as it stands.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallModel {
+    /// The number of this piece of work; the event that answers it carries it.
     pub(super) work: WorkId,
     /// The turn, from 1.
+    /// Example: `2`
     pub turn: u32,
     /// The attempt within the turn, from 1.
+    /// Example: `2`
     pub attempt: u32,
     /// The most attempts; `None`: unlimited.
+    /// Example: `3`
     pub max_attempts: Option<u32>,
     /// Which model.
+    /// Example: `main`
     pub target: String,
     /// The tools the model may be shown.
+    /// Example: `["lookup_price", "final_report"]`
     pub tools: Vec<String>,
     /// Whether it must call one.
     pub tool_choice: ToolChoice,
@@ -91,7 +102,7 @@ pub struct CallModel {
 }
 
 /// Whether the model must call a tool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
     /// As it likes.
@@ -99,59 +110,73 @@ pub enum ToolChoice {
     /// Some tool.
     Required,
     /// This tool.
+    /// Example: `{"tool": "final_report"}`
     Tool(String),
 }
 
 /// Run a tool.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunTool {
+    /// The number of this piece of work; the event that answers it carries it.
     pub(super) work: WorkId,
     /// The model's id of the call.
+    /// Example: `call_1`
     pub call: String,
     /// The tool.
+    /// Example: `lookup_price`
     pub tool: String,
     /// The attempt, from 1.
+    /// Example: `2`
     pub attempt: u32,
     /// The most attempts; `None`: unlimited.
+    /// Example: `3`
     pub max_attempts: Option<u32>,
     /// The arguments; they hold the tool's schema.
+    /// Example: `{"item": 42}`
     pub arguments: Value,
     /// The longest the run may take; `None`: no limit.
     pub timeout: Option<Nanos>,
     /// The same for every attempt of this call, and for no other call.
+    /// Example: `0199a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b-1-0`
     pub idempotency_key: String,
 }
 
 /// Wait. Never for no time at all: a zero delay gives the next directive at once.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wait {
+    /// The number of this piece of work; the event that answers it carries it.
     pub(super) work: WorkId,
     /// How long.
     pub delay: Nanos,
     /// Until when.
     pub until: Instant,
     /// What is waited for: `tool lookup_price`, `model main`, `output`.
+    /// Example: `tool lookup_price`
     pub subject: String,
     /// The attempt that follows.
+    /// Example: `2`
     pub attempt: u32,
     /// The most attempts; `None`: unlimited.
+    /// Example: `3`
     pub max_attempts: Option<u32>,
     /// What went wrong.
     pub error_type: ErrorClass,
     /// What the other side said.
+    /// Example: `429 Too Many Requests`
     pub message: String,
 }
 
 /// Ask the planner what to do instead.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Consult {
+    /// The number of this piece of work; the event that answers it carries it.
     pub(super) work: WorkId,
     /// The end of the attempts.
     pub exhausted: RetryExhausted,
 }
 
 /// What is done when attempts are exhausted, as the policy or the planner says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// The model is told and goes on.
@@ -163,7 +188,7 @@ pub enum Decision {
 }
 
 /// Something to take note of; asks for no answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "directive", rename_all = "snake_case")]
 pub enum Note {
     /// Add this message at the end of the conversation.
@@ -184,12 +209,15 @@ pub enum Note {
     /// A tool call was refused before it ran.
     Refused {
         /// The model's id of the call.
+        /// Example: `call_1`
         call: String,
         /// The tool.
+        /// Example: `lookup_price`
         tool: String,
         /// Why.
         error_type: ErrorClass,
         /// What the model is told.
+        /// Example: `item: 42 is not a string`
         message: String,
     },
     /// Arguments or a report that were not JSON were repaired; what follows is about the repaired value.
@@ -201,21 +229,27 @@ pub enum Note {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         call: String,
         /// The kinds of repairs.
+        /// Example: `["trailing_comma"]`
+        #[schemars(with = "Vec<crate::repair::Repair>")]
         repairs: Repairs,
     },
     /// A tool call is over.
     ToolEnded {
         /// The model's id of the call.
+        /// Example: `call_1`
         call: String,
         /// The tool.
+        /// Example: `lookup_price`
         tool: String,
         /// How many attempts it took.
+        /// Example: `3`
         attempts: u32,
         /// `None`: it went well.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error_type: Option<ErrorClass>,
         /// What went wrong; empty if nothing did.
         #[serde(default, skip_serializing_if = "String::is_empty")]
+        /// Example: `connection reset`
         message: String,
     },
     /// The reply is not what was due: the model is told to do otherwise.
@@ -223,11 +257,13 @@ pub enum Note {
         /// What is wrong with it.
         error_type: ErrorClass,
         /// What the model is told.
+        /// Example: `Call a tool, or deliver the report.`
         message: String,
     },
     /// A circuit breaker changed.
     Breaker {
         /// The tool.
+        /// Example: `lookup_price`
         tool: String,
         /// What it is now.
         state: BreakerPhase,
@@ -245,8 +281,10 @@ pub enum Note {
     /// There would be another attempt, if the policy were not in shadow.
     Shadow {
         /// What failed: `tool lookup_price`, `model main`, `output`.
+        /// Example: `tool lookup_price`
         action: String,
         /// The attempt that failed, from 1.
+        /// Example: `2`
         attempt: u32,
         /// Why.
         error_type: ErrorClass,
@@ -256,15 +294,19 @@ pub enum Note {
     /// The final report was accepted.
     OutputAccepted {
         /// The report.
+        /// Example: `{"price": 12.5}`
         output: Value,
     },
     /// The final report was refused.
     OutputRefused {
         /// The attempt, from 1.
+        /// Example: `2`
         attempt: u32,
         /// The most attempts; `None`: unlimited.
+        /// Example: `3`
         max_attempts: Option<u32>,
         /// What is wrong with it.
+        /// Example: `price: missing`
         message: String,
     },
     /// Something is counted.
@@ -272,6 +314,7 @@ pub enum Note {
     /// The event could not be used, or something else the operator should know.
     Warning {
         /// What it is.
+        /// Example: `event 7 answers work that nobody asked for`
         message: String,
     },
     /// The run is over.
@@ -282,7 +325,9 @@ pub enum Note {
 }
 
 /// The phase of a circuit breaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Example: `open`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerPhase {
     /// Calls run.
@@ -294,18 +339,20 @@ pub enum BreakerPhase {
 }
 
 /// One measurement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
     /// `validation_retry_total`, `reducer_error_total`, `retry_delay_seconds`, `retry_attempts`.
     pub name: MetricName,
     /// What it is about.
+    /// Example: `tool lookup_price`
     pub subject: String,
     /// The count, the attempts, or nanoseconds of delay.
+    /// Example: `3`
     pub value: u64,
 }
 
 /// The metrics there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricName {
     /// Counter: retryable failures of validation.
@@ -321,17 +368,19 @@ pub enum MetricName {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
     /// With the final report.
     Reported {
         /// The report.
+        /// Example: `{"price": 12.5}`
         output: Value,
     },
     /// With a plain answer, where the policy accepts one.
     Answered {
         /// The text.
+        /// Example: `The price is 12.50.`
         text: String,
     },
     /// Attempts were exhausted and nothing else was left.
@@ -342,16 +391,19 @@ pub enum Outcome {
     /// The user or the host stopped it.
     Stopped {
         /// Why.
+        /// Example: `stopped by the user`
         reason: String,
     },
 }
 
 /// One reason: a rule, the layer and place it is written at, and the facts it was held against.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Because {
     /// The path of the value in the effective policy: `retry.max_attempts`.
+    /// Example: `retry.max_attempts`
     pub rule: String,
     /// The value in force.
+    /// Example: `"3"`
     pub value: String,
     /// The kind of layer that set it.
     pub layer: Scope,
@@ -359,6 +411,7 @@ pub struct Because {
     pub place: Place,
     /// What it was held against: `attempt 3 of 3`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Example: `["attempt 3 of 3"]`
     pub facts: Vec<String>,
 }
 

@@ -1,5 +1,6 @@
 //! What happens: the events a host tells the interpreter.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -11,7 +12,7 @@ use crate::session::{ToolCall, Usage};
 use crate::time::Instant;
 
 /// An event with its number and its time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Envelope {
     /// The number of the event, from 1, without gaps.
     pub seq: u64,
@@ -26,7 +27,7 @@ pub struct Envelope {
 ///
 /// Events that answer a directive are made by that directive (`CallModel::responded`, `RunTool::finished`, …),
 /// which is used up by it: so every directive that asks for work is answered by exactly one event.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// The run begins.
@@ -61,6 +62,7 @@ pub enum Event {
     /// A final report of a host that runs its own loop ([`Drive::Calls`]).
     OutputProposed {
         /// The report as the model wrote it: JSON text that may be broken.
+        /// Example: `{"price": 12.5`
         output: String,
     },
     /// A tool run ended.
@@ -86,33 +88,41 @@ pub enum Event {
     /// whose rules are the same go on where they stood.
     PolicyChanged {
         /// Its digest.
+        /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
         policy: String,
     },
     /// The user or the host stops the run. Work under way need not be answered any more.
     Cancelled {
         /// Why, for the report.
+        /// Example: `stopped by the user`
         reason: String,
     },
 }
 
 /// The facts of a run, told once at its start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunStarted {
     /// The id of the run; the correlation id of everything that is logged about it.
+    /// Example: `0199a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b`
     pub run: String,
     /// Digest of the policy in force.
+    /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
     pub policy: String,
     /// The seed of every jittered delay.
+    /// Example: `42`
     pub seed: u64,
     /// Who runs the loop.
     pub drive: Drive,
     /// Instructions above the conversation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// Example: `You look up prices.`
     pub system: String,
     /// What the user wants.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// Example: `What does item 42 cost?`
     pub task: String,
     /// The models, by the names the policy's selectors match, in order of preference.
+    /// Example: `["main", "spare"]`
     pub targets: Vec<String>,
     /// The tools.
     pub tools: Vec<ToolFacts>,
@@ -122,7 +132,7 @@ pub struct RunStarted {
 }
 
 /// Who runs the loop of turns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Drive {
     /// The interpreter: it asks for every model call and ends the run.
@@ -133,33 +143,39 @@ pub enum Drive {
 }
 
 /// A tool as the log remembers it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolFacts {
     /// The name.
+    /// Example: `lookup_price`
     pub name: String,
     /// What the tool itself says a run does to the world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
     /// Digest of its declaration.
+    /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
     pub digest: String,
 }
 
 /// What the host measured before a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnMeasure {
     /// Messages in the conversation.
+    /// Example: `4`
     pub messages: u64,
     /// Tokens of the messages, counted or estimated.
+    /// Example: `1200`
     pub message_tokens: u64,
     /// Tokens of the tool definitions as they are sent.
+    /// Example: `350`
     pub tool_tokens: u64,
 }
 
 /// A complete reply of a model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelReply {
     /// The text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// Example: `Let me look.`
     pub text: String,
     /// The tool calls, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -172,11 +188,12 @@ pub struct ModelReply {
     pub usage: Option<Usage>,
     /// What else the provider sent with the message, untouched.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
+    /// Example: `{"reasoning": "First the price."}`
     pub extra: Map<String, Value>,
 }
 
 /// Why a model stopped.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// It was done.
@@ -191,11 +208,12 @@ pub enum FinishReason {
     #[default]
     Unsaid,
     /// Something else, as the provider put it.
+    /// Example: `{"other": "eos"}`
     Other(String),
 }
 
 /// A tool call the model asks for, with what the planner has to say about it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Proposal {
     /// The call as the model wrote it.
     #[serde(flatten)]
@@ -206,12 +224,13 @@ pub struct Proposal {
 }
 
 /// How a tool run ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum ToolOutcome {
     /// It did what it should.
     Ok {
         /// Its result: text, or any JSON.
+        /// Example: `{"price": 12.5}`
         data: Value,
     },
     /// It failed.

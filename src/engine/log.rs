@@ -1,9 +1,11 @@
 //! The session's log: one record a line, from which a session can be read, resumed and decided again.
 
+use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
 use super::directive::{Directives, Note, Order};
 use super::event::Envelope;
+use crate::policy::decode::complete;
 use crate::session::RetryFeedback;
 use crate::time::Instant;
 
@@ -13,7 +15,7 @@ pub const RECORD_VERSION: u32 = 1;
 pub const LOG_FORMAT: u32 = 1;
 
 /// One record of a session.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Record {
     /// The first record: what the session is.
@@ -25,6 +27,7 @@ pub enum Record {
         /// The event this answers.
         seq: u64,
         /// Digest of the policy that decided.
+        /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
         policy: String,
         /// The directives, in order.
         list: Directives,
@@ -34,18 +37,21 @@ pub enum Record {
         /// The event after which it was taken.
         seq: u64,
         /// The digest.
+        /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
         hash: String,
     },
 }
 
 /// The first record of a session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogHeader {
     /// The version of the format.
     pub format: u32,
     /// The id of the run.
+    /// Example: `0199a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b`
     pub run: String,
     /// Digest of the policy in force.
+    /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
     pub policy: String,
     /// When the session began.
     pub created: Instant,
@@ -97,6 +103,18 @@ struct LineOut<'a> {
     record: RecordRef<'a>,
 }
 
+/// A line of a session log. What later versions add to a record is let pass.
+#[derive(JsonSchema)]
+#[schemars(rename = "SessionLine")]
+#[expect(dead_code, reason = "only its schema is of use")]
+struct Line {
+    /// The version of the record.
+    #[schemars(extend("const" = RECORD_VERSION))]
+    v: u32,
+    #[serde(flatten)]
+    record: Record,
+}
+
 #[derive(Deserialize)]
 struct LineIn {
     #[serde(flatten)]
@@ -134,6 +152,12 @@ impl Record {
             }
             _ => Ok(record),
         }
+    }
+
+    /// The JSON Schema (2020-12) of a line.
+    pub fn json_schema() -> serde_json::Value {
+        let generator = SchemaSettings::draft2020_12().into_generator();
+        complete(generator.into_root_schema_for::<Line>().to_value())
     }
 
     /// As it is written.
@@ -185,6 +209,7 @@ mod tests {
     use crate::time::Nanos;
     use proptest::prelude::*;
     use serde_json::{Value, json};
+    use std::sync::LazyLock;
 
     fn line(record: &Record) -> String {
         let mut lines = Vec::new();
@@ -247,6 +272,9 @@ mod tests {
         let later = r#"{"v":1,"kind":"session","format":2,"run":"r","policy":"p","created":0}"#;
         assert_eq!(Record::parse(later.as_bytes()), Err(RecordError::Newer(2)));
     }
+
+    static SCHEMA: LazyLock<jsonschema::Validator> =
+        LazyLock::new(|| jsonschema::validator_for(&Record::json_schema()).unwrap());
 
     fn any_json() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
@@ -318,6 +346,13 @@ mod tests {
             let line = line(&record);
             prop_assert_eq!(line.matches('\n').count(), 1);
             prop_assert_eq!(Record::parse(line.as_bytes()).unwrap(), record);
+        }
+
+        #[test]
+        fn what_is_written_holds_the_schema(record in any_record()) {
+            let line: Value = serde_json::from_str(&line(&record)).unwrap();
+            let problems: Vec<_> = SCHEMA.iter_errors(&line).map(|error| error.to_string()).collect();
+            prop_assert!(problems.is_empty(), "{}: {:?}", line, problems);
         }
 
         #[test]

@@ -19,22 +19,29 @@ record! {
         /// The version of the format; always 1.
         pub version: Spanned<u32>,
         /// What the agent is called in reports.
+        /// Example: `price-researcher`
         pub name: String = "agent".to_owned(),
         /// Instructions above the conversation.
+        /// Example: `You look up prices. Report what you found.`
         pub system: String = String::new(),
         /// What the user wants, unless the command line says otherwise.
+        /// Example: `What does item 42 cost in francs?`
         pub task: Option<Spanned<String>>,
         /// The policy files, the later ones above the earlier ones; paths start at this file's folder. Without
         /// any, the built-in policy applies alone.
+        /// Example: `["policy.yaml"]`
         pub policy: OneOrMany<Spanned<String>> = OneOrMany(Vec::new()),
         /// The models by the names the policy's selectors match. The first is preferred; the others are tried in
         /// order when its attempts are exhausted.
+        /// Example: `{"main": {"api": "scripted", "script": "model.yaml"}}`
         pub models: IndexMap<String, ModelEntry>,
         /// The tools by the names the model calls them by.
+        /// Example: `{"calc": {"kind": "builtin"}}`
         pub tools: IndexMap<String, ToolEntry> = IndexMap::new(),
         /// Where sessions are kept.
         pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), fsync: FsyncEntry::Turn },
         /// The seed of every jittered delay; the same seed gives the same delays.
+        /// Example: `42`
         pub seed: u64 = 0,
     }
 }
@@ -45,25 +52,31 @@ union! {
         /// A server that speaks the chat-completions format of `OpenAI`.
         OpenAi = "openai" {
             /// Where the server is: `https://api.openai.com/v1`.
+            /// Example: `https://api.openai.com/v1`
             base_url: Spanned<String>,
             /// The model's name on the server.
+            /// Example: `gpt-5`
             model: String,
             /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
             api_key: Option<KeySource>,
             /// Whether answers are streamed.
             stream: bool = true,
             /// The most tokens of one reply.
+            /// Example: `4096`
             max_tokens: Option<u32>,
             /// Further fields of the request body, sent as they are.
+            /// Example: `{"temperature": 0}`
             extra: Value = Value::Null,
         },
         /// A script that answers in a model's place, served over real HTTP on loopback.
         Scripted = "scripted" {
             /// The script file; the path starts at this file's folder.
+            /// Example: `model.yaml`
             script: Spanned<String>,
             /// Whether answers are streamed.
             stream: bool = true,
             /// The port of the server; 0 takes a free one.
+            /// Example: `8080`
             port: u16 = 0,
         },
     }
@@ -73,8 +86,10 @@ record! {
     /// Where a key comes from: exactly one of the two.
     pub struct KeySource {
         /// The environment variable that holds it.
+        /// Example: `OPENAI_API_KEY`
         pub env: Option<Spanned<String>>,
         /// The file that holds it.
+        /// Example: `/run/secrets/openai`
         pub file: Option<Spanned<String>>,
     }
 }
@@ -85,26 +100,34 @@ union! {
         /// A program: the arguments are JSON on its standard input, its standard output is the result.
         Process = "process" {
             /// The program and its arguments. No shell is involved unless it is the program.
+            /// Example: `["./tools/lookup_price.sh"]`
             command: Spanned<Vec<String>>,
             /// What it does, for the model.
+            /// Example: `The price of an item.`
             description: String,
             /// JSON Schema of the arguments.
+            /// Example: `{"type": "object", "properties": {"item": {"type": "integer"}}, "required": ["item"]}`
             parameters: Spanned<Value>,
             /// What a run does to the world.
             effect: Option<Effect>,
             /// The folder it runs in; the path starts at this file's folder, which is also the default.
+            /// Example: `tools`
             working_dir: Option<String>,
             /// Variables of its environment, besides those every program sees: `PATH`, `HOME`, `USER`, `LANG`,
             /// `LC_ALL`, `LC_CTYPE`, `TZ`, `TMPDIR`, `SYSTEMROOT`.
+            /// Example: `{"CURRENCY": "CHF"}`
             env: IndexMap<String, String> = IndexMap::new(),
             /// Variables of this process that are passed on to it.
+            /// Example: `["HTTPS_PROXY"]`
             pass_env: Vec<String> = Vec::new(),
             /// The most bytes of output that are kept.
+            /// Example: `65536`
             max_output: u32 = 1_048_576,
         },
         /// A tool that comes with the product: `calc`, `echo`.
         Builtin = "builtin" {
             /// Which one, if the tool is to have another name.
+            /// Example: `calc`
             name: Option<Spanned<String>>,
         },
     }
@@ -114,6 +137,7 @@ record! {
     /// Where sessions are kept.
     pub struct SessionEntry {
         /// The folder; the path starts at the folder the command runs in.
+        /// Example: `.unfazed/sessions`
         pub dir: String = ".unfazed/sessions".to_owned(),
         /// When what was written is forced to the disk.
         pub fsync: FsyncEntry = FsyncEntry::Turn,

@@ -1,10 +1,11 @@
 //! What a planner says about a single call: the highest layer of the merge.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::decode::{Decode, Described, Reader};
 use super::document::PlannerRule;
@@ -25,6 +26,29 @@ use super::{Findings, Report, Sources, yaml};
 pub struct CallOverride {
     json: Value,
     pub(crate) rule: Arc<PlannerRule>,
+}
+
+impl JsonSchema for CallOverride {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "CallOverride".into()
+    }
+
+    /// An outline: the schema of policies has the fields.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let block = |description: &str, example: Value| json!({"type": "object", "description": description, "examples": [example]});
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "retry": block("Retries of this call, as under `retry:` of a policy.", json!({"max_attempts": 1})),
+                "limits": block("Limits of this call, as under `limits:` of a tool.", json!({"total_delay": "10s"})),
+            },
+            "additionalProperties": false,
+        })
+    }
 }
 
 impl CallOverride {

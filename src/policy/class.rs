@@ -12,6 +12,8 @@ macro_rules! classes {
         ///
         /// Provider bodies, tool results and transport errors are mapped to one of these by tables that are
         /// data; rules then speak of classes only.
+        ///
+        /// Example: `rate_limit`
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum ErrorClass { $($(#[doc = $doc])+ $variant,)+ }
@@ -23,6 +25,11 @@ macro_rules! classes {
             /// The name policies use.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it means.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+).trim_ascii(),)+ }
             }
 
             /// The class of that name.

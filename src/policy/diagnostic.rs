@@ -158,7 +158,19 @@ impl Code {
     }
 }
 
+/// The longest message, label or help, and the longest repair, in bytes.
+const LONGEST: usize = 2_000;
+
 impl Diagnostic {
+    /// Without what nobody reads to its end: texts are cut, and a repair that is longer is left out.
+    pub(crate) fn capped(mut self) -> Self {
+        cut(&mut self.message);
+        self.label.iter_mut().chain(&mut self.help).for_each(cut);
+        self.also.iter_mut().for_each(|(_, label)| cut(label));
+        self.fix = self.fix.filter(|fix| fix.text.len() <= LONGEST);
+        self
+    }
+
     /// An error at that place.
     pub fn error(code: Code, span: Span, message: impl Into<String>) -> Self {
         Self {
@@ -241,5 +253,13 @@ impl Severity {
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+fn cut(text: &mut String) {
+    let end = (LONGEST..text.len()).find(|at| text.is_char_boundary(*at));
+    if let Some(end) = end {
+        text.truncate(end);
+        text.push_str("...");
     }
 }

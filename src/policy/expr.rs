@@ -27,6 +27,7 @@ struct Compiled {
     ast: IdedExpr,
     variables: Vec<String>,
     regexes: Arc<[Regex]>,
+    cost: usize,
 }
 
 /// What is wrong with an expression, or why it could not be evaluated.
@@ -67,7 +68,13 @@ impl Expr {
             ast,
             variables: checked.variables,
             regexes: checked.regexes.into(),
+            cost: checked.cost,
         })))
+    }
+
+    /// What it takes to keep it, in nodes.
+    pub(crate) fn cost(&self) -> usize {
+        self.0.cost
     }
 
     /// The value for these variables.

@@ -1,6 +1,7 @@
 //! Where a value comes from: the layer that made it so, and the place in the file.
 
 use core::fmt;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A value and where it comes from.
@@ -29,7 +30,7 @@ pub struct Origin {
 pub struct SourceId(pub u16);
 
 /// The kind of layer a value was written in, lowest precedence first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// The policy that ships with the product.
@@ -51,13 +52,16 @@ pub enum Scope {
 }
 
 /// An origin as people read it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
     /// The file as it was named when it was loaded.
+    /// Example: `policy.yaml`
     pub file: String,
     /// 1-based line.
+    /// Example: `12`
     pub line: u32,
     /// 1-based column, in Unicode scalar values.
+    /// Example: `5`
     pub column: u32,
 }
 

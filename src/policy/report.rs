@@ -47,7 +47,7 @@ impl Findings {
         };
         kind.found = kind.found.saturating_add(1);
         if kind.kept.len() < KEPT {
-            kind.kept.push(diagnostic);
+            kind.kept.push(diagnostic.capped());
         }
     }
 

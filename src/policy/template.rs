@@ -25,7 +25,8 @@ pub struct Template(Arc<Compiled>);
 
 struct Compiled {
     text: String,
-    env: Environment<'static>,
+    /// Made when it is rendered first: most templates of a policy never are, and each is large.
+    env: OnceLock<Result<Environment<'static>, Error>>,
 }
 
 /// What is wrong with a template, or why it could not be rendered.
@@ -54,15 +55,13 @@ impl Template {
     /// ```
     pub fn parse(text: &str, variables: &[&str]) -> Result<Self, TemplateError> {
         scan::scan(text)?;
-        let mut env = base().clone();
-        env.add_template_owned(NAME, text.to_owned()).map_err(|error| syntax(text, &error))?;
-        let template = env.get_template(NAME).map_err(|error| syntax(text, &error))?;
+        let template = base().template_from_named_str(NAME, text).map_err(|error| syntax(text, &error))?;
         let mut used: Vec<String> = template.undeclared_variables(false).into_iter().collect();
         used.sort_by_key(|name| (place(text, name).map(|at| at.start), name.clone()));
         if let Some(name) = used.iter().find(|name| !variables.contains(&name.as_str())) {
             return Err(unknown(text, name, variables));
         }
-        Ok(Self(Arc::new(Compiled { text: text.to_owned(), env })))
+        Ok(Self(Arc::new(Compiled { text: text.to_owned(), env: OnceLock::new() })))
     }
 
     /// The text for these variables; what is beyond 64 KiB is cut off.
@@ -71,7 +70,12 @@ impl Template {
     /// If a value that is used is missing, or rendering takes too long.
     pub fn render(&self, vars: &Map<String, Value>) -> Result<String, TemplateError> {
         let fail = |error: &Error| TemplateError { message: rendering(error), at: None, help: None };
-        let template = self.0.env.get_template(NAME).map_err(|error| fail(&error))?;
+        let env = self.0.env.get_or_init(|| {
+            let mut env = base().clone();
+            env.add_template_owned(NAME, self.0.text.clone())?;
+            Ok(env)
+        });
+        let template = env.as_ref().map_err(fail)?.get_template(NAME).map_err(|error| fail(&error))?;
         let mut output = Capped::default();
         let result = template.render_captured_to(value::Serde(vars), &mut output).map(drop);
         match result {

@@ -2,12 +2,13 @@
 
 use core::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 macro_rules! repairs {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
         /// Something that was repaired.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum Repair { $($(#[doc = $doc])+ $variant,)+ }
 

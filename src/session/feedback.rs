@@ -1,5 +1,6 @@
 //! What the session remembers about failures: records for prompts, planners and operators.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,30 +11,38 @@ use crate::time::{Instant, Nanos};
 ///
 /// The eight fields and their meaning are those of the weakincentives error-handling specification. On the
 /// last attempt nothing is scheduled any more: the delay is zero and the time is the time of the failure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RetryFeedback {
     /// What failed.
     pub source: FeedbackSource,
     /// The tool, if a tool call failed.
+    /// Example: `lookup_price`
     pub tool_name: Option<String>,
     /// The attempt that failed, from 1.
+    /// Example: `1`
     pub attempt: u32,
     /// The most attempts there are; `None`: unlimited.
+    /// Example: `3`
     pub max_attempts: Option<u32>,
     /// The class of the failure.
     pub error_type: ErrorClass,
     /// What went wrong and what to change.
+    /// Example: `item: 42 is not a string`
     pub message: String,
     /// When the next attempt may start, RFC 3339. Never shown to the model: prompts stay the same from run to run.
+    /// Example: `2026-01-01T00:00:00.200Z`
     #[serde(with = "rfc3339")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub retry_scheduled_at: Instant,
     /// The wait before the next attempt, in seconds.
+    /// Example: `1.5`
     #[serde(rename = "next_delay_seconds", with = "seconds")]
+    #[schemars(with = "f64", range(min = 0))]
     pub next_delay: Nanos,
 }
 
 /// What a [`RetryFeedback`] is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackSource {
     /// A tool call.
@@ -43,24 +52,29 @@ pub enum FeedbackSource {
 }
 
 /// A reducer that refused its update.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReducerError {
     /// The reducer's name.
+    /// Example: `count_searches`
     pub reducer: String,
     /// What it was given.
+    /// Example: `{"tool": "lookup_price", "attempts": 2}`
     pub payload: Value,
     /// Why it failed.
+    /// Example: `the check does not hold`
     pub message: String,
 }
 
 /// One attempt that did not succeed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptRecord {
     /// The attempt, from 1.
+    /// Example: `1`
     pub attempt: u32,
     /// The class of the failure.
     pub error_type: ErrorClass,
     /// What went wrong.
+    /// Example: `connection reset`
     pub message: String,
     /// When it failed.
     pub at: Instant,
@@ -69,10 +83,11 @@ pub struct AttemptRecord {
 }
 
 /// The end of the attempts: everything a planner needs to decide what to do instead.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, JsonSchema)]
 #[error("{}", summary(.action, *.reason, .attempts))]
 pub struct RetryExhausted {
     /// What was attempted: `tool lookup_price`, `model main`, `output`.
+    /// Example: `tool lookup_price`
     pub action: String,
     /// Why no further attempt is made.
     pub reason: StopReason,
@@ -84,7 +99,9 @@ pub struct RetryExhausted {
 }
 
 /// Why no further attempt is made: the first of these that applies, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+///
+/// Example: `attempts`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// The work was stopped from outside.

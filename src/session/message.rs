@@ -1,44 +1,53 @@
 //! The messages of a conversation, in a form every provider's wire format can be written from.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// One message of the conversation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
     /// Instructions that stand above the conversation.
     System {
         /// The text.
+        /// Example: `You look up prices.`
         text: String,
     },
     /// What the user, or the policy on the user's behalf, says.
     User {
         /// The text.
+        /// Example: `What does item 42 cost?`
         text: String,
         /// Set if the policy wrote it: the slug of the guidance (`text_only`, `final_turn`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Example: `final_turn`
         guidance: Option<String>,
     },
     /// What the model said.
     Assistant {
         /// The text, possibly empty.
         #[serde(default, skip_serializing_if = "String::is_empty")]
+        /// Example: `Let me look.`
         text: String,
         /// The tool calls, in the model's order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ToolCall>,
         /// What the provider sent besides and wants to see again, untouched.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
+        /// Example: `{"reasoning_content": "First the price."}`
         extra: Map<String, Value>,
     },
     /// The result of one tool call.
     Tool {
         /// The call it answers.
+        /// Example: `call_1`
         call: String,
         /// The tool's name.
+        /// Example: `lookup_price`
         tool: String,
         /// What the model is shown.
+        /// Example: `"12.50"`
         text: String,
         /// Whether the call failed or was refused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -47,22 +56,27 @@ pub enum Message {
 }
 
 /// A tool call as the model wrote it, or as it was repaired.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
     /// The provider's id of the call; unique in the conversation.
+    /// Example: `call_1`
     pub id: String,
     /// The tool's name, as written.
+    /// Example: `lookup_price`
     pub name: String,
     /// The arguments, as written: JSON text that may be broken.
+    /// Example: `"{\"item\": 42}"`
     pub arguments: String,
 }
 
 /// Tokens as the provider counted them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// Tokens of the request.
+    /// Example: `120`
     pub input: u64,
     /// Tokens of the reply.
+    /// Example: `20`
     pub output: u64,
 }
 

@@ -1,13 +1,13 @@
 //! Drives the interpreter by hand: the test is the host.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 use serde_json::{Value, json};
 use unfazed::engine::{
     CallModel, Catalogue, Directive, Directives, Drive, Envelope, Event, Failure, Interpreter, ModelReply,
-    Note, Order, Outcome, Proposal, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec,
-    TurnMeasure, Wait, Work,
+    Note, Order, Outcome, Proposal, Record, RecordRef, RunStarted, RunTool, State, ToolFacts, ToolOutcome,
+    ToolSpec, TurnMeasure, Wait, Work,
 };
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{Message, RetryExhausted, RetryFeedback, ToolCall};
@@ -21,6 +21,17 @@ pub(crate) struct Host {
     pub(crate) notes: Vec<Note>,
     pub(crate) because: Vec<String>,
     work: Vec<Work>,
+}
+
+/// Whatever happens in these tests can be written down as the published schema of session logs says.
+fn holds_schema(record: RecordRef<'_>) {
+    static SCHEMA: LazyLock<jsonschema::Validator> =
+        LazyLock::new(|| jsonschema::validator_for(&Record::json_schema()).unwrap());
+    let mut line = Vec::new();
+    record.write_to(&mut line).unwrap();
+    let line: Value = serde_json::from_slice(&line).unwrap();
+    let problems: Vec<_> = SCHEMA.iter_errors(&line).map(|error| error.to_string()).collect();
+    assert!(problems.is_empty(), "{line}: {problems:#?}");
 }
 
 /// The policy of that text, read once.
@@ -83,7 +94,10 @@ impl Host {
 
     pub(crate) fn tell(&mut self, event: Event) {
         let envelope = Envelope { seq: self.state.seq + 1, now: self.now, event };
-        let Directives(list) = self.interpreter.step(&mut self.state, envelope);
+        holds_schema(RecordRef::Event(&envelope));
+        let list = self.interpreter.step(&mut self.state, envelope);
+        holds_schema(RecordRef::Directives { seq: self.state.seq, policy: "p", list: &list });
+        let Directives(list) = list;
         for Directive { order, because } in list {
             self.because.extend(because.iter().map(|b| format!("{}={} {}", b.rule, b.value, b.place)));
             match order {

@@ -8,13 +8,14 @@ mod window;
 #[cfg(feature = "host")]
 pub(crate) use plain::plain;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::{Classified, Effect, ErrorClass, Evidence, Policy};
 use crate::time::Nanos;
 
 /// What is known about a failed model call or tool run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// The class, where the host knows it for certain (`timeout`, `network_error`, `cancelled`); else the
     /// policy's table decides from the facts below.
@@ -22,14 +23,18 @@ pub struct Failure {
     pub class: Option<ErrorClass>,
     /// HTTP status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Example: `429`
     pub status: Option<u16>,
     /// The provider's `code`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Example: `rate_limit_exceeded`
     pub code: Option<String>,
     /// The provider's `type`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    /// Example: `requests`
     pub kind: Option<String>,
     /// What the other side said, redacted and cut to a bounded size.
+    /// Example: `slow down`
     pub message: String,
     /// What else the body tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,7 +45,7 @@ pub struct Failure {
 }
 
 /// What the body of an error tells besides its code, its type and its message.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BodyFacts {
     /// The part of the request that is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,20 +65,22 @@ pub struct BodyFacts {
 }
 
 /// What the other side said about waiting.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Hint {
     /// Nothing.
     #[default]
     None,
     /// This long, in nanoseconds.
+    /// Example: `{"wait": 3000000000}`
     Wait(Nanos),
     /// Something that cannot be used; why, for the log.
+    /// Example: `{"ignored": "`soon` is neither a number nor a date"}`
     Ignored(String),
 }
 
 /// How far a run of a tool got before it failed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectState {
     /// It certainly did not start.

@@ -23,13 +23,16 @@ record! {
         /// The version of this format.
         version: VersionOne,
         /// The name the model answers under.
+        /// Example: `scripted-1`
         model: String = "scripted".to_owned(),
         /// The replies. Each is given once, or as often as `times` says. A reply with `match` is left out until a
         /// request matches.
+        /// Example: `[{"text": "The price is 12.50."}]`
         replies: Spanned<Vec<Spanned<ReplyFile>>>,
         /// Whether the last reply is given again and again.
         repeat_last: bool = false,
         /// What the model answers, with HTTP status 500, when no reply is left.
+        /// Example: `the script is over`
         on_exhausted: Option<String>,
     }
 }
@@ -40,18 +43,24 @@ record! {
         /// What a request must be like to get this reply. Left out: anything.
         r#match: MatchFile = MatchFile::default(),
         /// How often it is given.
+        /// Example: `2`
         times: NonZeroU32 = NonZeroU32::MIN,
         /// How long the model thinks first.
+        /// Example: `200ms`
         delay: Delay = Delay(Nanos::ZERO),
         /// What the model says.
+        /// Example: `Let me look.`
         text: Option<Spanned<String>>,
         /// The tools it calls.
+        /// Example: `[{"name": "lookup_price", "arguments": {"item": 42}}]`
         calls: Option<Spanned<Vec<CallFile>>>,
         /// Why it stopped. Left out: `tool_calls` if there are calls, else `stop`.
+        /// Example: `length`
         finish: Option<Spanned<String>>,
         /// The tokens it reports.
         usage: Option<Spanned<UsageFile>>,
         /// Further fields of the message.
+        /// Example: `{"reasoning": "First the price."}`
         extra: Option<Spanned<IndexMap<String, Value>>>,
         /// An error instead of an answer.
         error: Option<Spanned<ErrorFile>>,
@@ -66,14 +75,19 @@ record! {
     #[derive(Default)]
     struct MatchFile {
         /// The model that is asked for.
+        /// Example: `scripted-1`
         model: Option<String>,
         /// The turn, from 1: one more than there are assistant messages.
+        /// Example: `2`
         turn: Option<NonZeroU32>,
         /// The role of the last message.
+        /// Example: `tool`
         last_role: Option<Role>,
         /// The tool whose result the last message is.
+        /// Example: `lookup_price`
         last_tool: Option<String>,
         /// A text within the last message.
+        /// Example: `"12.50"`
         contains: Option<String>,
     }
 }
@@ -82,10 +96,13 @@ record! {
     /// A tool call.
     struct CallFile {
         /// The tool.
+        /// Example: `lookup_price`
         name: String,
         /// The arguments: a mapping, or a string that is sent as it is, be it JSON or not.
+        /// Example: `{"item": 42}`
         arguments: Arguments = Arguments("{}".to_owned()),
         /// The id of the call. Left out: made from the numbers of request and call.
+        /// Example: `call_1`
         id: Option<String>,
     }
 }
@@ -94,8 +111,10 @@ record! {
     /// Tokens.
     struct UsageFile {
         /// Tokens of the request.
+        /// Example: `120`
         input: u64 = 0,
         /// Tokens of the reply.
+        /// Example: `20`
         output: u64 = 0,
     }
 }
@@ -105,16 +124,22 @@ record! {
     struct ErrorFile {
         /// The HTTP status. With 200 the error stands inside an answer that looks good from outside; in a stream
         /// it comes as an event.
+        /// Example: `429`
         status: Spanned<u16>,
         /// Headers, such as `retry-after`.
+        /// Example: `{"retry-after": 2}`
         headers: IndexMap<String, HeaderText> = IndexMap::new(),
         /// The error's code.
+        /// Example: `rate_limit_exceeded`
         code: Option<String>,
         /// The error's type.
+        /// Example: `requests`
         r#type: Option<String>,
         /// The error's message.
+        /// Example: `slow down`
         message: Option<String>,
         /// Sent as the body instead, as it is.
+        /// Example: `<html>502 Bad Gateway</html>`
         body: Option<Spanned<String>>,
     }
 }
@@ -398,7 +423,7 @@ impl Decode for Delay {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string"})
+        json_schema!({"type": "string", "x-unit": "With a unit: ms, s, m, h, d."})
     }
 }
 

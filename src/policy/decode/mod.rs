@@ -39,6 +39,7 @@
 
 mod basic;
 mod choice;
+mod examples;
 mod list;
 mod patch;
 mod record;
@@ -51,6 +52,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::Value;
 
 pub(crate) use choice::{choice, choice_of};
+pub(crate) use examples::complete;
 pub(crate) use list::list;
 pub use patch::{OneOrMany, Patch, Spanned};
 pub(crate) use record::{Object, field_name, join_docs};
@@ -60,6 +62,9 @@ pub(crate) use union::union;
 use super::did_you_mean::closest;
 use super::yaml::{self, Data, Key, Node};
 use super::{Code, Diagnostic, Findings, Report, SourceId, Sources, Span};
+
+/// The most that the expressions and templates of a document may cost, in nodes of expressions of some 200 bytes.
+const MOST_SPENT: usize = 250_000;
 
 /// A type that can be read from a node.
 pub trait Decode: Sized {
@@ -90,6 +95,7 @@ pub struct Document<T> {
 pub struct Reader<'a> {
     text: &'a str,
     findings: &'a mut Findings,
+    spent: usize,
 }
 
 /// Reads a document.
@@ -119,10 +125,10 @@ pub fn read_into<T: Decode>(
     Some((id, value))
 }
 
-/// The JSON Schema (2020-12) of a document.
+/// The JSON Schema (2020-12) of a document, with a description and an example of every field.
 pub fn schema<T: Decode>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
-    generator.into_root_schema_for::<Described<T>>().to_value()
+    complete(generator.into_root_schema_for::<Described<T>>().to_value())
 }
 
 impl<T> Document<T> {
@@ -142,12 +148,30 @@ impl<T> Document<T> {
 impl<'a> Reader<'a> {
     /// A reader of nodes of that text.
     pub const fn new(text: &'a str, findings: &'a mut Findings) -> Self {
-        Self { text, findings }
+        Self { text, findings, spent: 0 }
     }
 
     /// Writes a problem down.
     pub fn report(&mut self, problem: Diagnostic) {
         self.findings.push(problem);
+    }
+
+    /// Spends what it takes to keep an expression or a template, which is more than it takes to write it. `None`:
+    /// the document has too many, and that has been reported.
+    pub(crate) fn spend(&mut self, cost: usize, span: Span) -> Option<()> {
+        let before = self.spent;
+        self.spent = before.saturating_add(cost);
+        if before <= MOST_SPENT && self.spent > MOST_SPENT {
+            let message = "the expressions and templates are too many, or too large, to be kept";
+            let problem = Diagnostic::error(Code::TOO_LARGE, span, message);
+            self.report(problem.help("say it once for several tools with `*`, or in several policies"));
+        }
+        (self.spent <= MOST_SPENT).then_some(())
+    }
+
+    /// Whether nothing more can be kept.
+    pub(crate) const fn is_spent(&self) -> bool {
+        self.spent > MOST_SPENT
     }
 
     /// The source text of a node.
@@ -196,10 +220,6 @@ impl<'a> Reader<'a> {
     /// Reports a word that is not one of those allowed.
     pub fn bad_choice<T>(&mut self, span: Span, found: &str, options: &[&str]) -> Option<T> {
         let problem = Diagnostic::error(Code::BAD_VALUE, span, format!("unknown value `{}`", cut(found)));
-        let problem = match self.closest(found, options) {
-            Some(_) => problem,
-            None => problem.help(format!("expected one of {}", list(options))),
-        };
         self.suggest(problem, span, found, options)
     }
 
@@ -207,10 +227,6 @@ impl<'a> Reader<'a> {
     pub fn unknown_field(&mut self, key: &Key, fields: &[&str]) {
         let problem =
             Diagnostic::error(Code::UNKNOWN_FIELD, key.span, format!("unknown field `{}`", cut(&key.name)));
-        let problem = match self.closest(&key.name, fields) {
-            Some(_) => problem,
-            None => problem.help(format!("expected one of {}", list(fields))),
-        };
         self.suggest::<()>(problem, key.span, &key.name, fields);
     }
 
@@ -233,15 +249,14 @@ impl<'a> Reader<'a> {
         None
     }
 
-    fn closest<'o>(&self, found: &str, options: &[&'o str]) -> Option<&'o str> {
-        // Nobody reads the hundredth suggestion, and each costs a comparison with every option.
-        if self.findings.is_crowded() { None } else { closest(found, options.iter().copied()) }
-    }
-
     fn suggest<T>(&mut self, problem: Diagnostic, span: Span, found: &str, options: &[&str]) -> Option<T> {
-        let problem = match self.closest(found, options) {
-            Some(meant) => problem.meant(span, meant),
-            None => problem,
+        // Nobody reads the hundredth suggestion, and each costs a comparison with every option.
+        let problem = if self.findings.is_crowded() {
+            problem
+        } else if let Some(meant) = closest(found, options.iter().copied()) {
+            problem.meant(span, meant)
+        } else {
+            problem.help(format!("expected one of {}", list(options)))
         };
         self.findings.push(problem);
         None

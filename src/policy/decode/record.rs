@@ -78,6 +78,7 @@ pub(crate) use {decode_fields, record};
 
 /// The schema of a closed object, as it grows.
 pub(crate) struct Object {
+    title: Option<String>,
     description: String,
     properties: Map<String, Value>,
     required: Vec<Value>,
@@ -85,12 +86,15 @@ pub(crate) struct Object {
 
 impl Object {
     pub(crate) fn new(docs: &[&str]) -> Self {
-        Self { description: join_docs(docs), properties: Map::new(), required: Vec::new() }
+        Self { title: None, description: join_docs(docs), properties: Map::new(), required: Vec::new() }
     }
 
-    /// A required key with one value, which tells unions apart.
+    /// A required key with one value, which tells unions apart. The description of the form goes to it: on the
+    /// whole mapping, editors show that of the union.
     pub(crate) fn tag(&mut self, key: &str, value: &str) {
-        self.properties.insert(key.into(), json!({"const": value}));
+        let description = core::mem::take(&mut self.description);
+        self.title = Some(value.to_owned());
+        self.properties.insert(key.into(), json!({"const": value, "description": description}));
         self.required.push(key.into());
     }
 
@@ -115,6 +119,9 @@ impl Object {
 
     pub(crate) fn finish(self) -> Schema {
         let mut object = Map::new();
+        if let Some(title) = self.title {
+            object.insert("title".into(), title.into());
+        }
         if !self.description.is_empty() {
             object.insert("description".into(), self.description.into());
         }

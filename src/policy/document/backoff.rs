@@ -19,10 +19,13 @@ union! {
         /// Always the same delay.
         Constant = "constant" {
             /// The delay.
+            /// Example: `1s`
             delay: Nanos,
             /// The longest delay, jitter included.
+            /// Example: `30s`
             cap: Option<Nanos>,
             /// How delays are spread.
+            /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
             spread: Option<Spanned<Fraction>>,
@@ -30,12 +33,16 @@ union! {
         /// `base + step * (n - 1)`.
         Linear = "linear" {
             /// The first delay.
+            /// Example: `500ms`
             base: Nanos,
             /// What each attempt adds.
+            /// Example: `500ms`
             step: Nanos,
             /// The longest delay, jitter included.
+            /// Example: `30s`
             cap: Option<Nanos>,
             /// How delays are spread.
+            /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
             spread: Option<Spanned<Fraction>>,
@@ -43,12 +50,15 @@ union! {
         /// `base * factor^(n - 1)`.
         Exponential = "exponential" {
             /// The first delay.
+            /// Example: `500ms`
             base: Nanos,
             /// By what each attempt multiplies; a number of at least 1.
             factor: Ratio,
             /// The longest delay, jitter included.
+            /// Example: `30s`
             cap: Option<Nanos>,
             /// How delays are spread.
+            /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
             spread: Option<Spanned<Fraction>>,
@@ -56,10 +66,13 @@ union! {
         /// `base` times 1, 1, 2, 3, 5, 8 and so on.
         Fibonacci = "fibonacci" {
             /// The first delay.
+            /// Example: `500ms`
             base: Nanos,
             /// The longest delay, jitter included.
+            /// Example: `30s`
             cap: Option<Nanos>,
             /// How delays are spread.
+            /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
             spread: Option<Spanned<Fraction>>,
@@ -67,10 +80,13 @@ union! {
         /// The delays one after another; the last one repeats.
         Schedule = "schedule" {
             /// The delays.
+            /// Example: `["1s", "5s", "30s"]`
             delays: Delays,
             /// The longest delay, jitter included.
+            /// Example: `30s`
             cap: Option<Nanos>,
             /// How delays are spread.
+            /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
             spread: Option<Spanned<Fraction>>,
@@ -190,7 +206,7 @@ impl Decode for Ratio {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "number", "minimum": 1, "maximum": 1000})
+        json_schema!({"type": "number", "minimum": 1, "maximum": 1000, "examples": [2, 1.5]})
     }
 }
 

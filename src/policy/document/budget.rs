@@ -23,25 +23,32 @@ union! {
         /// A store of tokens: each retry takes some, each success gives some back.
         Tokens = "tokens" {
             /// How many tokens there are at first, and at most.
+            /// Example: `100`
             capacity: NonZeroU32,
             /// What a retry takes.
+            /// Example: `5`
             cost: u32 = 1,
             /// What a retry takes after a failure of one of these classes.
             cost_of: PerClass<u32> = PerClass::default(),
             /// What a call that succeeds at its first attempt gives back. One that succeeds later gives back what its last retry took.
+            /// Example: `1`
             earn: u32 = 1,
             /// A name: all work whose budget has it draws on the same store. Left out: each tool and each model has its own.
+            /// Example: `search`
             pool: Option<String>,
         },
         /// A share of the calls of the last while.
         Window = "window" {
             /// How far back calls and retries are counted.
+            /// Example: `10s`
             window: Lasting<Nanos>,
             /// Retries per call, as a fraction.
             ratio: Fraction,
             /// So many retries are granted in any window, however few calls there were.
+            /// Example: `3`
             min: u32 = 0,
             /// A name: all work whose budget has it is counted together. Left out: each tool and each model by itself.
+            /// Example: `search`
             pool: Option<String>,
         },
     }

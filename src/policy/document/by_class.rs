@@ -14,6 +14,7 @@ record! {
     #[derive(Default)]
     pub(crate) struct ClassLayer {
         /// A failure of this class at this attempt of the call, or later, is not followed by another.
+        /// Example: `2`
         pub(crate) max_attempts: Patch<Attempts> = Patch::Absent,
         /// The delay after a failure of this class.
         pub(crate) backoff: Patch<Backoff> = Patch::Absent,
@@ -69,10 +70,16 @@ impl<T: Decode> Decode for PerClass<T> {
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let value = generator.subschema_for::<Described<T>>().to_value();
-        let classes = ErrorClass::ALL.iter().map(|class| (class.name().to_owned(), value.clone()));
+        let value = generator.subschema_for::<Described<T>>();
+        let of = |class: &ErrorClass| {
+            let mut value = value.clone();
+            value.insert("description".into(), class.meaning().into());
+            (class.name().to_owned(), value.to_value())
+        };
         json_schema!({
-            "type": "object", "properties": classes.collect::<Map<_, _>>(), "additionalProperties": false,
+            "type": "object",
+            "properties": ErrorClass::ALL.iter().map(of).collect::<Map<_, _>>(),
+            "additionalProperties": false,
         })
     }
 }

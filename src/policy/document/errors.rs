@@ -10,16 +10,22 @@ record! {
     /// A row of the table: it matches a failure if everything it names does, each by any element of its list.
     pub(crate) struct ErrorRule {
         /// HTTP status: numbers, or `5xx`.
+        /// Example: `[429, "5xx"]`
         pub(crate) status: Option<OneOrMany<StatusPattern>>,
         /// The provider's `code`.
+        /// Example: `insufficient_quota`
         pub(crate) code: Option<OneOrMany<String>>,
         /// The provider's `type`.
+        /// Example: `overloaded_error`
         pub(crate) r#type: Option<OneOrMany<String>>,
         /// Pieces of the message; case does not matter.
+        /// Example: `["too many requests", "slow down"]`
         pub(crate) message: Option<OneOrMany<String>>,
         /// Pieces of the words in the body's detail fields, such as the name of a quota; case does not matter.
+        /// Example: `PerDay`
         pub(crate) detail: Option<OneOrMany<String>>,
         /// The provider behind a router, as the body names it; case does not matter.
+        /// Example: `anthropic`
         pub(crate) provider: Option<OneOrMany<String>>,
         /// The class of such failures.
         pub(crate) class: crate::policy::decode::Spanned<ErrorClass>,

@@ -34,7 +34,7 @@ impl Decode for Fraction {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
+        json_schema!({"type": "number", "exclusiveMinimum": 0, "maximum": 1, "examples": [0.2]})
     }
 }
 

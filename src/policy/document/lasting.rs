@@ -15,6 +15,8 @@ pub(crate) struct Lasting<T>(pub(crate) T);
 
 /// What may turn out to be no time at all.
 pub(crate) trait Length: Decode {
+    /// The name of its schema; `None`: it is written where it is used.
+    const LASTING: Option<&'static str>;
     /// What to write instead.
     const INSTEAD: &'static str;
 
@@ -23,6 +25,7 @@ pub(crate) trait Length: Decode {
 }
 
 impl Length for Nanos {
+    const LASTING: Option<&'static str> = Some("PositiveDuration");
     const INSTEAD: &'static str = "write a longer time, or leave the limit out";
 
     fn is_nothing(&self) -> bool {
@@ -31,6 +34,7 @@ impl Length for Nanos {
 }
 
 impl Length for Bound {
+    const LASTING: Option<&'static str> = None;
     const INSTEAD: &'static str = "write `unlimited` or a longer time";
 
     fn is_nothing(&self) -> bool {
@@ -39,7 +43,7 @@ impl Length for Bound {
 }
 
 impl<T: Length> Decode for Lasting<T> {
-    const NAME: Option<&'static str> = T::NAME;
+    const NAME: Option<&'static str> = T::LASTING;
 
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let length = T::decode(node, reader)?;

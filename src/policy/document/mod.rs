@@ -40,6 +40,7 @@ record! {
         /// The version of the policy language.
         pub(crate) version: Version,
         /// Files this one stands above: a path relative to this file, or a list, the lowest first.
+        /// Example: `["../base.policy.yaml"]`
         pub(crate) extends: OneOrMany<Parent> = OneOrMany(Vec::new()),
         /// Variants of the policy by name. The one that is chosen stands above the top-level blocks of all files.
         pub(crate) profiles: Profiles = Profiles(Vec::new()),

@@ -18,8 +18,10 @@ layer! {
     pub(crate) struct OutputLayer => MergedOutput {
         leaves {
             /// The name of the tool the report is delivered by.
+            /// Example: `final_report`
             tool: String,
             /// What the model is told the tool is for.
+            /// Example: `Delivers the final report. Call it once, when the work is done.`
             description: String,
             /// JSON Schema of the report. Replaced whole.
             schema: OutputSchema,
@@ -46,6 +48,7 @@ layer! {
     pub(crate) struct OutputMessagesLayer => MergedOutputMessages {
         leaves {
             /// The report was refused.
+            /// Example: `The report was refused: {{ problems }}. Deliver it again.`
             invalid: Text<Refused>,
         }
     }
@@ -72,7 +75,10 @@ impl Decode for OutputSchema {
     }
 
     fn schema(_: &mut SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": ["object", "boolean"]})
+        schemars::json_schema!({
+            "type": ["object", "boolean"],
+            "examples": [{"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}],
+        })
     }
 }
 

@@ -19,35 +19,44 @@ use crate::time::Nanos;
 
 layer! {
     /// How failures of one kind of work are retried. What is left out is inherited; `null` goes back to the default.
+    /// Example: `{"max_attempts": 4, "retry_on": ["rate_limit", "timeout"], "backoff": {"kind": "exponential", "base": "500ms", "factor": 2, "cap": "30s", "jitter": "full"}}`
     pub(crate) struct RetryLayer => MergedGeneral {
         leaves {
             /// `false`: nothing is retried.
             enabled: bool,
             /// The first attempt plus retries. `unlimited` needs a `deadline`.
+            /// Example: `3`
             max_attempts: Attempts,
             /// The error classes that are retried.
+            /// Example: `["rate_limit", "timeout"]`
             retry_on: Classes,
             /// The error classes that are never retried, whatever `retry_on` says.
+            /// Example: `{"add": ["permission_denied"]}`
             never_retry: Classes,
             /// The delay before each next attempt.
             backoff: Backoff,
             /// What a delay asked for by the other side (`Retry-After`) does to the next wait.
             server_delay: ServerDelay,
             /// From the first attempt on, no attempt starts after this.
+            /// Example: `2m`
             deadline: Lasting<Bound>,
             /// The longest one attempt may take.
+            /// Example: `20s`
             attempt_timeout: Lasting<Bound>,
             /// The most time spent waiting between the attempts of one call.
+            /// Example: `1m`
             total_delay: Bound,
             /// How many retries there may be across calls.
             budget: Budget,
             /// Whether failures are written into the session for the model to see.
             emit_feedback: bool,
             /// `true`: what would be retried is decided and written down, but not done.
+            /// Example: `false`
             shadow: bool,
         }
         within {
             /// What is different for failures of some classes.
+            /// Example: `{"rate_limit": {"max_attempts": 6}}`
             by_class: ByClass,
         }
     }
@@ -64,14 +73,19 @@ record! {
     /// Limits on retries. The tightest value of all layers wins; no layer can loosen another's.
     pub(crate) struct LimitsRule {
         /// The most attempts of one call.
+        /// Example: `5`
         pub(crate) max_attempts: Option<Spanned<NonZeroU32>>,
         /// The longest deadline.
+        /// Example: `5m`
         pub(crate) deadline: Option<Spanned<Lasting<Nanos>>>,
         /// The most time spent waiting between the attempts of one call.
+        /// Example: `2m`
         pub(crate) total_delay: Option<Spanned<Nanos>>,
         /// The longest one attempt may take.
+        /// Example: `30s`
         pub(crate) attempt_timeout: Option<Spanned<Lasting<Nanos>>>,
         /// Error classes that are never retried; those of all layers together.
+        /// Example: `["permission_denied", "quota_exceeded"]`
         pub(crate) never_retry: Option<Spanned<Vec<ErrorClass>>>,
     }
 }
@@ -80,16 +94,22 @@ record! {
     /// Limits on everything. The tightest value of all layers wins; no layer can loosen another's.
     pub(crate) struct TopLimits {
         /// The most attempts of one call.
+        /// Example: `5`
         pub(crate) max_attempts: Option<Spanned<NonZeroU32>>,
         /// The longest deadline.
+        /// Example: `5m`
         pub(crate) deadline: Option<Spanned<Lasting<Nanos>>>,
         /// The most time spent waiting between the attempts of one call.
+        /// Example: `2m`
         pub(crate) total_delay: Option<Spanned<Nanos>>,
         /// The longest one attempt may take.
+        /// Example: `30s`
         pub(crate) attempt_timeout: Option<Spanned<Lasting<Nanos>>>,
         /// Error classes that are never retried; those of all layers together.
+        /// Example: `["permission_denied", "quota_exceeded"]`
         pub(crate) never_retry: Option<Spanned<Vec<ErrorClass>>>,
         /// The most turns of a run.
+        /// Example: `50`
         pub(crate) max_turns: Option<Spanned<NonZeroU32>>,
     }
 }
@@ -111,8 +131,10 @@ record! {
     /// A change of the inherited list; what is removed goes first.
     struct ClassEdit {
         /// Classes to add.
+        /// Example: `["execution_error"]`
         add: Vec<ErrorClass> = Vec::new(),
         /// Classes to remove.
+        /// Example: `["timeout"]`
         remove: Vec<ErrorClass> = Vec::new(),
     }
 }
@@ -123,12 +145,15 @@ record! {
         /// How the hint and the computed delay are combined.
         mode: ServerDelayMode,
         /// How much longer than the computed delay `clamp` lets the wait be.
+        /// Example: `5s`
         margin: Option<Spanned<Nanos>>,
         /// Lengthens the wait that is asked for by up to this fraction of it, so that not everybody comes back at once.
         spread: Option<Fraction>,
         /// Hints below this are raised to it.
+        /// Example: `1s`
         min: Nanos = Nanos::ZERO,
         /// The longest hint that is honoured.
+        /// Example: `2m`
         max: Bound = Bound::Unlimited,
         /// What happens above `max`.
         above_max: AboveMax = AboveMax::NextTarget,

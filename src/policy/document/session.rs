@@ -17,6 +17,7 @@ variables! {
 
 record! {
     /// What the session remembers: named slices, and the reducers that change them.
+    /// Example: `{"slices": {"seen": {}}, "reducers": {"remember": {"on": "tool_failed", "slice": "seen", "do": {"kind": "append", "value": "event.tool"}}}}`
     pub(crate) struct SessionRule {
         /// The slices, by name.
         pub(crate) slices: Entries<Patch<SliceEntry>> = Entries::default(),
@@ -29,6 +30,7 @@ record! {
     /// A named part of the session's state.
     pub(crate) struct SliceEntry {
         /// Its value before any event.
+        /// Example: `[]`
         pub(crate) initial: Initial = Initial(Value::Array(Vec::new())),
     }
 }
@@ -39,12 +41,15 @@ record! {
         /// The kinds of event it runs on.
         pub(crate) on: OneOrMany<Trigger>,
         /// Runs only if this holds.
+        /// Example: `event.tool == "search"`
         pub(crate) when: Option<Cel<Reducing>>,
         /// The slice it changes.
+        /// Example: `seen`
         pub(crate) slice: Spanned<String>,
         /// The change.
         pub(crate) r#do: Spanned<ChangeRule>,
         /// Must hold for the new value of `slice`, else the reducer has failed and nothing is changed.
+        /// Example: `size(slice) <= 20`
         pub(crate) check: Option<Cel<Reducing>>,
     }
 }
@@ -55,31 +60,37 @@ union! {
         /// The value becomes the slice.
         Set = "set" {
             /// The value.
+            /// Example: `event.attempts`
             value: Cel<Reducing>,
         },
         /// The value is added at the end of the list.
         Append = "append" {
             /// The value.
+            /// Example: `{"tool": event.tool}`
             value: Cel<Reducing>,
         },
         /// The entries of the value replace those of the map.
         Merge = "merge" {
             /// The value, a map.
+            /// Example: `{event.tool: event.attempts}`
             value: Cel<Reducing>,
         },
         /// The number grows by the value.
         Increment = "increment" {
             /// The value, a number.
+            /// Example: `"1"`
             value: Cel<Reducing>,
         },
         /// The elements for which a condition holds are dropped.
         Remove = "remove" {
             /// The condition.
+            /// Example: `item.tool == event.tool`
             r#where: Cel<Dropping>,
         },
         /// Only the last elements stay.
         KeepLast = "keep_last" {
             /// How many.
+            /// Example: `20`
             count: u32,
         },
     }

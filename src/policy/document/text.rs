@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::policy::check::{MOST_SELECTORS, too_many_selectors};
 use crate::policy::decode::{Decode, Described, Reader, Spanned, list};
@@ -14,20 +14,28 @@ use crate::policy::yaml::{Data, Node};
 use crate::policy::{Code, Diagnostic, Expr, Selector, Template, parse_duration};
 use crate::time::Nanos;
 
+/// What a template takes; it is kept as text until it is rendered.
+const TEMPLATE_COST: usize = 10;
+/// What an expression that is refused takes: it is not kept, but may have taken long to look at.
+const REFUSED_COST: usize = 2_500;
+
 /// The variables an expression or template may use.
 pub(crate) trait Variables {
     /// Their names.
     const NAMES: &'static [&'static str];
+    /// An expression over them that may be shown; empty: each field shows its own.
+    const EXAMPLE: &'static str = "";
 }
 
 macro_rules! variables {
-    ($($(#[doc = $doc:literal])+ $name:ident = [$($variable:literal),+];)+) => {$(
+    ($($(#[doc = $doc:literal])+ $name:ident = [$($variable:literal),+] $(, $example:literal)?;)+) => {$(
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub(crate) enum $name {}
 
         impl $crate::policy::document::text::Variables for $name {
             const NAMES: &'static [&'static str] = &[$($variable),+];
+            $(const EXAMPLE: &'static str = $example;)?
         }
     )+};
 }
@@ -51,12 +59,19 @@ pub(crate) struct Text<V> {
 impl<V: Variables> Decode for Cel<V> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let source = string(node, reader, "an expression in a string")?;
+        if reader.is_spent() {
+            return None;
+        }
         match Expr::parse(&source, V::NAMES) {
-            Ok(expr) => Some(Self { expr, source, variables: PhantomData }),
+            Ok(expr) => {
+                reader.spend(expr.cost(), node.span)?;
+                Some(Self { expr, source, variables: PhantomData })
+            }
             Err(error) => {
                 let span = reader.inside(node.span, &source, error.at);
                 let problem = Diagnostic::error(Code::EXPRESSION, span, error.message);
                 reader.report(problem.help_if(error.help));
+                reader.spend(REFUSED_COST, node.span)?;
                 None
             }
         }
@@ -64,13 +79,18 @@ impl<V: Variables> Decode for Cel<V> {
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
         let description = format!("An expression in CEL over {}.", list(V::NAMES));
-        json_schema!({"type": "string", "description": description})
+        let mut schema = json_schema!({"type": "string", "description": description});
+        if !V::EXAMPLE.is_empty() {
+            schema.insert("examples".into(), json!([V::EXAMPLE]));
+        }
+        schema
     }
 }
 
 impl<V: Variables> Decode for Text<V> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let source = string(node, reader, "a template in a string")?;
+        reader.spend(TEMPLATE_COST, node.span)?;
         match Template::parse(&source, V::NAMES) {
             Ok(template) => Some(Self { template, source, variables: PhantomData }),
             Err(error) => {
@@ -121,6 +141,8 @@ impl<V> Cel<V> {
 }
 
 impl Decode for Nanos {
+    const NAME: Option<&'static str> = Some("Duration");
+
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let Data::Text(text) = &node.data else {
             if let Data::Number(number) = &node.data {
@@ -148,7 +170,9 @@ impl Decode for Nanos {
         json_schema!({
             "type": "string",
             "pattern": r"^\s*([0-9]+(\.[0-9]+)?\s*[A-Za-zµ]+\s*)+$",
-            "description": "A duration such as `500ms`, `30s` or `1m30s`.",
+            "description": "A length of time: numbers, each with a unit (ns, us, ms, s, m, h, d).",
+            "examples": ["500ms", "30s", "1m30s"],
+            "x-unit": "With a unit: ms, s, m, h, d.",
         })
     }
 }
@@ -190,7 +214,7 @@ impl<T: Decode> Decode for Selected<T> {
         let values = generator.subschema_for::<Described<T>>();
         json_schema!({
             "type": "object",
-            "propertyNames": {"minLength": 1, "maxLength": 256, "not": {"pattern": r"\*\*"}},
+            "propertyNames": {"minLength": 1, "maxLength": 256, "not": {"pattern": r"\*\*"}, "examples": ["search*"]},
             "additionalProperties": values,
         })
     }

@@ -30,9 +30,9 @@ variables! {
     /// What is known when a breaker is open.
     Broken = ["tool", "failures"];
     /// What is known before a call.
-    Call = ["args", "tool"];
+    Call = ["args", "tool"], "size(args.query) >= 3";
     /// What is known when a report is checked.
-    Reported = ["output"];
+    Reported = ["output"], "size(output.answer) >= 3";
     /// What is known when the model gave text or nothing.
     Guidance = ["tool", "attempt", "max_attempts"];
     /// What is known in the last turn.
@@ -43,6 +43,7 @@ variables! {
 
 layer! {
     /// Rules for the tools a selector names.
+    /// Example: `{"effect": "read_only", "retry": {"max_attempts": 4}}`
     pub(crate) struct ToolLayer => MergedTool {
         leaves {
             /// What a run of the tool does to the world. A tool that may have acted is run again only if that does no harm.
@@ -76,10 +77,13 @@ layer! {
     pub(crate) struct BreakerLayer => MergedBreaker {
         leaves {
             /// Consecutive failures that open it, or `never`.
+            /// Example: `5`
             failures: Failures,
             /// How long it stays open before one probe is let through.
+            /// Example: `1m`
             open_for: Bound,
             /// What the model is told instead of a run.
+            /// Example: `{{ tool }} has failed {{ failures }} times. Go another way.`
             message: Text<Broken>,
         }
     }
@@ -90,16 +94,22 @@ layer! {
     pub(crate) struct MessagesLayer => MergedMessages {
         leaves {
             /// The arguments were refused.
+            /// Example: `{{ tool }} did not run: {{ problems }}. Call it again.`
             invalid_args: Text<Refused>,
             /// The tool failed for good.
+            /// Example: `{{ tool }} failed ({{ error_type }}): {{ error }}`
             failed: Text<Failed>,
             /// Attempts are exhausted.
+            /// Example: `{{ tool }} failed {{ attempts }} times: {{ error }}. Go another way.`
             exhausted: Text<Failed>,
             /// There is no such tool.
+            /// Example: `There is no tool {{ tool }}.`
             not_found: Text<Unknown>,
             /// A reducer refused the result.
+            /// Example: `It was not written down: {{ reducer }}: {{ error }}`
             reducer_error: Text<ReducerFailed>,
             /// The run ended before the call did; it may have run.
+            /// Example: `The run ended while {{ tool }} was called. It may have run.`
             interrupted: Text<Interrupted>,
         }
     }
@@ -109,6 +119,7 @@ record! {
     /// A layer for single calls of a tool.
     pub(crate) struct CallRule {
         /// Holds for the calls it is meant for.
+        /// Example: `args.priority == "high"`
         pub(crate) when: Spanned<Cel<Call>>,
         /// Retries of these calls.
         pub(crate) retry: Block<RetryLayer>,
@@ -129,6 +140,7 @@ record! {
 
 layer! {
     /// Rules for the models a selector names.
+    /// Example: `{"retry": {"max_attempts": 6, "deadline": "5m"}}`
     pub(crate) struct ModelLayer => MergedModel {
         leaves {
             /// What is decided when attempts are exhausted.
@@ -152,10 +164,12 @@ layer! {
     pub(crate) struct TurnLayer => MergedTurn {
         leaves {
             /// The most turns of a run; the last one allows only the final report.
+            /// Example: `30`
             max_turns: NonZeroU32,
             /// What plain text without tool calls is.
             text_only: TextOnly,
             /// The most characters of feedback or guidance the model is shown at once.
+            /// Example: `4000`
             feedback_chars: NonZeroU32,
             /// Whether arguments and reports that are not JSON are repaired where they can mean one thing only.
             repair_json: bool,
@@ -172,14 +186,19 @@ layer! {
     pub(crate) struct TurnMessagesLayer => MergedTurnMessages {
         leaves {
             /// Guidance after plain text.
+            /// Example: `Call a tool, or deliver the report with {{ tool }}.`
             text_only: Text<Guidance>,
             /// Guidance after an empty reply.
+            /// Example: `Your reply was empty. Go on.`
             empty: Text<Guidance>,
             /// The instruction of the last turn.
+            /// Example: `This is the last turn. Deliver the report with {{ tool }} now.`
             final_turn: Text<LastTurn>,
             /// A tool was called in the last turn of a run without a report.
+            /// Example: `This was the last turn; {{ tool }} did not run.`
             no_tools: Text<LastCall>,
             /// A reducer refused a reply, or the news that the model failed.
+            /// Example: `It was not written down: {{ reducer }}: {{ error }}`
             reducer_error: Text<ReducerFailed>,
         }
     }
@@ -243,9 +262,10 @@ impl<V: Variables> Decode for ValidatorRule<V> {
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let mut object = Object::new(&["A check, and what the model is told when it does not hold."]);
-        object.field::<String>(generator, "name", &["Its name in reports."], false);
+        object.field::<String>(generator, "name", &["Its name in reports. Example: `query`"], false);
         object.field::<Cel<V>>(generator, "check", &["Must hold."], false);
-        object.field::<Text<V>>(generator, "message", &["What is wrong and what to do."], false);
+        let message = "What is wrong and what to do. Example: `The text is too short. Write a sentence.`";
+        object.field::<Text<V>>(generator, "message", &[message], false);
         object.finish()
     }
 }

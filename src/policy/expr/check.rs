@@ -17,6 +17,15 @@ pub(super) const EACH: &str = "@each";
 
 const MAX_NODES: usize = 200;
 const MAX_REGEX_BYTES: usize = 1 << 20;
+/// Most patterns are smaller than this.
+const SMALL_REGEX_BYTES: usize = 32 << 10;
+/// What an expression costs besides its nodes.
+const OWN_COST: usize = 10;
+/// What patterns cost to keep, in nodes.
+const SMALL_REGEX_COST: usize = 200;
+const LARGE_REGEX_COST: usize = 5_000;
+/// The most the patterns of an expression may cost together.
+const MAX_REGEX_COST: usize = 10_000;
 
 /// How a function is called.
 #[derive(PartialEq)]
@@ -57,6 +66,8 @@ const CONSTANTS: [&str; 3] = ["true", "false", "null"];
 pub(super) struct Checked {
     pub(super) variables: Vec<String>,
     pub(super) regexes: Vec<Regex>,
+    /// What it takes to keep it, in nodes.
+    pub(super) cost: usize,
 }
 
 /// Checks `ast` and rewrites it in place.
@@ -66,9 +77,10 @@ pub(super) fn check(
     text: &str,
     known: &[&str],
 ) -> Result<Checked, ExprError> {
-    let found = Checked { variables: Vec::new(), regexes: Vec::new() };
+    let found = Checked { variables: Vec::new(), regexes: Vec::new(), cost: 0 };
     let mut check = Check { positions, text, known, element: None, nodes: 0, found };
     check.node(ast)?;
+    check.found.cost = check.found.cost.saturating_add(check.nodes).saturating_add(OWN_COST);
     Ok(check.found)
 }
 
@@ -219,7 +231,12 @@ impl Check<'_> {
                 ));
             }
         };
-        let regex = RegexBuilder::new(pattern).size_limit(MAX_REGEX_BYTES).build().map_err(|why| {
+        let within = |limit: usize| RegexBuilder::new(pattern).size_limit(limit).build();
+        let (regex, cost) = match within(SMALL_REGEX_BYTES) {
+            Err(regex::Error::CompiledTooBig(_)) => (within(MAX_REGEX_BYTES), LARGE_REGEX_COST),
+            small => (small, SMALL_REGEX_COST),
+        };
+        let regex = regex.map_err(|why| {
             let why = match why {
                 regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
                 why => why.to_string().lines().last().unwrap_or("").trim_start_matches("error: ").to_owned(),
@@ -230,6 +247,10 @@ impl Check<'_> {
                 "correct the pattern",
             )
         })?;
+        self.found.cost = self.found.cost.saturating_add(cost);
+        if self.found.cost > MAX_REGEX_COST {
+            return Err(self.error(id, "the patterns of the expression are too large", "shorten them"));
+        }
         let number = i64::try_from(self.found.regexes.len()).unwrap_or(i64::MAX);
         self.found.regexes.push(regex);
         let number = IdedExpr { id, expr: Node::Literal(LiteralValue::Int(number.into())) };

@@ -358,6 +358,33 @@ mod bad_input {
             .concat();
         assert_snapshot!(mistakes(&format!("version: 1\nerrors:\n{text}")));
     }
+
+    #[test]
+    fn what_would_take_too_much_memory_is_refused() {
+        let calls = |count: usize, when: &str| {
+            let call = format!("    - {{when: \"{when}\"}}\n");
+            format!("version: 1\ntools:\n  a:\n    calls:\n{}", call.repeat(count))
+        };
+        let pattern = "args.a.matches('^[a-z]+$')";
+        assert!(Policy::from_yaml("team.yaml", &calls(1_000, pattern)).is_ok());
+        assert_snapshot!(mistakes(&calls(1_300, pattern)));
+        // What is refused has been looked at too.
+        let told = mistakes(&calls(10_000, "args.a.matches('^(a{1,200}){1,200}$')"));
+        assert!(told.contains("it is too large") && told.ends_with("and 2 more"), "{told}");
+    }
+
+    #[test]
+    fn huge_values_do_not_make_huge_reports() {
+        let huge = "1".repeat(1 << 20);
+        for text in
+            [format!("version: {huge}\n"), format!("version: 1\ntools: {{'{huge}': {{}}, 1{huge}: {{}}}}\n")]
+        {
+            let report = Policy::from_yaml("team.yaml", &text).unwrap_err();
+            let size =
+                report.to_string().len() + report.human(false).len() + report.to_json().to_string().len();
+            assert!(size < 20_000, "{size}");
+        }
+    }
 }
 
 mod errors {
@@ -628,7 +655,8 @@ mod schema {
                 {
                     open.push(path.to_owned());
                 }
-                object.iter().for_each(|(key, value)| walk(value, &format!("{path}/{key}"), open));
+                let inner = object.iter().filter(|(key, _)| *key != "examples");
+                inner.for_each(|(key, value)| walk(value, &format!("{path}/{key}"), open));
             }
             if let Value::Array(items) = value {
                 items.iter().enumerate().for_each(|(i, item)| walk(item, &format!("{path}/{i}"), open));
