@@ -39,6 +39,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("output", "The final report.", r#"{"price": 12.5}"#),
     ("policy", "The digest of the policy in force.", r#"{"matches": "^[0-9a-f]+$"}"#),
     ("reason", "Why the run was stopped.", "stopped by the user"),
+    ("repairs", "The kinds of repairs.", r#"["trailing_comma"]"#),
     ("reply", "The model's reply.", r#"{"text": "The price is 12.50."}"#),
     ("retry_scheduled_at", "When the next attempt may start, RFC 3339.", "2026-01-01T00:00:00.200Z"),
     ("role", "Who the message is from.", "tool"),

@@ -223,9 +223,11 @@ pub enum Note {
     /// Arguments or a report that were not JSON were repaired; what follows is about the repaired value.
     Repaired {
         /// The tool the arguments are for, or that delivers the report; empty: the report came as text.
+        /// Example: `lookup_price`
         #[serde(default, skip_serializing_if = "String::is_empty")]
         tool: String,
         /// The model's id of the call; empty: there is none.
+        /// Example: `call_1`
         #[serde(default, skip_serializing_if = "String::is_empty")]
         call: String,
         /// The kinds of repairs.

@@ -292,6 +292,12 @@ impl Case {
 }
 
 impl RetryPolicy {
+    /// The most attempts after `attempt` failed with that class; those that were made are counted, though other classes
+    /// may have granted them. `None`: unlimited.
+    pub fn most_attempts(&self, class: ErrorClass, attempt: u32) -> Option<u32> {
+        self.for_class(class).max_attempts.value.limit().map(|most| most.max(attempt))
+    }
+
     /// Whether another target is asked when attempts at one end for this reason, after a failure of that class.
     pub fn goes_on_elsewhere(&self, reason: StopReason, class: ErrorClass) -> bool {
         match reason {

@@ -6,6 +6,8 @@ use anstyle::{AnsiColor, Style};
 use unfazed::cases::{Case, Coverage, Mismatch, Verdict};
 
 use super::Played;
+use crate::cli::exit::Failed;
+use crate::cli::out;
 use crate::cli::text::{delay, one_line};
 
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -16,8 +18,8 @@ const DIM: Style = Style::new().dimmed();
 /// The widest column, in characters; what is longer goes on in the next line.
 const WIDEST: usize = 56;
 
-pub(super) fn print(all: &[Played], coverage: Option<&Coverage>, broken: bool) {
-    anstream::print!("{}", text(all, coverage, broken));
+pub(super) fn print(all: &[Played], coverage: Option<&Coverage>, broken: bool) -> Result<(), Failed> {
+    out::styled(&text(all, coverage, broken))
 }
 
 fn text(all: &[Played], coverage: Option<&Coverage>, broken: bool) -> String {

@@ -14,7 +14,7 @@ use unfazed::cases::{Case, Coverage, Loader, Suite, Verdict};
 use unfazed::policy::Report;
 
 use super::exit::{Exit, Failed};
-use super::files;
+use super::{files, out};
 
 /// Plays test cases for policies, in virtual time: what is waited, told, run, refused, and why
 #[derive(clap::Args)]
@@ -90,14 +90,14 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
             Err(reports) => {
                 broken = true;
                 for report in reports {
-                    anstream::eprint!("{}", report.human(true));
+                    out::say(&report.human(true));
                 }
             }
         }
     }
     let played: usize = all.iter().map(|played| played.verdicts.len()).sum();
     if played == 0 && !broken {
-        anstream::eprintln!("there are no cases to play there");
+        out::say("there are no cases to play there\n");
         return Ok(Exit::Nothing);
     }
     if let Some(path) = &args.junit {
@@ -108,8 +108,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     }
     let shown = coverage.as_ref().filter(|_| args.coverage.is_some());
     match args.format {
-        Format::Human => human::print(&all, shown, broken),
-        Format::Json => println!("{:#}", json::document(&all, shown)),
+        Format::Human => human::print(&all, shown, broken)?,
+        Format::Json => out::raw(&format!("{:#}\n", json::document(&all, shown)))?,
     }
     let failed = all.iter().flat_map(Played::cases).any(|(_, verdict)| !verdict.passed());
     let bare = match (shown, args.coverage) {
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         _ => false,
     };
     if bare && args.format == Format::Human {
-        anstream::eprintln!("the coverage is below {} %", args.coverage.unwrap_or_default());
+        out::say(&format!("the coverage is below {} %\n", args.coverage.unwrap_or_default()));
     }
     Ok(if failed || broken || bare { Exit::Problem } else { Exit::Clean })
 }

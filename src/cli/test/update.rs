@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::Played;
 use crate::cli::exit::Failed;
+use crate::cli::out;
 
 /// Writes the `delays` and `attempts` that do not hold anew, where that is all that changes. What was written no longer
 /// counts as a failure.
@@ -37,7 +38,7 @@ pub(super) fn rewrite(path: &Path, bytes: &[u8], played: &mut Played) -> Result<
     let new = apply(text, changes);
     std::fs::write(path, format!("{mark}{new}"))
         .map_err(|error| Failed::io(format!("cannot write {}", path.display()), error))?;
-    anstream::eprintln!("{}: {count} expectation(s) written anew", path.display());
+    out::say(&format!("{}: {count} expectation(s) written anew\n", path.display()));
     Ok(())
 }
 

@@ -49,18 +49,23 @@ pub struct Failure {
 pub struct BodyFacts {
     /// The part of the request that is meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Example: `messages`
     pub param: Option<String>,
     /// The words of the detail fields, such as the name of the quota.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Example: `["GenerateRequestsPerDayPerProjectPerModel"]`
     pub details: Vec<String>,
     /// The provider behind a router.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Example: `anthropic`
     pub provider: Option<String>,
     /// How large the model's window is, in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Example: `200000`
     pub limit: Option<u64>,
     /// How large the request was, in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Example: `209303`
     pub size: Option<u64>,
 }
 

@@ -34,7 +34,7 @@ impl Step<'_> {
             source: failed.source,
             tool_name: failed.tool.map(str::to_owned),
             attempt: failed.attempt,
-            max_attempts: retry.for_class(failed.class).max_attempts.value.limit(),
+            max_attempts: retry.most_attempts(failed.class, failed.attempt),
             error_type: failed.class,
             message: failed.message.to_owned(),
             retry_scheduled_at: self.state.now.saturating_add(failed.next_delay),

@@ -106,7 +106,7 @@ impl Inner {
             source: FeedbackSource::Tool,
             tool_name: Some(failed.tool.to_owned()),
             attempt: failed.attempt,
-            max_attempts: retry.for_class(failed.class).max_attempts.value.limit(),
+            max_attempts: retry.most_attempts(failed.class, failed.attempt),
             error_type: failed.class,
             message: failed.message,
             retry_scheduled_at: now.saturating_add(failed.next_delay),
