@@ -51,6 +51,7 @@ mod value;
 pub mod yaml;
 
 pub use backoff::{Backoff, Jitter, Shape};
+#[cfg(feature = "host")]
 pub(crate) use builtin::BUILTIN_TEXTS;
 pub use call_override::CallOverride;
 pub use class::{ClassSet, ErrorClass, UnknownClass};

@@ -6,7 +6,7 @@
 //! where prompts can find them.
 //!
 //! The decisions are those of the interpreter ([`crate::engine::retry`], [`crate::engine::Breaker`]); the guard
-//! adds the waiting. A call that succeeds costs about 130 instructions more than the bare call, as
+//! adds the waiting. A call that succeeds costs about 150 instructions more than the bare call, as
 //! `benches/instructions.sh` counts them: no lock, no clock unless there is a deadline, no allocation, and no timer
 //! unless the call is still pending after its first poll.
 
