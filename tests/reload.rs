@@ -191,3 +191,15 @@ async fn attempts(fetch: &ToolGuard) -> u32 {
     assert!(failed.is_err());
     runs.get()
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_guarded_turn_has_the_slices_of_the_new_policy() {
+    let live = LivePolicy::new(policy("version: 1\n"));
+    let guard = Guard::new(live.clone());
+    live.replace(policy(
+        "version: 1\nsession:\n  slices: {failures: {initial: 0}}\n  reducers:\n    count: {on: model_failed, slice: failures, do: {kind: increment, value: '1'}}\n",
+    ));
+    let failed: Result<(), _> = guard.turn(()).call(|_, ()| async { Err(ErrorClass::RateLimit) }).await;
+    assert!(failed.is_err());
+    assert_eq!(guard.slices(|slices| slices.get("failures").cloned()), Some(json!(4)));
+}

@@ -79,7 +79,9 @@ impl Breaker {
     /// A run failed. Returns whether the breaker opened by it.
     pub fn failed(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
         self.failures = self.failures.saturating_add(1);
-        self.rules = Some(Rules::of(policy));
+        if !matches!(self.phase, Phase::Open { .. }) {
+            self.rules = Some(Rules::of(policy));
+        }
         let Some(threshold) = policy.failures.value else { return false };
         let trips = match self.phase {
             Phase::Closed => self.failures >= threshold.get(),
@@ -173,6 +175,15 @@ mod tests {
         assert!(!breaker.succeeded(), "a run from before it opened does not close it");
         assert!(!breaker.failed(&policy, Instant(5)), "nor does one open it for longer");
         assert_eq!(breaker.open_until(), Some(Instant(10)));
+    }
+
+    #[test]
+    fn a_late_result_under_other_rules_leaves_it_what_it_is() {
+        let (new, old) = (policy(1, Bound::Unlimited), policy(3, Bound::Unlimited));
+        let mut breaker = Breaker::default();
+        breaker.failed(&new, Instant(0));
+        breaker.failed(&old, Instant(1));
+        assert!(breaker.fits(&new));
     }
 
     #[test]

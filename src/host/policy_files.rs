@@ -96,6 +96,10 @@ impl PolicyFiles {
         if let Some(known) = self.known.get(&identity) {
             return Ok(known.clone());
         }
+        // Opening a pipe would wait for somebody to write, and a device may have no end.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "only regular files are read"));
+        }
         let mut bytes = Vec::new();
         std::fs::File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
         let read = (path.display().to_string(), bytes);
@@ -150,6 +154,13 @@ mod tests {
         assert_eq!(policy.turn().max_turns.value.get(), 3);
         let place = policy.place(policy.turn().max_turns.origin);
         assert_eq!(Path::new(&place.file), folder.path().join("base/more.yaml"));
+    }
+
+    #[test]
+    fn only_files_are_read() {
+        let folder = folder(&[("team.yaml", "version: 1\nextends: .\n")]);
+        let error = PolicyFiles::new().load(&Loader::new(), &[folder.path().join("team.yaml")]).unwrap_err();
+        assert!(error.to_string().contains("only regular files are read"), "{error}");
     }
 
     #[test]

@@ -76,6 +76,11 @@ impl Session {
         cell
     }
 
+    /// Adds the slices that a policy has and the session does not.
+    pub(super) fn complete(&self, policy: &Policy) {
+        self.lock().slices.complete(policy.session());
+    }
+
     /// What has been drawn on the budgets.
     pub(super) fn budgets<T>(&self, look: impl FnOnce(&mut Budgets) -> T) -> T {
         look(&mut self.lock().budgets)

@@ -40,6 +40,7 @@ impl<R: Clone> TurnGuard<R> {
         let mut targets = self.inner.targets.iter().map(String::as_str);
         let mut target = targets.next().unwrap_or("default");
         let rules = self.inner.live.current();
+        self.inner.session.complete(&rules);
         loop {
             let policy = rules.model(target);
             let started = start(&policy.retry, &self.inner);
