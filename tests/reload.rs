@@ -11,7 +11,7 @@ use unfazed::host::{
     Agent, FunctionTool, Guard, Journal, JournalError, LivePolicy, Observer, PolicyFilesError, PolicyWatch,
     Task, ToolError, Tools,
 };
-use unfazed::policy::{ErrorClass, Loader, Policy};
+use unfazed::policy::{CallOverride, ErrorClass, Loader, Policy};
 
 fn policy(text: &str) -> Policy {
     Policy::from_yaml("policy.yaml", text).unwrap_or_else(|report| panic!("{report}"))
@@ -202,4 +202,21 @@ async fn a_guarded_turn_has_the_slices_of_the_new_policy() {
     let failed: Result<(), _> = guard.turn(()).call(|_, ()| async { Err(ErrorClass::RateLimit) }).await;
     assert!(failed.is_err());
     assert_eq!(guard.slices(|slices| slices.get("failures").cloned()), Some(json!(4)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_planner_s_guard_and_the_one_it_was_made_of_are_renewed_each_for_itself() {
+    let rules = |attempts: u32| {
+        policy(&format!(
+            "version: 1\ntools: {{fetch: {{effect: read_only, breaker: {{failures: never}}, retry: {{max_attempts: {attempts}}}}}}}\n"
+        ))
+    };
+    let live = LivePolicy::new(rules(2));
+    let fetch = Guard::new(live.clone()).tool("fetch");
+    let planned = fetch.clone().with(CallOverride::new(json!({"retry": {"max_attempts": 5}})).unwrap());
+    live.replace(rules(3));
+    assert_eq!((attempts(&fetch).await, attempts(&planned).await), (3, 5));
+    live.replace(rules(4));
+    assert_eq!((attempts(&planned).await, attempts(&fetch).await), (5, 4));
+    assert_eq!(attempts(&fetch).await, 4);
 }

@@ -11,7 +11,7 @@ use super::inline::Inline;
 use super::outcome::OutcomeRule;
 use crate::engine::Decision;
 use crate::host::scripted::ReplyFile;
-use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, choice_of, record};
+use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, VersionOne, choice_of, record};
 use crate::policy::yaml::Node;
 use crate::policy::{CallOverride, Code, Diagnostic, Effect};
 use crate::time::{Instant, Nanos};
@@ -171,29 +171,6 @@ choice_of! {
         FinalTurn = "final_turn",
         /// The run ends as failed.
         Fail = "fail",
-    }
-}
-
-/// The only version there is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct VersionOne;
-
-impl Decode for VersionOne {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        match u64::decode(node, reader)? {
-            1 => Some(Self),
-            other => {
-                let message = format!("version {other} of the format is not known");
-                reader.report(
-                    Diagnostic::error(Code::BAD_VALUE, node.span, message).help("write `version: 1`"),
-                );
-                None
-            }
-        }
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"const": 1})
     }
 }
 

@@ -177,7 +177,7 @@ impl Reading<'_, '_> {
         let document = self.document;
         let file = &document.value;
         // There is nothing else it could be.
-        let super::document::VersionOne = file.version;
+        let decode::VersionOne = file.version;
         let mut layers = Vec::new();
         for path in &file.policy.0 {
             let (name, bytes) = self.open(path)?;

@@ -13,6 +13,7 @@ use core::fmt;
 use core::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+pub(crate) use self::json::kind;
 use cel::common::ast::IdedExpr;
 use cel::{Context, Env};
 use regex::Regex;
@@ -115,7 +116,7 @@ impl Expr {
         match self.eval(vars)? {
             Value::Bool(holds) => Ok(holds),
             other => {
-                let message = format!("it is {}, where true or false is needed", json::kind(&other));
+                let message = format!("it is {}, where true or false is needed", kind(&other));
                 Err(explain::evaluation(&self.0.text, &message, None))
             }
         }

@@ -73,6 +73,7 @@ pub use explain::{
     Bounds, CallFile, CallLayer, Contribution, DelayRow, Delays, ErrorAction, ErrorExplanation, Explained,
     Explanation, Holds, LimitInForce, ModelBounds, Reason, RunBounds, ToolBounds, UnknownKey, Worst,
 };
+pub(crate) use expr::kind;
 pub use expr::{Expr, ExprError};
 pub use json_schema::{Problem, Schema, SchemaError};
 pub use lint::{KnownModel, KnownTool, LintOptions};

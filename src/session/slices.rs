@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{ReducerError, RetryFeedback};
-use crate::policy::{Change, Expr, ReducerRule, SessionPolicy, Trigger};
+use crate::policy::{Change, Expr, ReducerRule, SessionPolicy, Trigger, kind};
 
 /// The slice the built-in policy keeps [`RetryFeedback`] in.
 pub const FEEDBACK: &str = "feedback";
@@ -211,16 +211,5 @@ fn increment(current: &Value, by: &Value) -> Result<Value, String> {
             .map(Value::Number)
             .ok_or_else(|| "the sum is not a number".to_owned()),
         _ => Err(format!("increment needs numbers, found {} and {}", kind(current), kind(by))),
-    }
-}
-
-const fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a map",
     }
 }

@@ -139,6 +139,14 @@ impl Hint {
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
+
+    /// The wait that is asked for; `None`: none is, or not in a way that can be used.
+    pub const fn wait(&self) -> Option<Nanos> {
+        match self {
+            Self::Wait(delay) => Some(*delay),
+            Self::None | Self::Ignored(_) => None,
+        }
+    }
 }
 
 /// Whether a tool that failed may run once more: it never started, or running twice does no harm.

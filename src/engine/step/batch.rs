@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::super::because::{because, of_retry, threshold};
 use super::super::directive::{Because, BreakerPhase, MetricName, Note, RunTool, Work};
 use super::super::event::{Drive, Proposal, ToolOutcome};
-use super::super::failure::{EffectState, Failure, Hint, may_run_again};
+use super::super::failure::{EffectState, Failure, may_run_again};
 use super::super::problems::join_problems;
 use super::super::retry::{self, Case, Obstacle, Verdict};
 use super::super::state::{Invalid, LastTurn, Pending, Refusal, Series, Slot, SlotPhase, Subject};
@@ -283,7 +283,7 @@ impl Step<'_> {
             Obstacle::None
         };
         let obstacle = obstacle.or_fault_of(classified);
-        let mut case = self.case(class, hint(&failure.retry_after), obstacle);
+        let mut case = self.case(class, failure.retry_after.wait(), obstacle);
         let progress = slot.series.progress();
         let (name, seed) = (format!("tool {}", slot.tool), self.seed("tool", &self.idempotency_key(index)));
         let mut verdict = self.verdict(&name, &policy.retry, progress, &mut case, seed);
@@ -373,12 +373,5 @@ impl Step<'_> {
             Effect::Unknown => self.state.effects.get(tool).copied().unwrap_or(Effect::Unknown),
             known => known,
         }
-    }
-}
-
-pub(super) const fn hint(hint: &Hint) -> Option<Nanos> {
-    match hint {
-        Hint::Wait(delay) => Some(*delay),
-        Hint::None | Hint::Ignored(_) => None,
     }
 }

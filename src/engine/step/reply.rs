@@ -9,7 +9,6 @@ use super::super::failure::Failure;
 use super::super::retry::{Obstacle, Verdict};
 use super::super::state::{LastTurn, Pending, Series, Subject};
 use super::Step;
-use super::batch::hint;
 use crate::policy::{ErrorClass, TextOnly, Trigger};
 use crate::session::{Message, ReducerError, StopReason};
 
@@ -75,7 +74,7 @@ impl Step<'_> {
         let now = self.state.now;
         let mut series = self.state.model.take().unwrap_or_else(|| Series::begin(now));
         let progress = series.progress();
-        let mut case = self.case(class, hint(&failure.retry_after), Obstacle::of(classified));
+        let mut case = self.case(class, failure.retry_after.wait(), Obstacle::of(classified));
         let seed = self.seed("model", &format!("{}-{}", self.state.run, self.state.turn));
         let name = format!("model {target}");
         let mut verdict = self.verdict(&name, &policy.retry, progress, &mut case, seed);

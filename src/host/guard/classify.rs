@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::engine::{EffectState, Failure, Hint};
+use crate::engine::{EffectState, Failure};
 use crate::policy::{Classified, ErrorClass, Policy};
 use crate::session::RetryExhausted;
 use crate::time::Nanos;
@@ -107,10 +107,7 @@ impl Classify for Failure {
     }
 
     fn retry_after(&self) -> Option<Nanos> {
-        match self.retry_after {
-            Hint::Wait(delay) => Some(delay),
-            Hint::None | Hint::Ignored(_) => None,
-        }
+        self.retry_after.wait()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -36,6 +36,8 @@ pub struct ToolGuard {
     checked: bool,
     /// Whether a success is to be told: to a reducer, or to a budget.
     listens: bool,
+    /// The same guard under a newer policy, made at the first call that needs it.
+    newer: Arc<Mutex<Option<Arc<Self>>>>,
 }
 
 impl ToolGuard {
@@ -57,6 +59,7 @@ impl ToolGuard {
             listens: per_call
                 || policy.retry.budget.value != Budget::None
                 || listens(&rules, Trigger::ToolSucceeded),
+            newer: Arc::default(),
             planner: None,
             generation,
             rules,
@@ -69,6 +72,8 @@ impl ToolGuard {
     #[must_use]
     pub fn with(mut self, planner: CallOverride) -> Self {
         self.planner = Some(planner);
+        // Clones without this planner go on with theirs.
+        self.newer = Arc::default();
         self.per_call = true;
         self.checked = true;
         self.listens = true;
@@ -77,12 +82,20 @@ impl ToolGuard {
 
     /// The same guard under the policy that is in force now.
     #[cold]
-    fn renewed(&self) -> Box<Self> {
+    fn renewed(&self) -> Arc<Self> {
+        let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(guard) = &*newer
+            && guard.generation == self.inner.live.generation()
+        {
+            return Arc::clone(guard);
+        }
         let new = Self::new(Arc::clone(&self.inner), &self.name);
-        Box::new(match self.planner.clone() {
+        let new = Arc::new(match self.planner.clone() {
             Some(planner) => new.with(planner),
             None => new,
-        })
+        });
+        *newer = Some(Arc::clone(&new));
+        new
     }
 
     /// Runs `run` with `args` under the policy: validated first, and again after a failure as the policy says.
@@ -444,7 +457,7 @@ impl ToolGuard {
 
 /// What a call has of its own: a guard under a newer policy, and rules for this call alone.
 struct Own {
-    guard: Option<Box<ToolGuard>>,
+    guard: Option<Arc<ToolGuard>>,
     policy: Option<Arc<ToolPolicy>>,
 }
 

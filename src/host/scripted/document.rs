@@ -8,7 +8,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use super::script::{Answer, Entry, ErrorReply, Fault, Matcher, Outcome, Script, ScriptedCall};
-use crate::policy::decode::{self, Decode, Reader, Spanned, choice, choice_of, record};
+use crate::policy::decode::{self, Decode, Reader, Spanned, VersionOne, choice, choice_of, record};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{Code, Diagnostic, Report, Span};
 use crate::session::Usage;
@@ -340,29 +340,6 @@ fn both(one: &str, at: Span, other: &str, other_at: Span) -> Diagnostic {
     Diagnostic::error(Code::CONTRADICTION, other_at, message)
         .also(at, format!("`{one}` is here"))
         .help("remove one of them, or make two replies of it")
-}
-
-/// The only version there is.
-#[derive(Clone, Copy, Debug)]
-struct VersionOne;
-
-impl Decode for VersionOne {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        match u64::decode(node, reader)? {
-            1 => Some(Self),
-            other => {
-                let message = format!("version {other} of the format is not known");
-                reader.report(
-                    Diagnostic::error(Code::BAD_VALUE, node.span, message).help("write `version: 1`"),
-                );
-                None
-            }
-        }
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"const": 1})
-    }
 }
 
 /// Arguments as they are sent.

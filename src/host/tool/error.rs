@@ -91,10 +91,7 @@ impl Classify for ToolError {
     }
 
     fn retry_after(&self) -> Option<Nanos> {
-        match self.retry_after {
-            Hint::Wait(delay) => Some(delay),
-            Hint::None | Hint::Ignored(_) => None,
-        }
+        self.retry_after.wait()
     }
 
     fn effect(&self) -> EffectState {

@@ -44,6 +44,8 @@ mod list;
 mod patch;
 mod record;
 mod union;
+#[cfg(feature = "host")]
+mod version;
 
 use core::fmt;
 use core::ops::Range;
@@ -58,6 +60,8 @@ pub use patch::{OneOrMany, Patch, Spanned};
 pub(crate) use record::{Object, field_name, join_docs};
 pub(crate) use record::{decode_fields, record};
 pub(crate) use union::union;
+#[cfg(feature = "host")]
+pub(crate) use version::VersionOne;
 
 use super::did_you_mean::closest;
 use super::yaml::{self, Data, Key, Node};

@@ -93,7 +93,7 @@ pub(super) fn each_key<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, '
 }
 
 /// What `value` is, for people.
-pub(super) const fn kind(value: &Value) -> &'static str {
+pub(crate) const fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -1,0 +1,30 @@
+//! The version of a format that has had one so far.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use super::{Decode, Reader};
+use crate::policy::yaml::Node;
+use crate::policy::{Code, Diagnostic};
+
+/// The only version there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VersionOne;
+
+impl Decode for VersionOne {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match u64::decode(node, reader)? {
+            1 => Some(Self),
+            other => {
+                let message = format!("version {other} of the format is not known");
+                reader.report(
+                    Diagnostic::error(Code::BAD_VALUE, node.span, message).help("write `version: 1`"),
+                );
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"const": 1})
+    }
+}
