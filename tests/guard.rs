@@ -335,6 +335,18 @@ async fn retries_of_all_calls_draw_on_a_budget() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_that_a_reducer_objects_to_costs_nothing() {
+    let guard = session(concat!(
+        "version: 1\nretry: {budget: {kind: tokens, capacity: 1, pool: all}}\n",
+        "tools: {\"*\": {effect: read_only, breaker: {failures: never}}, bad: {}}\n",
+        "session:\n  slices: {n: {initial: 0}}\n  reducers:\n",
+        "    objects: {on: retry_feedback, slice: n, do: {kind: increment, value: \"event.tool == 'bad' ? 'no' : 1\"}}\n",
+    ));
+    assert_eq!(runs(&guard.tool("bad"), ErrorClass::Timeout).await, (1, Some(StopReason::ReducerError)));
+    assert_eq!(runs(&guard.tool("good"), ErrorClass::Timeout).await, (2, Some(StopReason::Budget)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_class_has_its_own_attempts() {
     let guard = session(
         "version: 1\nretry: {by_class: {rate_limit: {max_attempts: 5}}}\ntools: {\"*\": {effect: read_only, breaker: {failures: never}}}\n",

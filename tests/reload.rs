@@ -220,3 +220,57 @@ async fn a_planner_s_guard_and_the_one_it_was_made_of_are_renewed_each_for_itsel
     assert_eq!((attempts(&planned).await, attempts(&fetch).await), (5, 4));
     assert_eq!(attempts(&fetch).await, 4);
 }
+
+/// A file whose text is swapped at the first failure of the tool.
+fn swapped(path: &std::path::Path, to: &str) -> Tools {
+    let (path, to, once) = (path.to_path_buf(), to.to_owned(), std::sync::Once::new());
+    failing(move || once.call_once(|| std::fs::write(&path, &to).unwrap()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_takes_the_report_by_a_tool_s_name_never_gets_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.yaml");
+    std::fs::write(&path, "version: 1\n").unwrap();
+    let watch = PolicyWatch::load(Loader::new(), &[&path]).unwrap();
+    let (live, good) = (watch.live().clone(), watch.live().status().digest);
+    let clash = "version: 1\noutput: {tool: fetch, schema: {type: object}}\n";
+    let agent = Agent::watching(watch).model("main", model(2)).tools(swapped(&path, clash));
+    let (_, _, notes) = run(&agent).await;
+    assert_eq!((notes.decided("tool", 1), live.status().digest), (good.clone(), good));
+    assert!(notes.complaints.lock().unwrap()[0].contains("a tool is named `fetch`"));
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, clash).unwrap();
+    let watch = PolicyWatch::load(Loader::new(), &[&path]).unwrap();
+    let agent = Agent::watching(watch).model("main", model(1)).tools(failing(|| ()));
+    let error = agent.run(task()).await.unwrap_err();
+    assert!(error.to_string().contains("a tool is named `fetch`"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_run_under_the_same_files_is_told_what_is_wrong_with_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.yaml");
+    std::fs::write(&path, "version: 1\n").unwrap();
+    let watch = PolicyWatch::load(Loader::new(), &[&path]).unwrap();
+    let agent = Agent::watching(watch).model("main", model(4)).tools(swapped(&path, "version: 2\n"));
+    for _ in 0..2 {
+        let (_, _, notes) = run(&agent).await;
+        assert_eq!(notes.complaints.lock().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fewer_turns_end_the_run_at_the_turn_that_is_about_to_begin() {
+    let rules = |turns: u32| {
+        policy(&format!("version: 1\nturn: {{max_turns: {turns}}}\noutput: {{schema: {{type: object}}}}\n"))
+    };
+    let live = LivePolicy::new(rules(9));
+    let swap = live.clone();
+    let less = rules(2);
+    let agent = Agent::new(live).model("main", model(5)).tools(failing(move || {
+        swap.replace(less.clone());
+    }));
+    let (outcome, state, _) = run(&agent).await;
+    assert_eq!(state.turn, 2, "{outcome:?}");
+}

@@ -91,6 +91,11 @@ impl Budgets {
         self.entry(action, budget, |ledger| ledger.retried(budget, class, now));
     }
 
+    /// The attempt that was granted last, after a failure of that class, is not made after all.
+    pub fn taken_back(&mut self, action: &str, budget: &Budget, class: ErrorClass, now: Instant) {
+        self.entry(action, budget, |ledger| ledger.taken_back(budget, class, now));
+    }
+
     /// `action` has succeeded; `after` is the class of its last failure, if it had one.
     pub fn succeeded(&mut self, action: &str, budget: &Budget, after: Option<ErrorClass>, now: Instant) {
         self.entry(action, budget, |ledger| {
@@ -161,6 +166,17 @@ impl Ledger {
             }
             Budget::Window(window) => {
                 self.write(window, now, |part| part.retries = part.retries.saturating_add(1));
+            }
+        }
+    }
+
+    /// The retry that was granted last, after a failure of that class, is not made after all.
+    pub fn taken_back(&mut self, budget: &Budget, class: ErrorClass, now: Instant) {
+        match budget {
+            Budget::None => {}
+            Budget::Tokens(_) => self.succeeded(budget, Some(class)),
+            Budget::Window(window) => {
+                self.write(window, now, |part| part.retries = part.retries.saturating_sub(1));
             }
         }
     }
@@ -282,6 +298,18 @@ mod tests {
         ledger.retried(&budget, RateLimit, secs(0));
         ledger.succeeded(&budget, None);
         assert_eq!(ledger.spent, 4);
+    }
+
+    #[test]
+    fn a_retry_that_is_not_made_costs_nothing() {
+        for budget in [tokens(30), window(1, 1)] {
+            let mut ledger = Ledger::default();
+            ledger.called(&budget, secs(0));
+            let before = ledger.clone();
+            ledger.retried(&budget, Timeout, secs(0));
+            ledger.taken_back(&budget, Timeout, secs(0));
+            assert_eq!(ledger, before);
+        }
     }
 
     #[test]

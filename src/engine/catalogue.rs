@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::policy::{Effect, Schema, SchemaError};
+use crate::policy::{Effect, Policy, Schema, SchemaError};
 
 /// A tool as it is declared to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,7 +51,25 @@ pub enum CatalogueError {
     },
 }
 
+/// A tool of the name that the policy takes the final report by.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a tool is named `{0}`, by which the policy takes the final report; give one of them another name")]
+pub struct NameClash(pub String);
+
 impl Catalogue {
+    /// Whether the policy can be used with these tools.
+    ///
+    /// # Errors
+    /// A tool of the name that the policy takes the final report by.
+    pub fn fits(&self, policy: &Policy) -> Result<(), NameClash> {
+        match policy.output() {
+            Some(output) if self.get(&output.tool.value).is_some() => {
+                Err(NameClash(output.tool.value.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Compiles the schemas of `specs`.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ mod wait_hint;
 
 pub use breaker::{Admission, Breaker};
 pub use budget::{Budgets, Ledger, Overdrawn};
-pub use catalogue::{Catalogue, CatalogueError, ToolSpec};
+pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
 pub use directive::{
     Because, BreakerPhase, CallModel, Consult, Decision, Directive, Directives, Metric, MetricName, Note,
     Order, Outcome, PrepareTurn, RunTool, ToolChoice, Wait, Work, WorkId,

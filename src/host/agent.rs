@@ -14,13 +14,14 @@ use tracing::Instrument;
 use super::clock::Clock;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
+use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, ToolInput};
 use super::tool::Tools;
-use super::{LivePolicy, Metrics, PolicyWatch, trace};
+use super::{LivePolicy, Metrics, PolicyFilesError, PolicyWatch, trace};
 use crate::context::{Estimate, TokenCounter, message_tokens, tool_tokens};
 use crate::engine::{
-    CallModel, CatalogueError, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order,
-    Outcome, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work,
+    CallModel, CatalogueError, Directives, Drive, Envelope, Event, Failure, Interpreter, NameClash, Note,
+    Order, Outcome, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work,
 };
 use crate::policy::ErrorClass;
 use crate::session::Message;
@@ -74,6 +75,9 @@ pub enum RunError {
     /// The tools cannot be used.
     #[error(transparent)]
     Tools(#[from] CatalogueError),
+    /// The policy and the tools do not go together.
+    #[error(transparent)]
+    Names(#[from] NameClash),
     /// The session cannot be written.
     #[error("the session cannot be written, so the run stops: {0}")]
     Journal(#[from] JournalError),
@@ -171,13 +175,16 @@ impl Agent {
     ) -> Result<RunReport, RunError> {
         let mut unwritten = Silent;
         let journal = journal.unwrap_or(&mut unwritten);
-        let generation = self.policy.generation();
-        let interpreter = Interpreter::new(self.policy.current(), self.tools.catalogue()?);
+        let (generation, policy) = self.policy.numbered();
+        let tools = self.tools.catalogue()?;
+        tools.fits(&policy)?;
+        let interpreter = Interpreter::new(policy, tools);
         let policy = interpreter.policy().digest();
         let span = tracing::info_span!("run", correlation_id = %task.run, policy);
         let run = Run {
             agent: self,
             generation,
+            told: 0,
             offered: offered(&interpreter),
             interpreter,
             measure: TurnMeasure::default(),
@@ -197,8 +204,10 @@ impl Agent {
 struct Run<'a> {
     agent: &'a Agent,
     interpreter: Interpreter,
-    /// Which policy of the agent the interpreter has.
+    /// Which policy of the agent was looked at last.
     generation: u64,
+    /// Which complaint about the policy's files was told last.
+    told: u64,
     /// Every tool the model may be shown, the report's included.
     offered: Arc<[ToolSpec]>,
     measure: TurnMeasure,
@@ -265,24 +274,44 @@ impl Run<'_> {
 
     /// Goes on under another policy, if there is one. Between two turns nothing is under way that began under the old.
     fn reload(&mut self) -> Option<Event> {
-        if let Some(watch) = &self.agent.watch
-            && let Err(error) = watch.lock().unwrap_or_else(PoisonError::into_inner).poll()
-        {
-            tracing::error!(error = %error, "the policy cannot be reloaded; the last good one stays in force");
-            self.observer.on_reload_error(&error);
+        if let Some(watch) = &self.agent.watch {
+            let tools = self.interpreter.tools();
+            let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+            // What went wrong is in the complaint, which every run is told once.
+            let _ = watch.poll_for(|policy| tools.fits(policy).map_err(|unfit| unfit.to_string()));
+            let Complaint { number, error } = watch.complaint().clone();
+            drop(watch);
+            if let Some(error) = error
+                && number > self.told
+            {
+                self.told = number;
+                self.keep_last_good(&error);
+            }
         }
-        let generation = self.agent.policy.generation();
-        if generation == self.generation {
+        if self.agent.policy.generation() == self.generation {
             return None;
         }
+        let (generation, policy) = self.agent.policy.numbered();
         self.generation = generation;
-        self.interpreter = Interpreter::new(self.agent.policy.current(), self.interpreter.tools().clone());
+        if let Err(unfit) = self.interpreter.tools().fits(&policy) {
+            self.keep_last_good(&PolicyFilesError::Unfit(unfit.to_string()));
+            return None;
+        }
+        if policy.digest() == self.interpreter.policy().digest() {
+            return None;
+        }
+        self.interpreter = Interpreter::new(policy, self.interpreter.tools().clone());
         self.offered = offered(&self.interpreter);
         self.measure_tools();
         let policy = self.interpreter.policy().digest().to_owned();
         tracing::Span::current().record("policy", &policy);
         tracing::info!(policy, "another policy is in force");
         Some(Event::PolicyChanged { policy })
+    }
+
+    fn keep_last_good(&mut self, error: &PolicyFilesError) {
+        tracing::error!(error = %error, "the policy cannot be reloaded; the last good one stays in force");
+        self.observer.on_reload_error(error);
     }
 
     /// Writes the event down, takes it, and writes down what was decided.

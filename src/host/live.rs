@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::policy::Policy;
 
@@ -29,10 +29,16 @@ use crate::policy::Policy;
 pub struct LivePolicy(Arc<Shared>);
 
 struct Shared {
-    current: RwLock<Policy>,
-    /// Grows with every replacement.
+    current: RwLock<Current>,
+    /// Grows with every replacement; written under the lock only.
     generation: AtomicU64,
-    last_error: Mutex<Option<String>>,
+    /// Reloads go one after the other: an older load never undoes a newer one.
+    reload: Mutex<()>,
+}
+
+struct Current {
+    policy: Policy,
+    last_error: Option<String>,
 }
 
 /// How the last reload went.
@@ -49,13 +55,13 @@ pub struct ReloadStatus {
 impl LivePolicy {
     /// Begins with that policy.
     pub fn new(policy: Policy) -> Self {
-        let (generation, last_error) = (AtomicU64::new(0), Mutex::new(None));
-        Self(Arc::new(Shared { current: RwLock::new(policy), generation, last_error }))
+        let current = RwLock::new(Current { policy, last_error: None });
+        Self(Arc::new(Shared { current, generation: AtomicU64::new(0), reload: Mutex::default() }))
     }
 
     /// The policy in force.
     pub fn current(&self) -> Policy {
-        self.0.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.read().policy.clone()
     }
 
     /// Grows with every replacement: a cheap way to see that there was one.
@@ -64,27 +70,35 @@ impl LivePolicy {
         self.0.generation.load(Ordering::Acquire)
     }
 
+    /// The policy in force and its generation, of the same moment.
+    pub(crate) fn numbered(&self) -> (u64, Policy) {
+        let current = self.read();
+        (self.generation(), current.policy.clone())
+    }
+
     /// Puts another policy in force. `false`: it is the one in force already, by its digest.
     pub fn replace(&self, policy: Policy) -> bool {
-        *self.last_error() = None;
-        let mut current = self.0.current.write().unwrap_or_else(PoisonError::into_inner);
-        let other = current.digest() != policy.digest();
+        let mut current = self.write();
+        current.last_error = None;
+        let other = current.policy.digest() != policy.digest();
         if other {
-            *current = policy;
+            current.policy = policy;
             self.0.generation.fetch_add(1, Ordering::Release);
         }
         other
     }
 
-    /// Loads a policy and puts it in force. Returns whether it is another one.
+    /// Loads a policy and puts it in force. Returns whether it is another one. Of several at the same time, each
+    /// waits for the one before, so `load` must not reload the same policy.
     ///
     /// # Errors
     /// Those of `load`; the policy in force stays.
     pub fn reload<E: fmt::Display>(&self, load: impl FnOnce() -> Result<Policy, E>) -> Result<bool, E> {
+        let _one_after_the_other = self.0.reload.lock().unwrap_or_else(PoisonError::into_inner);
         match load() {
             Ok(policy) => Ok(self.replace(policy)),
             Err(error) => {
-                *self.last_error() = Some(error.to_string());
+                self.write().last_error = Some(error.to_string());
                 Err(error)
             }
         }
@@ -92,12 +106,20 @@ impl LivePolicy {
 
     /// How the last reload went.
     pub fn status(&self) -> ReloadStatus {
-        let last_error = self.last_error().clone();
-        ReloadStatus { digest: self.current().digest().to_owned(), reloads: self.generation(), last_error }
+        let current = self.read();
+        ReloadStatus {
+            digest: current.policy.digest().to_owned(),
+            reloads: self.generation(),
+            last_error: current.last_error.clone(),
+        }
     }
 
-    fn last_error(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.0.last_error.lock().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, Current> {
+        self.0.current.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Current> {
+        self.0.current.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

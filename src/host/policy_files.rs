@@ -1,8 +1,9 @@
 //! Policies from files: those that are named and those they extend.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::policy::{Loader, Policy, Report};
 
@@ -20,6 +21,23 @@ const MOST: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub struct PolicyFiles {
     known: HashMap<PathBuf, (String, Vec<u8>)>,
+    /// What each path led to before it was read, also where it led nowhere.
+    stamps: Stamps,
+}
+
+/// What the paths that were looked at led to; `None`: nothing is there.
+pub(super) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
+
+/// What tells one content from the next without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// The file, whichever links lead to it.
+    file: PathBuf,
+    length: u64,
+    modified: Option<SystemTime>,
+    /// Its number in the file system, and when that was written last: a copy that keeps times is another file.
+    #[cfg(unix)]
+    node: (u64, i64, i64),
 }
 
 /// Why there is no policy.
@@ -36,6 +54,9 @@ pub enum PolicyFilesError {
     /// The files have mistakes.
     #[error(transparent)]
     Report(#[from] Report),
+    /// The policy does not fit what it is to be used with.
+    #[error("the policy cannot be used here: {0}")]
+    Unfit(String),
 }
 
 impl PolicyFiles {
@@ -81,17 +102,13 @@ impl PolicyFiles {
         self.read(&path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))
     }
 
-    /// The files that were read, each once.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.known.keys().map(PathBuf::as_path)
-    }
-
-    /// Whether that file was read.
-    pub(super) fn has_read(&self, path: &Path) -> bool {
-        self.known.contains_key(path)
+    /// What the paths that were looked at led to, as it was before they were read.
+    pub(super) fn into_stamps(self) -> Stamps {
+        self.stamps
     }
 
     fn read(&mut self, path: &Path) -> io::Result<(String, Vec<u8>)> {
+        self.stamps.entry(path.to_path_buf()).or_insert_with(|| Stamp::of(path));
         let identity = identity(path);
         if let Some(known) = self.known.get(&identity) {
             return Ok(known.clone());
@@ -105,6 +122,24 @@ impl PolicyFiles {
         let read = (path.display().to_string(), bytes);
         self.known.insert(identity, read.clone());
         Ok(read)
+    }
+}
+
+impl Stamp {
+    /// What the path leads to now.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let file = path.canonicalize().ok()?;
+        let meta = std::fs::metadata(&file).ok()?;
+        Some(Self {
+            file,
+            length: meta.len(),
+            modified: meta.modified().ok(),
+            #[cfg(unix)]
+            node: {
+                use std::os::unix::fs::MetadataExt;
+                (meta.ino(), meta.ctime(), meta.ctime_nsec())
+            },
+        })
     }
 }
 

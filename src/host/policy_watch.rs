@@ -1,10 +1,11 @@
 //! Policy files that are looked at again while work goes on.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::Arc;
 
+use super::policy_files::{Stamp, Stamps};
 use super::{LivePolicy, PolicyFiles, PolicyFilesError};
-use crate::policy::Loader;
+use crate::policy::{Loader, Policy};
 
 /// A policy from files, and a look at whether they have changed: those that are named and those they extend.
 ///
@@ -25,11 +26,18 @@ pub struct PolicyWatch {
     loader: Loader,
     paths: Vec<PathBuf>,
     live: LivePolicy,
-    seen: Vec<(PathBuf, Stamp)>,
+    seen: Stamps,
+    complaint: Complaint,
 }
 
-/// What tells one content of a file from the next without reading it; `None`: it is not there.
-type Stamp = Option<(u64, Option<SystemTime>)>;
+/// What is wrong with the files as they are now.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Complaint {
+    /// Grows with every new one.
+    pub(super) number: u64,
+    /// `None`: nothing is wrong.
+    pub(super) error: Option<Arc<PolicyFilesError>>,
+}
 
 impl PolicyWatch {
     /// Loads the files.
@@ -39,8 +47,8 @@ impl PolicyWatch {
     pub fn load<P: AsRef<Path>>(loader: Loader, paths: &[P]) -> Result<Self, PolicyFilesError> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_path_buf()).collect();
         let mut files = PolicyFiles::new();
-        let policy = files.load(&loader, &paths)?;
-        Ok(Self { loader, paths, live: LivePolicy::new(policy), seen: stamps(&files) })
+        let live = LivePolicy::new(files.load(&loader, &paths)?);
+        Ok(Self { loader, paths, live, seen: files.into_stamps(), complaint: Complaint::default() })
     }
 
     /// The policy in force.
@@ -48,35 +56,53 @@ impl PolicyWatch {
         &self.live
     }
 
-    /// Looks at the files, and loads them anew if one has changed. Returns whether another policy is in force now.
+    /// Looks at the files, and loads them anew if one has changed: one that is named, one that is extended, one that
+    /// was missing, or a link that leads elsewhere now. Returns whether another policy is in force now.
     ///
     /// # Errors
     /// If they cannot be loaded; the policy in force stays. It is said once for each change of the files.
-    pub fn poll(&mut self) -> Result<bool, PolicyFilesError> {
-        if self.seen.iter().all(|(path, seen)| stamp(path) == *seen) {
+    pub fn poll(&mut self) -> Result<bool, Arc<PolicyFilesError>> {
+        self.poll_for(|_| Ok(()))
+    }
+
+    /// As [`PolicyWatch::poll`], where a policy must also fit what it is used with.
+    ///
+    /// # Errors
+    /// If they cannot be loaded, or what `fits` has against the policy; the one in force stays.
+    pub fn poll_for(
+        &mut self,
+        fits: impl FnOnce(&Policy) -> Result<(), String>,
+    ) -> Result<bool, Arc<PolicyFilesError>> {
+        if self.seen.iter().all(|(path, seen)| Stamp::of(path) == *seen) {
             return Ok(false);
         }
         let mut files = PolicyFiles::new();
-        let (loader, paths) = (&self.loader, &self.paths);
-        let outcome = self.live.reload(|| files.load(loader, paths));
-        let missing = self.seen.iter().map(|(path, _)| path.clone()).filter(|path| !files.has_read(path));
-        let missing: Vec<PathBuf> = missing.collect();
-        self.seen = stamps(&files);
-        // A file that cannot be read now may be there again later.
-        self.seen.extend(
-            missing.into_iter().filter(|_| outcome.is_err()).map(|path| (path.clone(), stamp(&path))),
-        );
-        outcome
+        let loaded = self.live.reload(|| {
+            let policy = files.load(&self.loader, &self.paths)?;
+            fits(&policy).map_err(PolicyFilesError::Unfit)?;
+            Ok(policy)
+        });
+        let before = std::mem::replace(&mut self.seen, files.into_stamps());
+        let error = match loaded {
+            Ok(changed) => {
+                self.complaint.error = None;
+                return Ok(changed);
+            }
+            Err(error) => Arc::new(error),
+        };
+        // Those that were not reached this time may be what makes it good again.
+        for (path, stamp) in before {
+            self.seen.entry(path).or_insert(stamp);
+        }
+        self.complaint.number = self.complaint.number.saturating_add(1);
+        self.complaint.error = Some(Arc::clone(&error));
+        Err(error)
     }
-}
 
-fn stamps(files: &PolicyFiles) -> Vec<(PathBuf, Stamp)> {
-    files.files().map(|path| (path.to_path_buf(), stamp(path))).collect()
-}
-
-fn stamp(path: &Path) -> Stamp {
-    let meta = std::fs::metadata(path).ok()?;
-    Some((meta.len(), meta.modified().ok()))
+    /// What is wrong with the files as they were seen last.
+    pub(super) const fn complaint(&self) -> &Complaint {
+        &self.complaint
+    }
 }
 
 #[cfg(test)]
@@ -122,5 +148,67 @@ mod tests {
         write(&path, 4);
         assert!(watch.poll().unwrap());
         assert_eq!(attempts(&watch), Some(4));
+    }
+
+    #[test]
+    fn an_edit_while_the_files_are_read_is_seen_at_the_next_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("team.yaml");
+        write(&path, 2);
+        let mut watch = PolicyWatch::load(Loader::new(), &[&path]).unwrap();
+        write(&path, 3);
+        // The check runs when the files have been read and before anything else is done with them.
+        let edit = |_: &Policy| {
+            write(&path, 4);
+            Ok(())
+        };
+        assert!(watch.poll_for(edit).unwrap());
+        assert_eq!(attempts(&watch), Some(3));
+        assert!(watch.poll().unwrap());
+        assert_eq!(attempts(&watch), Some(4));
+    }
+
+    #[test]
+    fn a_policy_that_does_not_fit_never_gets_in_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("team.yaml");
+        write(&path, 2);
+        let mut watch = PolicyWatch::load(Loader::new(), &[&path]).unwrap();
+        write(&path, 3);
+        let error = watch.poll_for(|_| Err("too big".into())).unwrap_err();
+        assert_eq!(error.to_string(), "the policy cannot be used here: too big");
+        assert_eq!(attempts(&watch), Some(2));
+        assert!(watch.live().status().last_error.is_some());
+    }
+
+    #[test]
+    fn a_parent_that_appears_later_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let (base, team) = (folder.path().join("base.yaml"), folder.path().join("team.yaml"));
+        write(&team, 2);
+        let mut watch = PolicyWatch::load(Loader::new(), &[&team]).unwrap();
+        std::fs::write(&team, "version: 1\nextends: base.yaml\n").unwrap();
+        assert!(watch.poll().unwrap_err().to_string().contains("base.yaml"));
+        assert!(!watch.poll().unwrap(), "it is said once");
+        write(&base, 7);
+        assert!(watch.poll().unwrap());
+        assert_eq!(attempts(&watch), Some(7));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_elsewhere_is_another_file_even_with_the_same_times() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, two, link] = ["one.yaml", "two.yaml", "team.yaml"].map(|name| folder.path().join(name));
+        std::fs::write(&one, "version: 1\nretry: {max_attempts: 2}\n").unwrap();
+        std::fs::write(&two, "version: 1\nretry: {max_attempts: 3}\n").unwrap();
+        let time = std::fs::metadata(&one).unwrap().modified().unwrap();
+        std::fs::File::options().append(true).open(&two).unwrap().set_modified(time).unwrap();
+        std::os::unix::fs::symlink(&one, &link).unwrap();
+        let mut watch = PolicyWatch::load(Loader::new(), &[&link]).unwrap();
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(&two, &link).unwrap();
+        assert!(watch.poll().unwrap());
+        assert_eq!(attempts(&watch), Some(3));
     }
 }

@@ -64,8 +64,14 @@ impl Setup {
         let file = file.value;
         let secrets: Vec<_> = keys.values().cloned().chain(passed_secrets(&file)).collect();
         let tools: Tools = file.tools.iter().filter_map(|(name, entry)| tool(name, entry, &folder)).collect();
-        let agent =
-            if reload { Agent::watching(watch(&file, &folder, loader)?) } else { Agent::new(policy.clone()) };
+        let (agent, digest) = if reload {
+            let watch = watch(&file, &folder, loader)?;
+            let digest = watch.live().status().digest;
+            (Agent::watching(watch), digest)
+        } else {
+            let digest = policy.digest().to_owned();
+            (Agent::new(policy), digest)
+        };
         let mut agent = agent.tools(tools).clock(Clock::system()).redact(secrets);
         let id = SessionId::generate();
         // What the servers log belongs to the run they answer.
@@ -82,7 +88,7 @@ impl Setup {
         }
         let dir = settings.sessions.clone().unwrap_or_else(|| PathBuf::from(&file.session.dir));
         let store = JsonlStore::new(dir, fsync(file.session.fsync));
-        let header = LogHeader::new(id.to_string(), policy.digest().to_owned(), Clock::system().now());
+        let header = LogHeader::new(id.to_string(), digest, Clock::system().now());
         let session = store.create(&id, &header).map_err(|error| Failed::Stopped(error.to_string()))?;
         let AgentFile { system, task, seed, .. } = file;
         Ok(Self { agent, id, session, servers, system, task: task.map(|task| task.value), seed })

@@ -172,6 +172,7 @@ impl Step<'_> {
                 self.note(Note::Breaker { tool, state: BreakerPhase::Closed, until: None }, why);
             }
         }
+        self.last_turn_by_new_rules();
     }
 
     /// Ends the run. Calls without a result get one, so that the history stays valid.

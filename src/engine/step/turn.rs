@@ -24,14 +24,9 @@ impl Step<'_> {
         let mut why = Vec::new();
         if self.state.last_turn != LastTurn::Now {
             self.state.turn = self.state.turn.saturating_add(1);
-            let reached = self.state.turn >= turn.max_turns.value.get();
-            if reached || self.state.last_turn == LastTurn::Next {
-                self.state.last_turn = LastTurn::Now;
-                if reached {
-                    let fact = format!("turn {} is the last", self.state.turn);
-                    why.push(because(self.policy, "turn.max_turns", &turn.max_turns, [fact]));
-                }
-                self.announce_last_turn();
+            why.extend(self.out_of_turns());
+            if !why.is_empty() || self.state.last_turn == LastTurn::Next {
+                self.begin_last_turn(Vec::new());
             }
         }
         let work = self.state.issue(Pending::Prepare);
@@ -130,14 +125,37 @@ impl Step<'_> {
         self.finish(Outcome::Failed { exhausted }, why);
     }
 
-    fn announce_last_turn(&mut self) {
+    /// The turn that is about to begin is the last if the new rules say so. One that was announced as the last
+    /// stays it: the model has been told.
+    pub(super) fn last_turn_by_new_rules(&mut self) {
+        let prepared = self.state.work.values().any(|pending| matches!(pending, Pending::Prepare));
+        if prepared
+            && self.state.last_turn != LastTurn::Now
+            && let Some(why) = self.out_of_turns()
+        {
+            self.begin_last_turn(vec![why]);
+        }
+    }
+
+    /// The limit of turns, if this turn reaches it.
+    fn out_of_turns(&self) -> Option<Because> {
+        let limit = &self.policy.turn().max_turns;
+        (self.state.turn >= limit.value.get()).then(|| {
+            let fact = format!("turn {} is the last", self.state.turn);
+            because(self.policy, "turn.max_turns", limit, [fact])
+        })
+    }
+
+    fn begin_last_turn(&mut self, why: Vec<Because>) {
+        self.state.last_turn = LastTurn::Now;
         let Some(output) = self.policy.output() else { return };
         let turn = self.policy.turn();
         let vars = json!({
             "tool": output.tool.value, "turn": self.state.turn, "max_turns": turn.max_turns.value.get(),
         });
         let text = self.say(&turn.final_turn_message, vars);
-        self.append(Message::User { text, guidance: Some("final_turn".into()) });
+        let message = Message::User { text, guidance: Some("final_turn".into()) };
+        self.note(Note::Append { message }, why);
     }
 
     /// The next turn is the last. `false`: this one is already.

@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use super::budget::Account;
 use super::{Classify, Inner};
 use crate::engine::EffectState;
-use crate::engine::retry::{Case, Progress, Verdict, attempt_timeout, decide, in_earnest};
+use crate::engine::retry::{Case, Progress, Verdict, attempt_timeout, in_earnest};
 use crate::policy::{Bound, Classified, ErrorClass, Policy, RetryPolicy, Seed};
 use crate::session::{AttemptRecord, RetryExhausted, StopReason};
 use crate::time::{Instant, Nanos};
@@ -119,11 +120,17 @@ impl<'a, E: Classify> Attempts<'a, E> {
 
     /// Decides about the failure of the attempt under way and writes it down.
     #[inline]
-    pub(super) fn failed(&mut self, cause: Cause<E>, facts: Case, scope: &str, now: Instant) -> Verdict {
+    pub(super) fn failed(
+        &mut self,
+        cause: Cause<E>,
+        facts: Case,
+        account: Account<'_>,
+        now: Instant,
+    ) -> Verdict {
         let (progress, class) = (self.progress(), facts.class);
-        let verdict = decide(self.retry, progress, facts, now, || self.seed(scope));
+        let verdict = account.decide(progress, facts, now, || self.seed(account.name));
         if verdict == Verdict::Stop(StopReason::Shadow) {
-            self.told_in_shadow(facts, scope, now);
+            self.told_in_shadow(facts, account.name, now);
         }
         let delay = verdict.delay();
         self.slept = self.slept.saturating_add(delay);

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use super::attempts::{Attempts, Cause, context, start, within};
+use super::budget::Account;
 use super::session::{Failed, ToolCell, listens};
 use super::{Arguments, CallContext, CallError, Classify, GivenUp, Inner, Refusal};
-use crate::engine::retry::{Case, Obstacle, Progress, Verdict, decide};
+use crate::engine::retry::{Case, Obstacle, Progress, Verdict};
 use crate::engine::{Admission, MetricName, join_problems, may_run_again, told, violations};
 use crate::policy::{
     Budget, CallOverride, Classified, Effect, ErrorClass, Policy, Problem, Seed, Setting, Template,
@@ -42,7 +43,7 @@ pub struct ToolGuard {
 
 impl ToolGuard {
     pub(super) fn new(inner: Arc<Inner>, name: &str) -> Self {
-        let (generation, rules) = (inner.live.generation(), inner.live.current());
+        let (generation, rules) = inner.live.numbered();
         let policy = rules.tool(name);
         let effect = match policy.effect.value {
             Effect::Unknown => inner.tools.get(name).and_then(|spec| spec.effect).unwrap_or(Effect::Unknown),
@@ -253,10 +254,10 @@ impl ToolGuard {
         let slept = records.iter().fold(Nanos::ZERO, |sum, record| sum.saturating_add(record.delay));
         let class = ErrorClass::InvalidArgs;
         let progress = Progress { started, attempt, slept };
-        let obstacle = self.inner.draw(&self.action(), &policy.retry, progress, class, now);
-        let case = Case { class, hint: None, obstacle, run_deadline: None };
+        let case = Case { class, hint: None, obstacle: Obstacle::None, run_deadline: None };
+        let account = self.account(policy);
         let seed = || Seed::new(self.inner.seed, "correction", &self.name);
-        let mut verdict = decide(&policy.retry, progress, case, now, seed);
+        let mut verdict = account.decide(progress, case, now, seed);
         let message = join_problems(problems);
         let objection = if policy.retry.retries(class) {
             let next_delay = verdict.delay();
@@ -266,6 +267,7 @@ impl ToolGuard {
             None
         };
         if objection.is_some() {
+            account.take_back(verdict, class, now);
             verdict = Verdict::Stop(StopReason::ReducerError);
         }
         let vars = json!({
@@ -276,7 +278,6 @@ impl ToolGuard {
         let mut text = self.say(&policy.messages.invalid_args, &vars);
         let mut over = objection.is_some() || verdict == Verdict::Stop(StopReason::Attempts);
         if let Verdict::Retry { delay, .. } = verdict {
-            self.inner.charge(&self.action(), &policy.retry, class, now);
             self.inner.count(MetricName::RetryDelaySeconds, self.action(), delay.0);
             let event = json!({ "tool": &*self.name, "error_type": class, "message": text });
             if let Some(error) = self.inner.reduce(&self.rules, Trigger::ToolRefused, &event) {
@@ -358,26 +359,19 @@ impl ToolGuard {
         } else {
             Obstacle::None
         };
-        let attempt = attempts.attempt();
-        let budgeted = policy.retry.budget.value != Budget::None;
-        let progress = attempts.progress();
-        let draw = || self.inner.draw(&self.action(), &policy.retry, progress, class, now);
-        let drawn = if budgeted { draw() } else { Obstacle::None };
-        let obstacle = if obstacle == Obstacle::None { drawn } else { obstacle }.or_fault_of(classified);
-        let facts = Case { class, hint, obstacle, run_deadline: None };
-        let verdict = attempts.failed(cause, facts, &self.name, now);
+        let (attempt, account) = (attempts.attempt(), self.account(policy));
+        let facts = Case { class, hint, obstacle: obstacle.or_fault_of(classified), run_deadline: None };
+        let verdict = attempts.failed(cause, facts, account, now);
         if policy.retry.emit_feedback.value && policy.retry.retries(class) {
             let (message, next_delay) = (attempts.last_message(), verdict.delay());
             let failed = Failed { tool: &self.name, attempt, class, message, next_delay };
             if let Some(error) = self.inner.feedback(&self.rules, &policy.retry, failed, now) {
+                account.take_back(verdict, class, now);
                 return Next::Stop(StopReason::ReducerError, Some(Box::new(error)));
             }
         }
         match verdict {
             Verdict::Retry { delay, .. } => {
-                if budgeted {
-                    self.inner.charge(&self.action(), &policy.retry, class, now);
-                }
                 if !delay.is_zero() {
                     self.inner.count(MetricName::RetryDelaySeconds, self.action(), delay.0);
                 }
@@ -437,6 +431,10 @@ impl ToolGuard {
             self.say(template, &vars)
         };
         CallError::Exhausted(Box::new(GivenUp { exhausted, message, last }))
+    }
+
+    fn account<'a>(&'a self, policy: &'a ToolPolicy) -> Account<'a> {
+        Account { inner: &self.inner, retry: &policy.retry, kind: "tool", name: &self.name }
     }
 
     fn action(&self) -> String {

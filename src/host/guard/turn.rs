@@ -7,10 +7,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::attempts::{Attempts, Cause, start, within};
+use super::budget::Account;
 use super::session::listens;
 use super::{CallError, Classify, GivenUp, Inner};
 use crate::engine::MetricName;
-use crate::engine::retry::{Case, Verdict};
+use crate::engine::retry::{Case, Obstacle, Verdict};
 use crate::policy::{Policy, RetryPolicy, Trigger};
 use crate::session::StopReason;
 use crate::time::Nanos;
@@ -80,25 +81,23 @@ impl<R: Clone> TurnGuard<R> {
     ) -> Verdict {
         let classified = cause.classified(rules);
         let class = classified.class;
-        let action = format!("model {target}");
+        let account = Account { inner: &self.inner, retry, kind: "model", name: target };
         let hint = cause.retry_after();
         let attempt = attempts.attempt();
         let now = self.inner.clock.now();
-        let drawn = self.inner.draw(&action, retry, attempts.progress(), class, now);
-        let obstacle = drawn.or_fault_of(classified);
-        let facts = Case { class, hint, obstacle, run_deadline: None };
-        let mut verdict = attempts.failed(cause, facts, target, now);
+        let facts = Case { class, hint, obstacle: Obstacle::of(classified), run_deadline: None };
+        let mut verdict = attempts.failed(cause, facts, account, now);
         if listens(rules, Trigger::ModelFailed) {
             let message = attempts.last_message();
             let event =
                 json!({ "target": target, "attempt": attempt, "error_type": class, "message": message });
             if self.inner.reduce(rules, Trigger::ModelFailed, &event).is_some() {
+                account.take_back(verdict, class, now);
                 verdict = Verdict::Stop(StopReason::ReducerError);
             }
         }
         if let Verdict::Retry { delay, .. } = verdict {
-            self.inner.charge(&action, retry, class, now);
-            self.inner.count(MetricName::RetryDelaySeconds, action, delay.0);
+            self.inner.count(MetricName::RetryDelaySeconds, account.action(), delay.0);
         }
         tracing::warn!(
             correlation_id = self.inner.run,
