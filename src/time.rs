@@ -87,6 +87,9 @@ impl Nanos {
 }
 
 impl Instant {
+    /// The end of time.
+    pub const MAX: Self = Self(u64::MAX);
+
     /// The moment `after` this one; saturates.
     #[must_use]
     pub const fn saturating_add(self, after: Nanos) -> Self {

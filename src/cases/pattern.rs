@@ -65,10 +65,11 @@ fields! {
         "directive", "action", "because", "at", "work", "turn", "max_turns", "last", "attempt", "max_attempts", "target",
         "tools", "tool_choice", "timeout", "call", "tool", "arguments", "idempotency_key", "delay", "until",
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
-        "output", "name", "value", "outcome", "repairs",
+        "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
+        "system_message", "sources",
     ], "directive", [
         "prepare_turn", "call_model", "run_tool", "wait", "consult", "append", "feedback", "reducer_error",
-        "refused", "repaired", "tool_ended", "reject_turn", "breaker", "shadow", "exhausted", "output_accepted", "output_refused",
+        "refused", "repaired", "tool_ended", "reject_turn", "turn_retry", "breaker", "shadow", "exhausted", "output_accepted", "output_refused",
         "metric", "warning", "finish",
     ];
     /// An event.
@@ -129,6 +130,12 @@ impl Fields for HappeningFields {
         "value",
         "outcome",
         "repairs",
+        "next_target",
+        "remaining",
+        "backoff",
+        "log_message",
+        "system_message",
+        "sources",
         "reply",
         "failure",
         "reason",

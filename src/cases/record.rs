@@ -195,6 +195,7 @@ impl Record {
             Note::RejectTurn { .. } => self.used.report = true,
             Note::Append { .. }
             | Note::Repaired { .. }
+            | Note::TurnRetry(_)
             | Note::Breaker { .. }
             | Note::Shadow { .. }
             | Note::Metric(_)

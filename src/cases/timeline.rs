@@ -109,6 +109,7 @@ fn directive(json: &Value) -> Option<String> {
             class => format!("{} {} failed: {class}", word(json, "tool"), word(json, "call")),
         },
         "reject_turn" => format!("reject the reply: {}", word(json, "error_type")),
+        "turn_retry" if word(json, "action") == "skip-provider" => cut(word(json, "log_message"), SHOWN),
         "breaker" => format!("breaker of {}: {}", word(json, "tool"), word(json, "state")),
         "exhausted" => {
             let exhausted = json.get("exhausted")?;

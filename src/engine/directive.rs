@@ -262,6 +262,8 @@ pub enum Note {
         /// Example: `Call a tool, or deliver the report.`
         message: String,
     },
+    /// What is done about a model call that failed, or about a model that is passed over.
+    TurnRetry(TurnRetry),
     /// A circuit breaker changed.
     Breaker {
         /// The tool.
@@ -324,6 +326,50 @@ pub enum Note {
         /// How it ended.
         outcome: Outcome,
     },
+}
+
+/// What is done about a model call that failed, or about a model that is passed over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnRetry {
+    /// What is done.
+    pub action: RetryAction,
+    /// The model.
+    /// Example: `main`
+    pub target: String,
+    /// The model that is asked next; `None`: none is.
+    /// Example: `spare`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_target: Option<String>,
+    /// How many other models can still be asked in this turn.
+    /// Example: `1`
+    pub remaining: u32,
+    /// What went wrong.
+    pub error_type: ErrorClass,
+    /// The wait before the next attempt.
+    pub backoff: Nanos,
+    /// For the log.
+    /// Example: `main: rate_limit: slow down; attempt 2 of 4 after 2s`
+    pub log_message: String,
+    /// What the model is told, if it is told something.
+    /// Example: `The last reply was empty. Answer, or call a tool.`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_message: Option<String>,
+    /// The rules the action comes from.
+    /// Example: `["retry.server_delay"]`
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+}
+
+/// What is done about a model call that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RetryAction {
+    /// Another attempt is made.
+    Retry,
+    /// The model is asked no more in this turn; another one is.
+    SkipProvider,
+    /// No further attempt is made in this turn.
+    Abort,
 }
 
 /// The phase of a circuit breaker.

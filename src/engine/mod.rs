@@ -22,6 +22,7 @@ mod problems;
 pub mod retry;
 mod state;
 mod step;
+pub mod targets;
 mod wait_hint;
 
 pub use breaker::{Admission, Breaker};
@@ -29,7 +30,7 @@ pub use budget::{Budgets, Ledger, Overdrawn};
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
 pub use directive::{
     Because, BreakerPhase, CallModel, Consult, Decision, Directive, Directives, Metric, MetricName, Note,
-    Order, Outcome, PrepareTurn, RunTool, ToolChoice, Wait, Work, WorkId,
+    Order, Outcome, PrepareTurn, RetryAction, RunTool, ToolChoice, TurnRetry, Wait, Work, WorkId,
 };
 pub use event::{
     Drive, Envelope, Event, FinishReason, ModelReply, Proposal, RunStarted, ToolFacts, ToolOutcome,

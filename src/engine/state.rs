@@ -10,6 +10,7 @@ use super::budget::Budgets;
 use super::directive::{Because, Outcome, WorkId};
 use super::event::{Drive, ToolOutcome};
 use super::retry::Progress;
+use super::targets::{Resting, Rotation};
 use crate::policy::{Attempts, CallOverride, Effect, ErrorClass, Problem};
 use crate::session::{AttemptRecord, RetryExhausted, Slices, StopReason, Usage};
 use crate::time::{Instant, Nanos};
@@ -46,7 +47,10 @@ pub struct State {
     pub(super) effects: BTreeMap<String, Effect>,
     pub(super) next_work: u64,
     pub(super) work: BTreeMap<WorkId, Pending>,
-    pub(super) target: usize,
+    pub(super) rotation: Rotation,
+    /// Models that are passed over for a while.
+    #[serde(default, skip_serializing_if = "Resting::is_empty")]
+    pub(super) resting: Resting,
     pub(super) model: Option<Series>,
     pub(super) batches: u64,
     pub(super) batch: Vec<Slot>,
@@ -189,7 +193,8 @@ impl State {
             effects: BTreeMap::new(),
             next_work: 0,
             work: BTreeMap::new(),
-            target: 0,
+            rotation: Rotation::default(),
+            resting: Resting::default(),
             model: None,
             batches: 0,
             batch: Vec::new(),
@@ -221,6 +226,11 @@ impl State {
     /// The breaker of a tool, if it was ever run.
     pub fn breaker(&self, tool: &str) -> Option<&Breaker> {
         self.breakers.get(tool)
+    }
+
+    /// The model under way.
+    pub(super) fn target(&self) -> Option<&String> {
+        self.targets.get(self.rotation.current())
     }
 
     pub(super) fn issue(&mut self, pending: Pending) -> WorkId {
@@ -270,6 +280,14 @@ impl Series {
             self.history.pop();
         }
         over
+    }
+
+    /// The wait after the last attempt is this one.
+    pub(super) fn waits(&mut self, delay: Nanos) {
+        if let Some(last) = self.history.last_mut() {
+            self.slept = self.slept.saturating_sub(last.delay).saturating_add(delay);
+            last.delay = delay;
+        }
     }
 
     /// Writes down that the attempt under way failed, and what is waited for the next.

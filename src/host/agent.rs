@@ -352,6 +352,7 @@ impl Run<'_> {
             | Note::Repaired { .. }
             | Note::ToolEnded { .. }
             | Note::RejectTurn { .. }
+            | Note::TurnRetry(_)
             | Note::Breaker { .. }
             | Note::Exhausted { .. }
             | Note::Shadow { .. }

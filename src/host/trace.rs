@@ -70,6 +70,15 @@ fn taken(note: &Note, directive: &Directive) {
         Note::Breaker { tool, state, .. } => {
             tracing::warn!(tool, state = ?state, because = %because(directive), "circuit breaker");
         }
+        Note::TurnRetry(retry) => tracing::warn!(
+            target_model = retry.target,
+            next = retry.next_target,
+            remaining = retry.remaining,
+            error_type = retry.error_type.name(),
+            delay_ms = retry.backoff.0 / 1_000_000,
+            action = retry.log_message,
+            "model retry"
+        ),
         Note::Exhausted { exhausted, .. } => {
             tracing::error!(action = exhausted.action, reason = exhausted.reason.name(), because = %because(directive), "attempts exhausted");
         }

@@ -6,7 +6,9 @@
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
-use super::{Backoff, ClassSet, ErrorClass, Expr, Origin, Setting, Template};
+use super::{
+    Backoff, ClassSet, ContextWindow, ErrorClass, Expr, Origin, Provider, Setting, TargetsPolicy, Template,
+};
 use crate::time::Nanos;
 
 /// How failures of one kind of work are retried.
@@ -301,11 +303,23 @@ pub struct ModelPolicy {
     pub retry: RetryPolicy,
     /// What is decided when attempts are exhausted.
     pub on_exhausted: Setting<OnExhausted>,
+    /// The classes after which no other model is asked in the turn.
+    pub abort_on: Setting<ClassSet>,
+    /// How long later turns pass the model over once it was given up for a failure of its own.
+    pub cool_down: Setting<Bound>,
+    /// Models that are passed over together.
+    pub provider: Setting<Provider>,
+    /// How many tokens a request and its reply may have together.
+    pub context_window: Setting<ContextWindow>,
+    /// How many tokens of the window are kept for the reply.
+    pub output_reserve: Setting<NonZeroU32>,
 }
 
 /// The loop of turns.
 #[derive(Clone, Debug)]
 pub struct TurnPolicy {
+    /// In which order the models are asked.
+    pub targets: TargetsPolicy,
     /// The most turns of a run; the last one allows only the final report.
     pub max_turns: Setting<NonZeroU32>,
     /// What plain text without tool calls is.

@@ -45,6 +45,7 @@ mod seed;
 mod selector;
 mod selector_index;
 mod source;
+mod targets;
 mod template;
 #[cfg(feature = "yaml-value")]
 mod value;
@@ -85,4 +86,5 @@ pub use report::{Findings, Report};
 pub use seed::Seed;
 pub use selector::{Selector, SelectorError};
 pub use source::{Source, Sources, Span};
+pub use targets::{Advance, ContextWindow, Provider, TargetWait, TargetsPolicy};
 pub use template::{Template, TemplateError};

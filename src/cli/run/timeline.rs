@@ -10,11 +10,11 @@ use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten};
 use unfazed::engine::{
     Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, ModelReply, Note, Order, Outcome,
-    RunStarted, ToolOutcome, Work, WorkId,
+    RetryAction, RunStarted, ToolOutcome, Work, WorkId,
 };
 use unfazed::host::{Observer, PolicyFilesError};
 use unfazed::policy::{ErrorClass, Scope};
-use unfazed::session::{RetryExhausted, StopReason};
+use unfazed::session::RetryExhausted;
 use unfazed::time::Instant;
 
 /// The longest piece of foreign text on one line, in characters.
@@ -40,8 +40,8 @@ pub(crate) struct Timeline<W> {
     said: Vec<Because>,
     /// What was said to be wrong last; it is not said twice in a row.
     failure: String,
-    /// The models, in order of preference.
-    targets: Vec<String>,
+    /// The model that is asked instead of the one that is given up.
+    next_target: Option<String>,
     /// The models that were given up since one answered.
     given_up: GivenUp,
 }
@@ -61,7 +61,7 @@ impl<W: Write + Send> Timeline<W> {
             names: HashMap::new(),
             said: Vec::new(),
             failure: String::new(),
-            targets: Vec::new(),
+            next_target: None,
             given_up: GivenUp::default(),
         }
     }
@@ -73,16 +73,6 @@ impl<W: Write + Send> Timeline<W> {
 
     fn giving_up(&self) -> MutexGuard<'_, Vec<RetryExhausted>> {
         self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The model that is tried when this one is given up.
-    fn next_model(&self, exhausted: &RetryExhausted) -> Option<&str> {
-        let name = exhausted.action.strip_prefix("model ")?;
-        if exhausted.reason == StopReason::Deadline {
-            return None;
-        }
-        let at = self.targets.iter().position(|target| target == name)?;
-        self.targets.get(at + 1).map(String::as_str)
     }
 
     fn line(&mut self, mark: &str, style: Style, text: &str) {
@@ -274,8 +264,17 @@ impl<W: Write + Send> Timeline<W> {
                 };
                 self.line("⚡", WARN, &text);
             }
+            Note::TurnRetry(retry) => {
+                self.next_target = match retry.action {
+                    RetryAction::SkipProvider => retry.next_target.clone(),
+                    RetryAction::Retry | RetryAction::Abort => None,
+                };
+                if retry.sources.iter().any(|rule| rule == "context_window") {
+                    self.line("⊘", WARN, &one_line(&retry.log_message));
+                }
+            }
             Note::Exhausted { exhausted, decision } => {
-                let then = match (decision, self.next_model(exhausted)) {
+                let then = match (decision, self.next_target.take()) {
                     (Some(Decision::TellModel), _) if exhausted.action.starts_with("model ") => {
                         "the run ends".to_owned()
                     }
@@ -331,7 +330,6 @@ impl<W: Write + Send> Observer for Timeline<W> {
         match &envelope.event {
             Event::RunStarted(run) => {
                 self.started = envelope.now;
-                self.targets.clone_from(&run.targets);
                 self.run_started(run);
             }
             Event::ModelResponded { work, reply } => {

@@ -7,7 +7,7 @@ use super::super::directive::{Because, Consult, Decision, MetricName, Note, Outc
 use super::super::retry::{Case, Obstacle, Progress};
 use super::super::state::{LastTurn, Pending, SlotPhase};
 use super::Step;
-use crate::policy::{ErrorClass, OnExhausted, RetryPolicy, Setting, ToolPolicy, Trigger};
+use crate::policy::{ErrorClass, OnExhausted, Setting, ToolPolicy, Trigger};
 use crate::session::{ReducerError, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
@@ -100,37 +100,6 @@ impl Step<'_> {
         }
     }
 
-    /// The model gets no further call for this turn.
-    pub(super) fn model_exhausted(
-        &mut self,
-        retry: &RetryPolicy,
-        on_exhausted: &Setting<OnExhausted>,
-        progress: Progress,
-        case: &Case,
-        reason: StopReason,
-    ) {
-        let target = self.state.targets.get(self.state.target).cloned().unwrap_or_default();
-        let mut why = self.why_stopped(&format!("model {target}"), retry, progress, case, reason);
-        let attempts = self.state.model.as_ref().map(|series| series.history.clone()).unwrap_or_default();
-        let exhausted =
-            RetryExhausted { action: format!("model {target}"), reason, attempts, retry_after: case.hint };
-        self.count(MetricName::RetryAttempts, exhausted.action.clone(), progress.attempt.into());
-        self.count_overdrawn(&exhausted.action, reason);
-        let next = self.state.target.saturating_add(1);
-        if next < self.state.targets.len() && retry.goes_on_elsewhere(reason, case.class) {
-            self.note(Note::Exhausted { exhausted, decision: None }, why);
-            self.state.target = next;
-            self.state.model = None;
-            return self.call_model();
-        }
-        let decision = self.decide(on_exhausted, &mut why);
-        self.note(Note::Exhausted { exhausted: exhausted.clone(), decision }, why);
-        match decision {
-            Some(decision) => self.give_up_model(decision, exhausted),
-            None => self.consult(Pending::ConsultModel, exhausted),
-        }
-    }
-
     /// The planner has decided what is done about the model.
     pub(super) fn model_decided(&mut self, decision: Decision) {
         if let Some(exhausted) = self.state.consulted.take() {
@@ -139,7 +108,7 @@ impl Step<'_> {
     }
 
     /// What is done when no model answers: one more try in a last turn, or the end.
-    fn give_up_model(&mut self, decision: Decision, exhausted: RetryExhausted) {
+    pub(super) fn give_up_model(&mut self, decision: Decision, exhausted: RetryExhausted) {
         self.state.model = None;
         let again = match decision {
             Decision::FinalTurn => self.force_last_turn(),
@@ -147,7 +116,6 @@ impl Step<'_> {
             Decision::TellModel | Decision::Fail => false,
         };
         if again {
-            self.state.target = 0;
             return self.next_turn();
         }
         self.finish(Outcome::Failed { exhausted }, Vec::new());

@@ -6,6 +6,7 @@ mod examine;
 mod exhausted;
 mod feedback;
 mod mend;
+mod model_retry;
 mod output;
 mod reply;
 mod turn;
@@ -79,8 +80,8 @@ impl Step<'_> {
         match event {
             Event::RunStarted(started) => self.run_started(started),
             _ if self.state.run.is_empty() => self.warn("the run has not started; the event is not used"),
-            Event::TurnPrepared { work, .. } => match self.claim(work) {
-                Some(Pending::Prepare) => self.call_model(),
+            Event::TurnPrepared { work, measure } => match self.claim(work) {
+                Some(Pending::Prepare) => self.begin_turn(measure),
                 other => self.unasked(work, other),
             },
             Event::ModelResponded { work, reply } => match self.claim(work) {

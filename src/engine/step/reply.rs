@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::super::because::of_retry;
 use super::super::directive::{MetricName, Outcome};
 use super::super::event::{FinishReason, ModelReply};
 use super::super::failure::Failure;
 use super::super::retry::{Obstacle, Verdict};
-use super::super::state::{LastTurn, Pending, Series, Subject};
+use super::super::state::{LastTurn, Series};
 use super::Step;
+use super::model_retry::FailedCall;
 use crate::policy::{ErrorClass, TextOnly, Trigger};
 use crate::session::{Message, ReducerError, StopReason};
 
@@ -35,7 +35,8 @@ impl Step<'_> {
         }
         let series = self.state.model.take();
         let attempts = series.as_ref().map_or(1, Series::attempt);
-        let target = self.state.targets.get(self.state.target).cloned().unwrap_or_default();
+        let target = self.state.target().cloned().unwrap_or_default();
+        self.state.resting.wake(&target, &self.policy.model(&target));
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
         self.earn(&format!("model {target}"), &self.policy.model(&target).retry.budget.value, after);
         self.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
@@ -67,7 +68,7 @@ impl Step<'_> {
     }
 
     pub(super) fn model_failed(&mut self, failure: &Failure) {
-        let Some(target) = self.state.targets.get(self.state.target).cloned() else { return };
+        let Some(target) = self.state.target().cloned() else { return };
         let policy = self.policy.model(&target);
         let classified = failure.classified(self.policy);
         let class = classified.class;
@@ -89,30 +90,10 @@ impl Step<'_> {
         }
         series.record(class, &failure.message, now, verdict.delay());
         self.state.model = Some(series);
+        let failed = FailedCall { target, name, policy, progress, case, message: failure.message.clone() };
         match verdict {
-            Verdict::Retry { delay, by } => {
-                let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
-                self.charge(&name, &policy.retry, class);
-                self.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
-                let max_attempts = policy.retry.for_class(class).max_attempts.value.limit();
-                if class == ErrorClass::EmptyResponse && progress.attempt == 1 {
-                    self.nudge(max_attempts);
-                }
-                if delay.is_zero() {
-                    return self.call_model();
-                }
-                let subject = Subject {
-                    name,
-                    attempt: progress.attempt.saturating_add(1),
-                    max_attempts,
-                    error_type: class,
-                    message: failure.message.clone(),
-                };
-                self.wait(Pending::WaitModel, delay, subject, why);
-            }
-            Verdict::Stop(reason) => {
-                self.model_exhausted(&policy.retry, &policy.on_exhausted, progress, &case, reason);
-            }
+            Verdict::Retry { delay, by } => self.retry_model(failed, delay, by),
+            Verdict::Stop(reason) => self.model_exhausted(failed, reason),
         }
     }
 
@@ -123,10 +104,14 @@ impl Step<'_> {
     }
 
     /// The same request would get the same empty reply: one line of guidance makes it another request.
-    fn nudge(&mut self, max_attempts: Option<u32>) {
+    pub(super) fn nudge(&mut self, max_attempts: Option<u32>) -> String {
         let tool = self.policy.output().map(|output| output.tool.value.clone());
         let vars = json!({ "tool": tool, "attempt": 1, "max_attempts": max_attempts });
         let text = self.say(&self.policy.turn().empty_message.clone(), vars);
-        self.append(Message::User { text, guidance: Some(ErrorClass::EmptyResponse.name().into()) });
+        self.append(Message::User {
+            text: text.clone(),
+            guidance: Some(ErrorClass::EmptyResponse.name().into()),
+        });
+        text
     }
 }

@@ -3,11 +3,15 @@
 use serde_json::json;
 
 use super::super::because::because;
-use super::super::directive::{Because, CallModel, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work};
+use super::super::directive::{
+    Because, CallModel, Note, Outcome, PrepareTurn, RetryAction, ToolChoice, TurnRetry, Wait, Work,
+};
+use super::super::event::TurnMeasure;
 use super::super::retry;
 use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
+use super::super::targets::Rotation;
 use super::Step;
-use crate::policy::ErrorClass;
+use crate::policy::{ErrorClass, ModelPolicy, Policy};
 use crate::session::{Message, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
@@ -59,12 +63,64 @@ impl Step<'_> {
         }
     }
 
+    /// Chooses the model the turn begins with: the first that does not rest and whose window is large enough.
+    pub(super) fn begin_turn(&mut self, measure: TurnMeasure) {
+        let tokens = measure.message_tokens.saturating_add(measure.tool_tokens);
+        let (state, rules, now) = (&*self.state, self.policy, self.state.now);
+        let policies: Vec<_> = state.targets.iter().map(|target| rules.model(target)).collect();
+        let fits = |policy: &ModelPolicy| {
+            policy.context_window.value.holds(tokens, policy.output_reserve.value.get())
+        };
+        let named = || state.targets.iter().zip(&policies);
+        let too_small: Vec<(usize, String, Vec<Because>)> = (0..)
+            .zip(named())
+            .filter(|(_, (_, policy))| !fits(policy))
+            .map(|(place, (target, policy))| (place, target.clone(), vec![too_small(rules, policy, tokens)]))
+            .collect();
+        let all = !too_small.is_empty() && too_small.len() == state.targets.len();
+        let rests = |place: usize| {
+            named().nth(place).is_some_and(|(target, policy)| state.resting.holds(target, policy, now))
+        };
+        // A window that is too small for all may still be enough for the last turn.
+        let left = |place: usize| all || !too_small.iter().any(|(number, ..)| *number == place);
+        let rotation = Rotation::begin(state.targets.len(), rests, left);
+        let remaining = rotation.remaining(state.targets.len());
+        let next = state.targets.get(rotation.current()).cloned();
+        self.state.rotation = rotation;
+        if all {
+            return self.last_turn_by_context(too_small.into_iter().flat_map(|(.., why)| why).collect());
+        }
+        for (_, target, why) in too_small {
+            let retry = TurnRetry {
+                action: RetryAction::SkipProvider,
+                log_message: format!("{target} is passed over: {tokens} tokens are too many for its window"),
+                error_type: ErrorClass::ContextOverflow,
+                backoff: Nanos::ZERO,
+                system_message: None,
+                sources: why.iter().map(|because| because.rule.clone()).collect(),
+                next_target: next.clone(),
+                remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+                target,
+            };
+            self.note(Note::TurnRetry(retry), why);
+        }
+        self.call_model();
+    }
+
+    /// No window is large enough: this turn is the last, and allows only the report.
+    fn last_turn_by_context(&mut self, why: Vec<Because>) {
+        if self.state.last_turn != LastTurn::Now {
+            self.begin_last_turn(why);
+        }
+        self.call_model();
+    }
+
     /// Asks for one call of the current target.
     pub(super) fn call_model(&mut self) {
         if self.out_of_time() {
             return self.run_failed(StopReason::Deadline, Vec::new());
         }
-        let Some(target) = self.state.targets.get(self.state.target).cloned() else {
+        let Some(target) = self.state.target().cloned() else {
             self.warn("the run has no model to call");
             return self.run_failed(StopReason::Attempts, Vec::new());
         };
@@ -171,4 +227,10 @@ impl Step<'_> {
         self.append(Message::User { text: message.clone(), guidance: Some(error_type.name().into()) });
         self.note(Note::RejectTurn { error_type, message }, why);
     }
+}
+
+fn too_small(policy: &Policy, model: &ModelPolicy, tokens: u64) -> Because {
+    let reserve = model.output_reserve.value;
+    let fact = format!("{tokens} tokens, and {reserve} for the reply");
+    because(policy, "context_window", &model.context_window, [fact])
 }

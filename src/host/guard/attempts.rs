@@ -154,6 +154,24 @@ impl<'a, E: Classify> Attempts<'a, E> {
         );
     }
 
+    /// The same attempts, going on under the rules of another model.
+    pub(super) fn under(self, retry: &'a RetryPolicy) -> Self {
+        Self { retry, ..self }
+    }
+
+    /// The wait after the last attempt is this one.
+    pub(super) fn waits(&mut self, delay: Nanos) {
+        if let Some(last) = self.failed.last_mut() {
+            self.slept = self.slept.saturating_sub(last.delay).saturating_add(delay);
+            last.delay = delay;
+        }
+    }
+
+    /// The wait that the last attempt's failure asked for.
+    pub(super) fn last_hint(&self) -> Option<Nanos> {
+        self.failed.last().and_then(|failed| failed.cause.retry_after())
+    }
+
     /// How far they have come.
     pub(super) const fn progress(&self) -> Progress {
         Progress { started: self.started, attempt: self.attempt, slept: self.slept }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 
 use super::Inner;
+use crate::engine::targets::Resting;
 use crate::engine::{Admission, Breaker, BreakerPhase, Budgets, Metric, MetricName, validation};
 use crate::policy::{BreakerPolicy, ErrorClass, Policy, RetryPolicy, SessionPolicy, Trigger};
 use crate::session::{AttemptRecord, FeedbackSource, ReducerError, RetryFeedback, Slices};
@@ -20,6 +21,7 @@ pub(super) struct Session {
 struct Shared {
     slices: Slices,
     budgets: Budgets,
+    resting: Resting,
     tools: HashMap<String, Arc<ToolCell>>,
 }
 
@@ -84,6 +86,11 @@ impl Session {
     /// What has been drawn on the budgets.
     pub(super) fn budgets<T>(&self, look: impl FnOnce(&mut Budgets) -> T) -> T {
         look(&mut self.lock().budgets)
+    }
+
+    /// The models that are passed over for a while.
+    pub(super) fn resting<T>(&self, look: impl FnOnce(&mut Resting) -> T) -> T {
+        look(&mut self.lock().resting)
     }
 
     // A panic elsewhere leaves the slices as they were before the reducer that panicked: still good.

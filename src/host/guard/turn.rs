@@ -12,9 +12,10 @@ use super::session::listens;
 use super::{CallError, Classify, GivenUp, Inner};
 use crate::engine::MetricName;
 use crate::engine::retry::{Case, Obstacle, Verdict};
-use crate::policy::{Policy, RetryPolicy, Trigger};
+use crate::engine::targets::{Fate, Next, Rotation};
+use crate::policy::{Advance, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
 use crate::session::StopReason;
-use crate::time::Nanos;
+use crate::time::{Instant, Nanos};
 
 /// The guard of one call to a model.
 pub struct TurnGuard<R> {
@@ -38,35 +39,42 @@ impl<R: Clone> TurnGuard<R> {
         Fut: Future<Output = Result<T, E>>,
     {
         let call = self.inner.next_call();
-        let mut targets = self.inner.targets.iter().map(String::as_str);
-        let mut target = targets.next().unwrap_or("default");
         let rules = self.inner.live.current();
         self.inner.session.complete(&rules);
+        let targets = self.inner.targets();
+        let policies: Vec<Arc<ModelPolicy>> = targets.iter().map(|target| rules.model(target)).collect();
+        let mut order = self.inner.begin_targets(&policies);
+        let mut spent: Option<Attempts<'_, E>> = None;
         loop {
-            let policy = rules.model(target);
-            let started = start(&policy.retry, &self.inner);
-            let mut attempts = Attempts::new(&policy.retry, &self.inner, call, started);
-            let reason = loop {
-                let timeout = attempts.context().timeout;
-                let run = run(target.to_owned(), self.request.clone());
-                let cause = match within(timeout, pin!(run)).await {
-                    Ok(value) => {
-                        self.inner.earn(&format!("model {target}"), &policy.retry, attempts.last_class());
-                        return Ok(value);
-                    }
-                    Err(cause) => cause,
-                };
-                match self.failed(&rules, &policy.retry, &mut attempts, cause, target) {
-                    Verdict::Retry { delay: Nanos::ZERO, .. } => {}
-                    Verdict::Retry { delay, .. } => tokio::time::sleep(delay.to_std()).await,
-                    Verdict::Stop(reason) => break reason,
-                }
+            let place = order.current();
+            let (Some(target), Some(policy)) = (targets.get(place), policies.get(place)) else {
+                unreachable!("a rotation stays within its models")
             };
-            let class = attempts.last_class();
-            let elsewhere = class.is_some_and(|class| policy.retry.goes_on_elsewhere(reason, class));
-            match targets.next() {
-                Some(next) if elsewhere => target = next,
-                _ => return Err(given_up(attempts, target, reason)),
+            let retry = &policy.retry;
+            let mut attempts = match spent.take() {
+                Some(attempts) => attempts.under(retry),
+                None => Attempts::new(retry, &self.inner, call, start(retry, &self.inner)),
+            };
+            let timeout = attempts.context().timeout;
+            let run = run(target.clone(), self.request.clone());
+            let cause = match within(timeout, pin!(run)).await {
+                Ok(value) => {
+                    self.inner.earn(&format!("model {target}"), retry, attempts.last_class());
+                    self.inner.session.resting(|resting| resting.wake(target, policy));
+                    return Ok(value);
+                }
+                Err(cause) => cause,
+            };
+            let verdict = self.failed(&rules, retry, &mut attempts, cause, target);
+            let turn = Turn { guard: &self.inner, rules: &rules, policies: &policies };
+            match turn.next(&mut order, policy, target, &mut attempts, verdict) {
+                Ok((delay, goes_on)) => {
+                    spent = goes_on.then_some(attempts);
+                    if !delay.is_zero() {
+                        tokio::time::sleep(delay.to_std()).await;
+                    }
+                }
+                Err(reason) => return Err(given_up(attempts, target, reason)),
             }
         }
     }
@@ -96,9 +104,6 @@ impl<R: Clone> TurnGuard<R> {
                 verdict = Verdict::Stop(StopReason::ReducerError);
             }
         }
-        if let Verdict::Retry { delay, .. } = verdict {
-            self.inner.count(MetricName::RetryDelaySeconds, account.action(), delay.0);
-        }
         tracing::warn!(
             correlation_id = self.inner.run,
             policy = rules.digest(),
@@ -109,6 +114,82 @@ impl<R: Clone> TurnGuard<R> {
             "model call failed"
         );
         verdict
+    }
+}
+
+/// Where one call stands among its models.
+struct Turn<'a> {
+    guard: &'a Inner,
+    rules: &'a Policy,
+    policies: &'a [Arc<ModelPolicy>],
+}
+
+impl Turn<'_> {
+    /// Goes on to the model that is due. Returns the wait before it, and whether its attempts count together with
+    /// those so far.
+    fn next<E: Classify>(
+        &self,
+        order: &mut Rotation,
+        policy: &ModelPolicy,
+        target: &str,
+        attempts: &mut Attempts<'_, E>,
+        verdict: Verdict,
+    ) -> Result<(Nanos, bool), StopReason> {
+        let rules = &self.rules.turn().targets;
+        let together = rules.advance.value == Advance::Attempt;
+        let (class, hint, now) = (attempts.last_class(), attempts.last_hint(), self.guard.clock.now());
+        let fate = match verdict {
+            Verdict::Retry { delay, .. } => {
+                Fate::Again { delay, limited: class.is_some_and(ErrorClass::is_a_limit) }
+            }
+            Verdict::Stop(reason) => {
+                if class.is_some_and(ErrorClass::is_of_target) && self.policies.len() > 1 {
+                    self.guard.session.resting(|resting| resting.add(target, policy, hint, now));
+                }
+                let over = together && matches!(reason, StopReason::Attempts | StopReason::TotalDelay);
+                let elsewhere = |class| {
+                    policy.retry.goes_on_elsewhere(reason, class) && !policy.abort_on.value.contains(class)
+                };
+                if over || !class.is_some_and(elsewhere) {
+                    return Err(reason);
+                }
+                Fate::Leave
+            }
+        };
+        let rests = |place: usize| self.guard.rests(self.policies, place, now);
+        match order.failed(rules, self.policies.len(), fate, rests, now) {
+            Next::Ask { delay, .. } => {
+                let again = fate != Fate::Leave;
+                if again {
+                    attempts.waits(delay);
+                    self.guard.count(MetricName::RetryDelaySeconds, format!("model {target}"), delay.0);
+                }
+                Ok((delay, again || together))
+            }
+            Next::Nobody => Err(match verdict {
+                Verdict::Stop(reason) => reason,
+                Verdict::Retry { .. } => StopReason::Attempts,
+            }),
+        }
+    }
+}
+
+impl Inner {
+    /// The models a turn is offered to.
+    fn targets(&self) -> Vec<String> {
+        if self.targets.is_empty() { vec!["default".to_owned()] } else { self.targets.clone() }
+    }
+
+    fn begin_targets(&self, policies: &[Arc<ModelPolicy>]) -> Rotation {
+        let now = self.clock.now();
+        Rotation::begin(policies.len(), |place| self.rests(policies, place, now), |_| true)
+    }
+
+    fn rests(&self, policies: &[Arc<ModelPolicy>], place: usize, now: Instant) -> bool {
+        let (Some(target), Some(policy)) = (self.targets.get(place), policies.get(place)) else {
+            return false;
+        };
+        self.session.resting(|resting| resting.holds(target, policy, now))
     }
 }
 

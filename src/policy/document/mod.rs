@@ -12,6 +12,7 @@ mod lasting;
 mod output;
 mod retry;
 mod session;
+mod targets;
 mod text;
 mod tool;
 

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::retry::{Failures, LimitsRule, MergedRetry, RetryLayer};
+use super::retry::{Classes, Failures, LimitsRule, MergedRetry, RetryLayer};
+use super::targets::{MergedTargets, TargetsLayer};
 use super::text::{Cel, Text, Variables, variables};
 use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, decode_fields, record};
 use crate::policy::merge::{Block, Leaf, Trail, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    Bound, BreakerPolicy, Effect, ModelPolicy, OnExhausted, Scope, Setting, TextOnly, ToolMessages,
-    ToolPolicy, TurnPolicy, Validator,
+    Bound, BreakerPolicy, ContextWindow, Effect, ModelPolicy, OnExhausted, Provider, Scope, Setting,
+    TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
 };
 
 variables! {
@@ -145,6 +146,22 @@ layer! {
         leaves {
             /// What is decided when attempts are exhausted.
             on_exhausted: OnExhausted,
+            /// The error classes after which no other model is asked in the turn.
+            /// Example: `["auth_error", "quota_exceeded"]`
+            abort_on: Classes,
+            /// How long the model is passed over by later turns once it was given up for a failure of its own, if
+            /// another one is there. A longer wait it asked for counts instead.
+            /// Example: `5m`
+            cool_down: Bound,
+            /// Models of one provider are passed over together. `own`: this one alone.
+            /// Example: `openai`
+            provider: Provider,
+            /// How many tokens a request and its reply may have together. A model whose window is too small for a turn
+            /// is passed over.
+            context_window: ContextWindow,
+            /// How many tokens of the window are kept for the reply.
+            /// Example: `8192`
+            output_reserve: NonZeroU32,
         }
         blocks {
             /// Retries of a model call that failed.
@@ -175,6 +192,8 @@ layer! {
             repair_json: bool,
         }
         blocks {
+            /// In which order the models are asked.
+            targets: TargetsLayer => MergedTargets,
             /// What the model is told.
             messages: TurnMessagesLayer => MergedTurnMessages,
         }
@@ -347,7 +366,15 @@ impl MergedTool {
 impl MergedModel {
     /// The plain values, as for tools.
     pub(crate) fn policy(&self) -> Option<ModelPolicy> {
-        Some(ModelPolicy { retry: self.retry.policy()?, on_exhausted: self.on_exhausted.setting()? })
+        Some(ModelPolicy {
+            retry: self.retry.policy()?,
+            on_exhausted: self.on_exhausted.setting()?,
+            abort_on: self.abort_on.setting()?,
+            cool_down: self.cool_down.setting()?,
+            provider: self.provider.setting()?,
+            context_window: self.context_window.setting()?,
+            output_reserve: self.output_reserve.setting()?,
+        })
     }
 }
 
@@ -364,6 +391,7 @@ impl MergedTurn {
             reducer_error_message: self.messages.reducer_error.setting()?,
             feedback_chars: self.feedback_chars.setting()?,
             repair_json: self.repair_json.setting()?,
+            targets: self.targets.policy()?,
         })
     }
 }

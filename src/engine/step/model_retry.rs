@@ -1,0 +1,150 @@
+//! A model call failed: the same model again, another one, or nobody.
+
+use std::sync::Arc;
+
+use super::super::because::{because, of_retry};
+use super::super::directive::{Because, MetricName, Note, RetryAction, TurnRetry};
+use super::super::retry::{Case, DelayRule, Progress};
+use super::super::state::{Pending, Subject};
+use super::super::targets::{Fate, Next};
+use super::Step;
+use crate::policy::{Advance, ErrorClass, ModelPolicy};
+use crate::session::{RetryExhausted, StopReason};
+use crate::time::Nanos;
+
+/// A model call that failed, and the rules it was held against.
+pub(super) struct FailedCall {
+    pub(super) target: String,
+    /// `model main`.
+    pub(super) name: String,
+    pub(super) policy: Arc<ModelPolicy>,
+    pub(super) progress: Progress,
+    pub(super) case: Case,
+    pub(super) message: String,
+}
+
+impl FailedCall {
+    fn max_attempts(&self) -> Option<u32> {
+        self.policy.retry.for_class(self.case.class).max_attempts.value.limit()
+    }
+}
+
+impl Step<'_> {
+    /// There is another attempt in this turn, at whichever model is due.
+    pub(super) fn retry_model(&mut self, failed: FailedCall, delay: Nanos, by: DelayRule) {
+        let class = failed.case.class;
+        let why = of_retry(self.policy, &failed.policy.retry, failed.progress, &failed.case, delay, by);
+        self.charge(&failed.name, &failed.policy.retry, class);
+        let max_attempts = failed.max_attempts();
+        let told = (class == ErrorClass::EmptyResponse && failed.progress.attempt == 1)
+            .then(|| self.nudge(max_attempts));
+        let next = self.rotate(Fate::Again { delay, limited: class.is_a_limit() });
+        let Next::Ask { delay, .. } = next else { return self.model_exhausted(failed, StopReason::Attempts) };
+        // What another model does not have to wait for has not been waited for.
+        if let Some(last) = self.state.model.as_mut() {
+            last.waits(delay);
+        }
+        self.count(MetricName::RetryDelaySeconds, failed.name.clone(), delay.0);
+        self.tell_retry(&failed, RetryAction::Retry, delay, told, &why);
+        self.ask_model(failed, delay, why);
+    }
+
+    /// There is no further attempt at this model: another one is asked, or the turn has no answer.
+    pub(super) fn model_exhausted(&mut self, failed: FailedCall, reason: StopReason) {
+        let FailedCall { target, name, policy, progress, case, .. } = &failed;
+        let mut why = self.why_stopped(name, &policy.retry, *progress, case, reason);
+        let attempts = self.state.model.as_ref().map(|series| series.history.clone()).unwrap_or_default();
+        let exhausted = RetryExhausted { action: name.clone(), reason, attempts, retry_after: case.hint };
+        self.count(MetricName::RetryAttempts, name.clone(), progress.attempt.into());
+        self.count_overdrawn(name, reason);
+        if case.class.is_of_target() && self.state.targets.len() > 1 {
+            let now = self.state.now;
+            self.state.resting.add(target, policy, case.hint, now);
+        }
+        let elsewhere = if policy.abort_on.value.contains(case.class) {
+            why.push(because(self.policy, "abort_on", &policy.abort_on, []));
+            false
+        } else {
+            policy.retry.goes_on_elsewhere(reason, case.class) && !self.ends_turn(reason)
+        };
+        if elsewhere && let Next::Ask { delay, .. } = self.rotate(Fate::Leave) {
+            self.tell_retry(&failed, RetryAction::SkipProvider, delay, None, &why);
+            self.note(Note::Exhausted { exhausted, decision: None }, why);
+            if self.policy.turn().targets.advance.value == Advance::Exhausted {
+                self.state.model = None;
+            }
+            return self.ask_model(failed, delay, Vec::new());
+        }
+        self.tell_retry(&failed, RetryAction::Abort, Nanos::ZERO, None, &why);
+        let decision = self.decide(&failed.policy.on_exhausted, &mut why);
+        self.note(Note::Exhausted { exhausted: exhausted.clone(), decision }, why);
+        match decision {
+            Some(decision) => self.give_up_model(decision, exhausted),
+            None => self.consult(Pending::ConsultModel, exhausted),
+        }
+    }
+
+    /// Where the attempts at all models count together, their end is the end of the turn.
+    fn ends_turn(&self, reason: StopReason) -> bool {
+        self.policy.turn().targets.advance.value == Advance::Attempt
+            && matches!(reason, StopReason::Attempts | StopReason::TotalDelay)
+    }
+
+    fn rotate(&mut self, fate: Fate) -> Next {
+        let state = &mut *self.state;
+        let (policy, now, resting) = (self.policy, state.now, &state.resting);
+        let targets = &state.targets;
+        let rests = |place: usize| {
+            targets.get(place).is_some_and(|target| resting.holds(target, &policy.model(target), now))
+        };
+        state.rotation.failed(&policy.turn().targets, targets.len(), fate, rests, now)
+    }
+
+    fn ask_model(&mut self, failed: FailedCall, delay: Nanos, why: Vec<Because>) {
+        if delay.is_zero() {
+            return self.call_model();
+        }
+        let subject = Subject {
+            max_attempts: failed.max_attempts(),
+            name: self.state.target().map_or(failed.name, |target| format!("model {target}")),
+            attempt: failed.progress.attempt.saturating_add(1),
+            error_type: failed.case.class,
+            message: failed.message,
+        };
+        self.wait(Pending::WaitModel, delay, subject, why);
+    }
+
+    fn tell_retry(
+        &mut self,
+        failed: &FailedCall,
+        action: RetryAction,
+        backoff: Nanos,
+        system_message: Option<String>,
+        why: &[Because],
+    ) {
+        let next = match action {
+            RetryAction::Retry | RetryAction::SkipProvider => self.state.target().cloned(),
+            RetryAction::Abort => None,
+        };
+        let class = failed.case.class;
+        let then = match (action, &next) {
+            (RetryAction::Abort, _) | (_, None) => "no further attempt".to_owned(),
+            (RetryAction::SkipProvider, Some(next)) => format!("{next} is asked instead"),
+            (RetryAction::Retry, Some(next)) if backoff.is_zero() => format!("{next} is asked at once"),
+            (RetryAction::Retry, Some(next)) => format!("{next} is asked after {backoff}"),
+        };
+        let remaining = self.state.rotation.remaining(self.state.targets.len());
+        let retry = TurnRetry {
+            action,
+            log_message: format!("{}: {class}: {}; {then}", failed.target, failed.message),
+            target: failed.target.clone(),
+            next_target: next,
+            remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+            error_type: class,
+            backoff,
+            system_message,
+            sources: why.iter().map(|because| because.rule.clone()).collect(),
+        };
+        self.note(Note::TurnRetry(retry), Vec::new());
+    }
+}

@@ -1,0 +1,340 @@
+//! Which model is asked: the order within a turn, and which ones are passed over for a while.
+//!
+//! Pure, like [`retry`](super::retry): the interpreter and the guards share it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{Advance, Bound, ModelPolicy, Provider, TargetWait, TargetsPolicy};
+use crate::time::{Instant, Nanos};
+
+/// Where a turn stands with its models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rotation {
+    /// The model under way.
+    current: usize,
+    /// Models that are asked no more in this turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left: Vec<usize>,
+    /// Models that are not to be asked before a time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    not_before: BTreeMap<usize, Instant>,
+    /// The round under way.
+    #[serde(default, skip_serializing_if = "Round::is_new")]
+    round: Round,
+}
+
+/// One round through the models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Round {
+    /// How many attempts failed in it.
+    failed: usize,
+    /// How many of them because of a limit of the other side.
+    limited: usize,
+    /// The longest wait.
+    wait: Nanos,
+}
+
+/// What the policy decided about a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// There is another attempt, after this delay.
+    Again {
+        /// The delay; zero is none.
+        delay: Nanos,
+        /// Whether a limit of the other side is the reason.
+        limited: bool,
+    },
+    /// The model is asked no more in this turn.
+    Leave,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This model, after this delay; zero is none.
+    Ask {
+        /// Its place in the list of models.
+        target: usize,
+        /// The delay.
+        delay: Nanos,
+    },
+    /// No model is left.
+    Nobody,
+}
+
+/// Models that are passed over for a while, by name or by provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Resting(BTreeMap<String, Instant>);
+
+impl Rotation {
+    /// The place of the model under way.
+    pub const fn current(&self) -> usize {
+        self.current
+    }
+
+    /// Begins a turn with `count` models: with the first that does not rest. `false` in `fits`: it is not asked in
+    /// this turn. If none fits, the first is under way all the same and [`left`](Self::remaining) to nobody.
+    pub fn begin(count: usize, rests: impl Fn(usize) -> bool, fits: impl Fn(usize) -> bool) -> Self {
+        let left: Vec<usize> = (0..count).filter(|target| !fits(*target)).collect();
+        let free = |target: &usize| !left.contains(target);
+        let rested = (0..count).filter(free).find(|target| !rests(*target));
+        let current = rested.or_else(|| (0..count).find(free)).unwrap_or_default();
+        Self { current, left, ..Self::default() }
+    }
+
+    /// How many models besides the one under way can still be asked.
+    pub fn remaining(&self, count: usize) -> usize {
+        (0..count).filter(|target| *target != self.current && !self.left.contains(target)).count()
+    }
+
+    /// The attempt at the model under way failed. Those that rest are asked only if no other one is left.
+    pub fn failed(
+        &mut self,
+        rules: &TargetsPolicy,
+        count: usize,
+        fate: Fate,
+        rests: impl Fn(usize) -> bool,
+        now: Instant,
+    ) -> Next {
+        let next = match fate {
+            Fate::Again { delay, .. } if rules.advance.value == Advance::Exhausted => {
+                return Next::Ask { target: self.current, delay };
+            }
+            Fate::Again { delay, limited } => {
+                self.not_before.insert(self.current, now.saturating_add(delay));
+                self.round.failed = self.round.failed.saturating_add(1);
+                self.round.limited = self.round.limited.saturating_add(usize::from(limited));
+                self.round.wait = self.round.wait.max(delay);
+                let open = self.in_order(count, rests);
+                if open.len() <= 1 {
+                    // There is nobody else to ask meanwhile.
+                    open.first().map(|target| (*target, delay))
+                } else {
+                    match rules.wait.value {
+                        TargetWait::Turn => open.first().map(|target| (*target, delay)),
+                        TargetWait::Target => self.soonest(&open, now),
+                        TargetWait::Round => {
+                            open.first().map(|target| (*target, self.end_of_round(open.len())))
+                        }
+                    }
+                }
+            }
+            Fate::Leave => {
+                self.left.push(self.current);
+                let open = self.in_order(count, rests);
+                match rules.wait.value {
+                    TargetWait::Round => open.first().map(|target| (*target, self.end_of_round(open.len()))),
+                    TargetWait::Turn | TargetWait::Target => self.soonest(&open, now),
+                }
+            }
+        };
+        match next {
+            Some((target, delay)) => {
+                self.current = target;
+                Next::Ask { target, delay }
+            }
+            None => Next::Nobody,
+        }
+    }
+
+    /// The models that can be asked, those after the one under way first, it itself last; those that rest after all
+    /// others.
+    fn in_order(&self, count: usize, rests: impl Fn(usize) -> bool) -> Vec<usize> {
+        let after = self.current.saturating_add(1);
+        let all = (after..count).chain(0..after.min(count));
+        let (resting, mut open): (Vec<usize>, Vec<usize>) =
+            all.filter(|target| !self.left.contains(target)).partition(|target| rests(*target));
+        open.extend(resting);
+        open
+    }
+
+    /// The first that may be asked now, or the one that may be asked first.
+    fn soonest(&self, open: &[usize], now: Instant) -> Option<(usize, Nanos)> {
+        let wait = |target: &usize| self.not_before.get(target).map_or(Nanos::ZERO, |at| at.since(now));
+        // The first of several that are equal.
+        open.iter().map(|target| (*target, wait(target))).min_by_key(|(_, wait)| *wait)
+    }
+
+    /// At the end of a round the longest wait of it, if every attempt of it met a limit.
+    fn end_of_round(&mut self, open: usize) -> Nanos {
+        if self.round.failed < open {
+            return Nanos::ZERO;
+        }
+        let round = core::mem::take(&mut self.round);
+        if round.limited == round.failed { round.wait } else { Nanos::ZERO }
+    }
+}
+
+impl Round {
+    fn is_new(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Resting {
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a model is passed over at that time.
+    pub fn holds(&self, target: &str, policy: &ModelPolicy, now: Instant) -> bool {
+        self.0.get(&key(target, policy)).is_some_and(|until| *until > now)
+    }
+
+    /// A model was given up; `asked` is the wait it asked for. Says until when it rests.
+    pub fn add(
+        &mut self,
+        target: &str,
+        policy: &ModelPolicy,
+        asked: Option<Nanos>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let until = match policy.cool_down.value {
+            Bound::Unlimited => Instant::MAX,
+            // Without a rest nobody is passed over, whatever was asked for.
+            Bound::Within(Nanos::ZERO) => return None,
+            Bound::Within(length) => now.saturating_add(asked.unwrap_or_default().max(length)),
+        };
+        self.0.retain(|_, until| *until > now);
+        self.0.insert(key(target, policy), until);
+        Some(until)
+    }
+
+    /// A model answered: nobody of its provider rests any more.
+    pub fn wake(&mut self, target: &str, policy: &ModelPolicy) {
+        self.0.remove(&key(target, policy));
+    }
+}
+
+/// Under which name a rest is kept.
+fn key(target: &str, policy: &ModelPolicy) -> String {
+    match &policy.provider.value {
+        Provider::Own => format!("model {target}"),
+        Provider::Named(name) => format!("provider {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Origin, Setting};
+    use proptest::prelude::*;
+
+    const NOW: Instant = Instant(1_000_000_000_000);
+
+    fn rules(advance: Advance, wait: TargetWait) -> TargetsPolicy {
+        TargetsPolicy {
+            advance: Setting::new(advance, Origin::BUILTIN),
+            wait: Setting::new(wait, Origin::BUILTIN),
+        }
+    }
+
+    const fn limited(secs: u64) -> Fate {
+        Fate::Again { delay: Nanos::from_secs(secs), limited: true }
+    }
+
+    const fn broken(secs: u64) -> Fate {
+        Fate::Again { delay: Nanos::from_secs(secs), limited: false }
+    }
+
+    /// Plays fates at two models and says which is asked after which wait, in seconds.
+    fn played(advance: Advance, wait: TargetWait, fates: &[Fate]) -> Vec<(usize, u64)> {
+        let (rules, mut now) = (rules(advance, wait), NOW);
+        let mut rotation = Rotation::begin(2, |_| false, |_| true);
+        let mut asked = Vec::new();
+        for fate in fates {
+            match rotation.failed(&rules, 2, *fate, |_| false, now) {
+                Next::Ask { target, delay } => {
+                    now = now.saturating_add(delay);
+                    asked.push((target, delay.0 / 1_000_000_000));
+                }
+                Next::Nobody => asked.push((9, 0)),
+            }
+        }
+        asked
+    }
+
+    #[test]
+    fn a_model_is_asked_until_its_attempts_are_exhausted() {
+        let fates = [limited(1), broken(2), Fate::Leave, limited(4), Fate::Leave];
+        let expected = [(0, 1), (0, 2), (1, 0), (1, 4), (9, 0)];
+        assert_eq!(played(Advance::Exhausted, TargetWait::Target, &fates), expected);
+    }
+
+    #[test]
+    fn a_round_is_waited_for_only_if_every_model_of_it_is_limited_and_then_for_the_longest() {
+        let both = [limited(2), limited(5), limited(1)];
+        assert_eq!(played(Advance::Attempt, TargetWait::Round, &both), [(1, 0), (0, 5), (1, 0)]);
+        let one = [limited(2), broken(7), limited(3), limited(1)];
+        assert_eq!(played(Advance::Attempt, TargetWait::Round, &one), [(1, 0), (0, 0), (1, 0), (0, 3)]);
+    }
+
+    #[test]
+    fn a_model_that_asked_for_a_wait_is_not_asked_before_while_others_are() {
+        let fates = [limited(9), broken(2), limited(4), limited(4)];
+        assert_eq!(played(Advance::Attempt, TargetWait::Target, &fates), [(1, 0), (1, 2), (1, 4), (0, 3)]);
+    }
+
+    #[test]
+    fn every_failure_may_hold_back_the_turn() {
+        assert_eq!(played(Advance::Attempt, TargetWait::Turn, &[limited(2), broken(3)]), [(1, 2), (0, 3)]);
+    }
+
+    #[test]
+    fn one_that_is_left_is_not_asked_again_in_the_turn() {
+        let fates = [Fate::Leave, limited(5), broken(1), Fate::Leave];
+        assert_eq!(played(Advance::Attempt, TargetWait::Round, &fates), [(1, 0), (1, 5), (1, 1), (9, 0)]);
+    }
+
+    #[test]
+    fn those_that_rest_come_last_and_those_that_do_not_fit_never() {
+        let rests = |target| target == 0;
+        let mut rotation = Rotation::begin(3, rests, |target| target != 2);
+        assert_eq!((rotation.current(), rotation.remaining(3)), (1, 1));
+        let rules = rules(Advance::Exhausted, TargetWait::Target);
+        let next = rotation.failed(&rules, 3, Fate::Leave, rests, NOW);
+        assert_eq!(next, Next::Ask { target: 0, delay: Nanos::ZERO });
+        assert_eq!(rotation.failed(&rules, 3, Fate::Leave, rests, NOW), Next::Nobody);
+    }
+
+    proptest! {
+        /// Whatever happens: nobody who was left is asked, the waits are no longer than those that were asked for, and
+        /// only when nobody is left there is nobody to ask.
+        #[test]
+        fn a_rotation_asks_only_those_that_are_left(
+            count in 1usize..5, attempt in proptest::bool::ANY, wait in 0u8..3,
+            fates in proptest::collection::vec(proptest::option::of((0u64..60, proptest::bool::ANY)), 1..40),
+        ) {
+            let advance = if attempt { Advance::Attempt } else { Advance::Exhausted };
+            let wait = [TargetWait::Target, TargetWait::Round, TargetWait::Turn][usize::from(wait)];
+            let (rules, mut now, mut longest) = (rules(advance, wait), NOW, 0);
+            let mut rotation = Rotation::begin(count, |_| false, |_| true);
+            let mut left = Vec::new();
+            for fate in fates {
+                let asked = rotation.current();
+                let fate = if let Some((secs, limited)) = fate {
+                    longest = longest.max(secs);
+                    Fate::Again { delay: Nanos::from_secs(secs), limited }
+                } else {
+                    left.push(asked);
+                    Fate::Leave
+                };
+                match rotation.failed(&rules, count, fate, |_| false, now) {
+                    Next::Ask { target, delay } => {
+                        prop_assert!(!left.contains(&target) && target < count);
+                        prop_assert!(delay <= Nanos::from_secs(longest));
+                        now = now.saturating_add(delay);
+                    }
+                    Next::Nobody => {
+                        prop_assert_eq!(left.len(), count);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}

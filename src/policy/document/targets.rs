@@ -1,0 +1,102 @@
+//! `turn.targets:` and what each model says about itself: in which order models are asked, and when one is passed over.
+
+use core::num::NonZeroU64;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::json;
+
+use crate::policy::decode::{Decode, Reader, choice_of};
+use crate::policy::merge::{layer, plain_leaf};
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{Advance, ContextWindow, Provider, TargetWait, TargetsPolicy};
+
+layer! {
+    /// In which order the models of a turn are asked.
+    pub(crate) struct TargetsLayer => MergedTargets {
+        leaves {
+            /// When the next model is asked.
+            advance: Advance,
+            /// What a wait holds back.
+            wait: TargetWait,
+        }
+    }
+}
+
+impl MergedTargets {
+    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
+    pub(crate) fn policy(&self) -> Option<TargetsPolicy> {
+        Some(TargetsPolicy { advance: self.advance.setting()?, wait: self.wait.setting()? })
+    }
+}
+
+choice_of! {
+    /// When the next model is asked.
+    Advance {
+        /// When the attempts at this one are exhausted, or no attempt at it makes sense.
+        Exhausted = "exhausted",
+        /// After every attempt, round and round; the attempts at all of them count together.
+        Attempt = "attempt",
+    }
+}
+
+choice_of! {
+    /// What a wait holds back.
+    TargetWait {
+        /// The model that asked for it; the others are asked meanwhile.
+        Target = "target",
+        /// The turn, and only when every model of a round is rate limited: then the longest wait of the round.
+        Round = "round",
+        /// The turn, whichever model is next.
+        Turn = "turn",
+    }
+}
+
+impl Decode for ContextWindow {
+    const NAME: Option<&'static str> = Some("ContextWindow");
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match &node.data {
+            Data::Text(word) if &**word == "unknown" => Some(Self::Unknown),
+            Data::Number(_) => u64::decode(node, reader).and_then(|tokens| {
+                let window = NonZeroU64::new(tokens).map(Self::Tokens);
+                window.or_else(|| reader.out_of_range(node, "must be at least 1"))
+            }),
+            _ => reader.wrong_type(node, "a number of tokens, or `unknown`"),
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [{"type": "integer", "minimum": 1}, {"const": "unknown"}],
+            "description": "A number of tokens, or `unknown`. Unit: tokens. Example: `131072`",
+        })
+    }
+}
+
+impl Decode for Provider {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let name = String::decode(node, reader)?;
+        match name.trim() {
+            "" => reader.out_of_range(node, "must not be empty"),
+            "own" => Some(Self::Own),
+            name => Some(Self::Named(name.into())),
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "\\S"})
+    }
+}
+
+plain_leaf! {
+    Provider => |value| match value {
+        Provider::Own => json!("own"),
+        Provider::Named(name) => json!(name),
+    },
+    Advance => |value| json!(value),
+    TargetWait => |value| json!(value),
+    ContextWindow => |value| match value {
+        ContextWindow::Tokens(tokens) => json!(tokens.get()),
+        ContextWindow::Unknown => json!("unknown"),
+    },
+}

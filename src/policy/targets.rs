@@ -1,0 +1,114 @@
+//! In which order models are asked, and what tells whether one can be.
+
+use core::fmt;
+use core::num::NonZeroU64;
+use std::sync::Arc;
+
+use super::{ErrorClass, Setting};
+
+/// Which models are passed over together when one of them was given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// This one alone.
+    Own,
+    /// All that say the same name.
+    Named(Arc<str>),
+}
+
+/// How many tokens a request and its reply may have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContextWindow {
+    /// So many.
+    Tokens(NonZeroU64),
+    /// Nobody said; the model is asked whatever the size.
+    Unknown,
+}
+
+/// In which order the models of a turn are asked.
+#[derive(Clone, Debug)]
+pub struct TargetsPolicy {
+    /// When the next model is asked.
+    pub advance: Setting<Advance>,
+    /// What a wait holds back.
+    pub wait: Setting<TargetWait>,
+}
+
+/// When the next model is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Advance {
+    /// When the attempts at this one are exhausted, or no attempt at it makes sense.
+    Exhausted,
+    /// After every attempt, round and round; the attempts at all of them count together.
+    Attempt,
+}
+
+/// What a wait holds back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetWait {
+    /// The model that asked for it; the others are asked meanwhile.
+    Target,
+    /// The turn, and only when every model of a round is rate limited: then the longest wait of the round.
+    Round,
+    /// The turn, whichever model is next.
+    Turn,
+}
+
+impl fmt::Display for ContextWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tokens(tokens) => write!(f, "{tokens}"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+impl ContextWindow {
+    /// Whether a request of so many tokens leaves room for a reply of `reserve` tokens.
+    pub const fn holds(self, tokens: u64, reserve: u32) -> bool {
+        match self {
+            Self::Tokens(window) => tokens.saturating_add(reserve as u64) <= window.get(),
+            Self::Unknown => true,
+        }
+    }
+}
+
+impl ErrorClass {
+    /// Whether a failure of this class says something about the model or its provider, not about the request alone.
+    pub const fn is_of_target(self) -> bool {
+        match self {
+            Self::Timeout
+            | Self::PermissionDenied
+            | Self::NetworkError
+            | Self::RateLimit
+            | Self::QuotaExceeded
+            | Self::Overloaded
+            | Self::AuthError
+            | Self::NotFound
+            | Self::ModelError => true,
+            Self::InvalidArgs
+            | Self::ToolNotFound
+            | Self::ToolUnavailable
+            | Self::ExecutionError
+            | Self::InvalidRequest
+            | Self::ContextOverflow
+            | Self::ContentFilter
+            | Self::OrphanToolCall
+            | Self::MalformedToolCall
+            | Self::InvalidOutput
+            | Self::TruncatedOutput
+            | Self::EmptyResponse
+            | Self::TextOnly
+            | Self::ReasoningOnly
+            | Self::ReducerError
+            | Self::CircuitOpen
+            | Self::Cancelled => false,
+        }
+    }
+
+    /// Whether the other side asks for a pause: it works, but not now or not for so many.
+    pub const fn is_a_limit(self) -> bool {
+        matches!(self, Self::RateLimit | Self::Overloaded)
+    }
+}
