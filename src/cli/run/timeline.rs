@@ -209,6 +209,28 @@ impl<W: Write + Send> Timeline<W> {
         }
     }
 
+    fn exhausted(&mut self, exhausted: &RetryExhausted, decision: Option<Decision>) {
+        let then = match (decision, self.next_target.take()) {
+            (Some(Decision::TellModel), _) if exhausted.action.starts_with("model ") => {
+                "the run ends".to_owned()
+            }
+            (Some(Decision::TellModel), _) => "the model is told".to_owned(),
+            (Some(Decision::FinalTurn), _) => "one last turn".to_owned(),
+            (Some(Decision::Fail), _) => "the run ends".to_owned(),
+            (None, Some(next)) => format!("model {next} is asked next"),
+            (None, None) => "the planner is asked".to_owned(),
+        };
+        if exhausted.action.starts_with("model ") {
+            self.giving_up().push(exhausted.clone());
+        }
+        let attempts = exhausted.attempts.len();
+        let plural = if attempts == 1 { "" } else { "s" };
+        let reason = exhausted.reason.name();
+        let text =
+            format!("{} given up after {attempts} attempt{plural}: {reason}; {then}", exhausted.action);
+        self.line("✗", BAD, &text);
+    }
+
     fn note(&mut self, note: &Note) {
         match note {
             Note::Feedback { feedback } => {
@@ -273,29 +295,7 @@ impl<W: Write + Send> Timeline<W> {
                     self.line("⊘", WARN, &one_line(&retry.log_message));
                 }
             }
-            Note::Exhausted { exhausted, decision } => {
-                let then = match (decision, self.next_target.take()) {
-                    (Some(Decision::TellModel), _) if exhausted.action.starts_with("model ") => {
-                        "the run ends".to_owned()
-                    }
-                    (Some(Decision::TellModel), _) => "the model is told".to_owned(),
-                    (Some(Decision::FinalTurn), _) => "one last turn".to_owned(),
-                    (Some(Decision::Fail), _) => "the run ends".to_owned(),
-                    (None, Some(next)) => format!("model {next} is asked next"),
-                    (None, None) => "the planner is asked".to_owned(),
-                };
-                if exhausted.action.starts_with("model ") {
-                    self.giving_up().push(exhausted.clone());
-                }
-                let attempts = exhausted.attempts.len();
-                let plural = if attempts == 1 { "" } else { "s" };
-                let reason = exhausted.reason.name();
-                let text = format!(
-                    "{} given up after {attempts} attempt{plural}: {reason}; {then}",
-                    exhausted.action
-                );
-                self.line("✗", BAD, &text);
-            }
+            Note::Exhausted { exhausted, decision } => self.exhausted(exhausted, *decision),
             Note::Shadow { action, delay: wait, .. } => {
                 let text = format!("in shadow: {action} would be tried again after {}", delay(*wait));
                 self.line("○", WARN, &text);

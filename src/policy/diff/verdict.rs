@@ -33,8 +33,12 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
     let (block, field) = path.rsplit_once('.').unwrap_or(("", path));
     Some(match (block, field) {
         // Of these no value is looser than another; classes have rows of their own.
-        ("messages", _)
-        | ("", "tool" | "description" | "schema" | "feedback_chars" | "repair_json")
+        ("messages" | "targets", _)
+        | (
+            "",
+            "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "cool_down" | "provider"
+            | "context_window" | "output_reserve",
+        )
         | (
             _,
             "message" | "retry_on" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted",
@@ -48,7 +52,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         // Whether a run may be repeated; of the last two, each may.
         (_, "effect") => Direction::Words(&["non_idempotent", "unknown", "idempotent"]),
         (_, "text_only") => Direction::Words(&["reject", "accept"]),
-        (_, "validate" | "never_retry") => Direction::Fewer,
+        (_, "validate" | "never_retry" | "abort_on") => Direction::Fewer,
         _ => return None,
     })
 }
