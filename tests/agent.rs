@@ -91,7 +91,7 @@ async fn the_planner_decides_where_the_policy_leaves_it_to_it() {
     let text = "version: 1\ntools: {'*': {on_exhausted: ask_planner}}";
     let agent = agent(text, [Entry::call("half", "{}"), Entry::text("never asked")]).planner(Careful);
     let report = run(&agent).await;
-    let Outcome::Failed { exhausted } = report.outcome else { panic!("{:?}", report.outcome) };
+    let Outcome::Failed { exhausted, .. } = report.outcome else { panic!("{:?}", report.outcome) };
     assert_eq!(exhausted.attempts.len(), 1, "the planner allowed one attempt and then ended the run");
 }
 

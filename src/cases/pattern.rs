@@ -66,10 +66,10 @@ fields! {
         "tools", "tool_choice", "timeout", "call", "tool", "arguments", "idempotency_key", "delay", "until",
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
         "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
-        "system_message", "sources",
+        "system_message", "sources", "source", "reason",
     ], "directive", [
         "prepare_turn", "call_model", "run_tool", "wait", "consult", "append", "feedback", "reducer_error",
-        "refused", "repaired", "tool_ended", "reject_turn", "turn_retry", "breaker", "shadow", "exhausted", "output_accepted", "output_refused",
+        "refused", "repaired", "tool_ended", "reject_turn", "turn_retry", "final_turn", "dropped", "breaker", "shadow", "exhausted", "output_accepted", "output_refused",
         "metric", "warning", "finish",
     ];
     /// An event.
@@ -79,7 +79,7 @@ fields! {
         "outcome", "decision", "reason",
     ], "event", [
         "run_started", "turn_prepared", "model_responded", "model_failed", "tools_proposed", "output_proposed",
-        "tool_finished", "timer_fired", "planner_decided", "policy_changed", "cancelled",
+        "tool_finished", "timer_fired", "planner_decided", "policy_changed", "stop_requested", "cancelled",
     ];
 }
 
@@ -136,6 +136,7 @@ impl Fields for HappeningFields {
         "log_message",
         "system_message",
         "sources",
+        "source",
         "reply",
         "failure",
         "reason",

@@ -196,6 +196,8 @@ impl Record {
             Note::Append { .. }
             | Note::Repaired { .. }
             | Note::TurnRetry(_)
+            | Note::FinalTurn { .. }
+            | Note::Dropped { .. }
             | Note::Breaker { .. }
             | Note::Shadow { .. }
             | Note::Metric(_)
@@ -208,7 +210,7 @@ impl Record {
                     Outcome::Answered { text } => {
                         Ending { status: "answered", reason: None, output: Some(text.as_str().into()) }
                     }
-                    Outcome::Failed { exhausted } => {
+                    Outcome::Failed { exhausted, .. } => {
                         // The reason that was given when the attempts ended says more than that they did.
                         let known = self.ending.reason.take().filter(|_| self.ending.output.is_none());
                         let status = match (self.ending.status, known.is_some()) {
@@ -217,7 +219,7 @@ impl Record {
                         };
                         said(status, known.or_else(|| Some(reason(exhausted.reason))))
                     }
-                    Outcome::Stopped { reason } => said("stopped", Some(reason.clone())),
+                    Outcome::Stopped { reason, .. } => said("stopped", Some(reason.clone())),
                 };
             }
         }

@@ -58,6 +58,7 @@ fn event(json: &Value) -> Option<String> {
         }
         "output_proposed" => format!("report {}", cut(word(json, "output"), SHOWN)),
         "planner_decided" => format!("the planner decides {}", word(json, "decision")),
+        "stop_requested" => format!("asked to stop: {}", word(json, "reason")),
         "cancelled" => format!("cancelled: {}", word(json, "reason")),
         "resumed" => format!("resumed after event {}", number(json, "seq")),
         _ => return None,
@@ -110,6 +111,7 @@ fn directive(json: &Value) -> Option<String> {
         },
         "reject_turn" => format!("reject the reply: {}", word(json, "error_type")),
         "turn_retry" if word(json, "action") == "skip-provider" => cut(word(json, "log_message"), SHOWN),
+        "final_turn" => format!("turn {} is the last: {}", number(json, "turn"), word(json, "reason")),
         "breaker" => format!("breaker of {}: {}", word(json, "tool"), word(json, "state")),
         "exhausted" => {
             let exhausted = json.get("exhausted")?;

@@ -8,7 +8,9 @@ use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
 use crate::policy::{ErrorClass, Place, Scope};
 use crate::repair::Repairs;
-use crate::session::{Message, ReducerError, RetryExhausted, RetryFeedback};
+use crate::session::{
+    FailureReport, FinalReason, Message, ReducerError, ReportSource, RetryExhausted, RetryFeedback,
+};
 use crate::time::{Instant, Nanos};
 
 /// What the interpreter wants done after one event, in this order.
@@ -300,6 +302,24 @@ pub enum Note {
         /// The report.
         /// Example: `{"price": 12.5}`
         output: Value,
+        /// How it was delivered.
+        source: ReportSource,
+    },
+    /// The turn that begins, or the next one, is the last: it allows only the final report.
+    FinalTurn {
+        /// Why.
+        reason: FinalReason,
+        /// Which turn that is, from 1.
+        /// Example: `4`
+        turn: u32,
+        /// The most turns there would have been.
+        /// Example: `12`
+        max_turns: u32,
+    },
+    /// A piece of work that was asked for need not be answered any more.
+    Dropped {
+        /// The work.
+        work: WorkId,
     },
     /// The final report was refused.
     OutputRefused {
@@ -435,12 +455,16 @@ pub enum Outcome {
     Failed {
         /// The end of the attempts.
         exhausted: RetryExhausted,
+        /// What there is instead of a report.
+        report: FailureReport,
     },
     /// The user or the host stopped it.
     Stopped {
         /// Why.
         /// Example: `stopped by the user`
         reason: String,
+        /// What there is instead of a report.
+        report: FailureReport,
     },
 }
 

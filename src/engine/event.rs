@@ -91,12 +91,38 @@ pub enum Event {
         /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
         policy: String,
     },
+    /// The user or the host asks the run to end, as the policy's `turn.on_stop` says.
+    StopRequested {
+        /// Why, for the report.
+        /// Example: `stopped by the user`
+        reason: String,
+    },
     /// The user or the host stops the run. Work under way need not be answered any more.
     Cancelled {
         /// Why, for the report.
         /// Example: `stopped by the user`
         reason: String,
     },
+}
+
+impl Event {
+    /// The work it answers; `None`: it comes unasked.
+    pub const fn work(&self) -> Option<WorkId> {
+        match self {
+            Self::TurnPrepared { work, .. }
+            | Self::ModelResponded { work, .. }
+            | Self::ModelFailed { work, .. }
+            | Self::ToolFinished { work, .. }
+            | Self::TimerFired { work }
+            | Self::PlannerDecided { work, .. } => Some(*work),
+            Self::RunStarted(_)
+            | Self::ToolsProposed { .. }
+            | Self::OutputProposed { .. }
+            | Self::PolicyChanged { .. }
+            | Self::StopRequested { .. }
+            | Self::Cancelled { .. } => None,
+        }
+    }
 }
 
 /// The facts of a run, told once at its start.

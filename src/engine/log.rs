@@ -323,7 +323,10 @@ mod tests {
     fn any_record() -> impl Strategy<Value = Record> {
         let notes = prop_oneof![
             any::<String>().prop_map(|text| Note::Feedback { feedback: feedback(&text) }),
-            any_json().prop_map(|output| Note::OutputAccepted { output }),
+            any_json().prop_map(|output| Note::OutputAccepted {
+                output,
+                source: crate::session::ReportSource::Text
+            }),
             any::<String>().prop_map(|message| Note::Warning { message }),
         ];
         prop_oneof![

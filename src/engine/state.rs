@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::breaker::Breaker;
 use super::budget::Budgets;
 use super::directive::{Because, Outcome, WorkId};
-use super::event::{Drive, ToolOutcome};
+use super::event::{Drive, FinishReason, ToolOutcome};
 use super::retry::Progress;
 use super::targets::{Resting, Rotation};
 use crate::policy::{Attempts, CallOverride, Effect, ErrorClass, Problem};
-use crate::session::{AttemptRecord, RetryExhausted, Slices, StopReason, Usage};
+use crate::session::{AttemptRecord, FinalReason, RetryExhausted, Slices, StopReason, Usage};
 use crate::time::{Instant, Nanos};
 
 /// The version of the form below.
@@ -63,6 +63,21 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Budgets::is_empty")]
     pub(super) budgets: Budgets,
     pub(super) last_turn: LastTurn,
+    /// Why the last turn is the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) final_reason: Option<FinalReason>,
+    /// How often a report was delivered and refused.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) refused_reports: u32,
+    /// A text that would hold as the report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pending_report: Option<Value>,
+    /// How the last reply of the model ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_finish: Option<FinishReason>,
+    /// The last failure there was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_error: Option<(ErrorClass, String)>,
     pub(super) hold: Option<Hold>,
     pub(super) report: Option<Value>,
     /// What the model is told after the calls under way have their results.
@@ -204,6 +219,11 @@ impl State {
             breakers: BTreeMap::new(),
             budgets: Budgets::default(),
             last_turn: LastTurn::default(),
+            final_reason: None,
+            refused_reports: 0,
+            pending_report: None,
+            last_finish: None,
+            last_error: None,
             hold: None,
             report: None,
             afterword: None,
@@ -239,6 +259,11 @@ impl State {
         self.work.insert(id, pending);
         id
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Default for State {

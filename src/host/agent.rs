@@ -3,6 +3,7 @@
 //! Take the next event, write it down, step, write down what was decided, set the work going, wait for the first
 //! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
@@ -17,15 +18,18 @@ use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellMode
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, ToolInput};
 use super::tool::Tools;
-use super::{LivePolicy, Metrics, PolicyFilesError, PolicyWatch, trace};
+use super::{LivePolicy, Metrics, PolicyFilesError, PolicyWatch, Stop, trace};
 use crate::context::{Estimate, TokenCounter, message_tokens, tool_tokens};
 use crate::engine::{
     CallModel, CatalogueError, Directives, Drive, Envelope, Event, Failure, Interpreter, NameClash, Note,
     Order, Outcome, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work,
+    WorkId,
 };
 use crate::policy::ErrorClass;
 use crate::session::Message;
 
+/// Why a run that was stopped from outside ended.
+const STOPPED: &str = "stopped by the user";
 /// How long running tools get to end after the run is stopped.
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -158,10 +162,10 @@ impl Agent {
     /// # Errors
     /// See [`Agent::run_with`].
     pub async fn run(&self, task: Task) -> Result<RunReport, RunError> {
-        self.run_with(task, &mut Silent, None, CancellationToken::new()).await
+        self.run_with(task, &mut Silent, None, Stop::new()).await
     }
 
-    /// Runs the agent to its end. When `cancel` fires the run ends as stopped, with all its processes.
+    /// Runs the agent to its end, or until `stop` fires: a [`Stop`], or a [`CancellationToken`] that ends it now.
     ///
     /// # Errors
     /// Tools that cannot be used, or a session that cannot be written. A model or a tool that fails is no error:
@@ -171,8 +175,9 @@ impl Agent {
         task: Task,
         observer: &mut dyn Observer,
         journal: Option<&mut dyn Journal>,
-        cancel: CancellationToken,
+        stop: impl Into<Stop>,
     ) -> Result<RunReport, RunError> {
+        let outside = stop.into();
         let mut unwritten = Silent;
         let journal = journal.unwrap_or(&mut unwritten);
         let (generation, policy) = self.policy.numbered();
@@ -192,11 +197,12 @@ impl Agent {
             state: State::new(),
             messages: Arc::new(Vec::new()),
             metrics: Metrics::default(),
-            stop: cancel.child_token(),
+            stop: outside.now.child_token(),
+            dropped: BTreeSet::new(),
             observer,
             journal,
         };
-        run.live(task, cancel).instrument(span).await
+        run.live(task, outside).instrument(span).await
     }
 }
 
@@ -216,15 +222,18 @@ struct Run<'a> {
     messages: Arc<Vec<Message>>,
     metrics: Metrics,
     stop: CancellationToken,
+    /// Work that need not be answered any more.
+    dropped: BTreeSet<WorkId>,
     observer: &'a mut dyn Observer,
     journal: &'a mut dyn Journal,
 }
 
 impl Run<'_> {
-    async fn live(mut self, task: Task, cancel: CancellationToken) -> Result<RunReport, RunError> {
+    async fn live(mut self, task: Task, outside: Stop) -> Result<RunReport, RunError> {
         let mut work: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
         self.measure_tools();
         let mut event = self.started(task);
+        let mut asked = false;
         loop {
             if matches!(event, Event::TurnPrepared { .. })
                 && let Some(changed) = self.reload()
@@ -244,10 +253,20 @@ impl Run<'_> {
                 let messages = Arc::unwrap_or_clone(self.messages);
                 return Ok(RunReport { outcome, state: self.state, messages, metrics: self.metrics });
             }
-            event = tokio::select! {
-                biased;
-                () = cancel.cancelled() => Event::Cancelled { reason: "stopped by the user".into() },
-                next = work.next() => next.ok_or(RunError::Stalled)?,
+            event = loop {
+                let next = tokio::select! {
+                    biased;
+                    () = outside.now.cancelled() => Event::Cancelled { reason: STOPPED.into() },
+                    () = outside.graceful.cancelled(), if !asked => {
+                        asked = true;
+                        Event::StopRequested { reason: STOPPED.into() }
+                    }
+                    next = work.next() => next.ok_or(RunError::Stalled)?,
+                };
+                // What came of work that was dropped is of no use to anybody.
+                if !next.work().is_some_and(|work| self.dropped.remove(&work)) {
+                    break next;
+                }
             };
         }
     }
@@ -347,12 +366,14 @@ impl Run<'_> {
             }
             Note::ReducerError { error } => self.observer.on_reducer_error(&error),
             Note::Metric(metric) => self.metrics.record(&metric),
+            Note::Dropped { work } => drop(self.dropped.insert(work)),
             Note::Feedback { .. }
             | Note::Refused { .. }
             | Note::Repaired { .. }
             | Note::ToolEnded { .. }
             | Note::RejectTurn { .. }
             | Note::TurnRetry(_)
+            | Note::FinalTurn { .. }
             | Note::Breaker { .. }
             | Note::Exhausted { .. }
             | Note::Shadow { .. }

@@ -12,6 +12,7 @@ mod policy_files;
 mod policy_watch;
 mod port;
 pub mod scripted;
+mod stop;
 mod tokenizer;
 mod tool;
 pub mod tools_file;
@@ -27,6 +28,7 @@ pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use policy_watch::PolicyWatch;
 pub use port::{BoxFuture, Model, ModelRequest, Tool, ToolInput};
+pub use stop::Stop;
 pub use tokenizer::{Tiktoken, counter_for};
 pub use tool::{
     BUILTINS, DEFAULT_ENV, FunctionTool, OutputFormat, ProcessConfig, ProcessTool, ToolContext, ToolError,

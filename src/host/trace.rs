@@ -79,6 +79,9 @@ fn taken(note: &Note, directive: &Directive) {
             action = retry.log_message,
             "model retry"
         ),
+        Note::FinalTurn { reason, turn, max_turns } => {
+            tracing::warn!(reason = ?reason, turn, max_turns, because = %because(directive), "final turn");
+        }
         Note::Exhausted { exhausted, .. } => {
             tracing::error!(action = exhausted.action, reason = exhausted.reason.name(), because = %because(directive), "attempts exhausted");
         }
@@ -93,7 +96,7 @@ fn taken(note: &Note, directive: &Directive) {
         Note::OutputRefused { attempt, .. } => tracing::warn!(attempt, "report refused"),
         Note::Warning { message } => tracing::warn!(message, "warning"),
         Note::Finish { .. } => tracing::info!("run finished"),
-        Note::Append { .. } | Note::Metric(_) => {}
+        Note::Append { .. } | Note::Metric(_) | Note::Dropped { .. } => {}
     }
 }
 

@@ -315,6 +315,16 @@ pub struct ModelPolicy {
     pub output_reserve: Setting<NonZeroU32>,
 }
 
+/// What is done when the run is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStop {
+    /// It ends. Tools under way are stopped.
+    End,
+    /// What is under way ends, nothing is waited for, and one last turn allows only the report.
+    FinalTurn,
+}
+
 /// The loop of turns.
 #[derive(Clone, Debug)]
 pub struct TurnPolicy {
@@ -335,6 +345,17 @@ pub struct TurnPolicy {
     pub no_tools_message: Setting<Template>,
     /// A reducer refused a reply. Variables: `tool` (`reply`), `reducer`, `error`.
     pub reducer_error_message: Setting<Template>,
+    /// The instruction of the last turn of a run without a report. Variables: `turn`, `max_turns`.
+    pub summary_message: Setting<Template>,
+    /// The report there is when the model delivers none. Variables: `reason`, `turns`, `max_turns`, `attempts`,
+    /// `error_type`, `last_error`.
+    pub no_report_message: Setting<Template>,
+    /// Whether the next turn is the last one after a report was delivered and refused.
+    pub collapse: Setting<bool>,
+    /// Whether a text that holds as the report is taken when the run would end without one.
+    pub pending_report: Setting<bool>,
+    /// What is done when the run is asked to stop.
+    pub on_stop: Setting<OnStop>,
     /// The most characters of feedback or guidance the model is shown at once.
     pub feedback_chars: Setting<NonZeroU32>,
     /// Whether arguments and reports that are not JSON are repaired where they can mean one thing only.

@@ -67,7 +67,7 @@ pub(crate) use document::PolicyFile;
 pub use duration::{DurationError, parse_duration};
 pub use effective::{
     AboveMax, Attempts, Bound, BreakerPolicy, Budget, Change, ClassRetry, ClassRules, Effect, ModelPolicy,
-    OnExhausted, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
+    OnExhausted, OnStop, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
     SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy, Validator, WindowBudget,
 };
 pub use explain::{

@@ -11,9 +11,11 @@
 )]
 
 mod feedback;
+mod final_report;
 mod message;
 mod slices;
 
 pub use feedback::{AttemptRecord, FeedbackSource, ReducerError, RetryExhausted, RetryFeedback, StopReason};
+pub use final_report::{FailureReason, FailureReport, FinalReason, ReportSource};
 pub use message::{Message, ToolCall, Usage};
 pub use slices::{FEEDBACK, REDUCER_ERRORS, Slices};

@@ -30,7 +30,7 @@ fn a_model_that_never_reports_runs_out_of_attempts_in_the_last_turn() {
             host.tool_succeeds(json!("found"));
         }
     }
-    let Some(Outcome::Failed { exhausted }) = host.outcome() else { panic!("{:?}", host.outcome()) };
+    let Some(Outcome::Failed { exhausted, .. }) = host.outcome() else { panic!("{:?}", host.outcome()) };
     assert_eq!((exhausted.action.as_str(), exhausted.attempts.len()), ("output", 3));
 }
 

@@ -45,7 +45,7 @@ fn there_is_no_wait_after_the_last_attempt() {
     host.sleep();
     host.model_fails(limited(Hint::Wait(Nanos::from_secs(5))));
     assert!(host.idle());
-    let Some(Outcome::Failed { exhausted }) = host.outcome() else { panic!("not failed") };
+    let Some(Outcome::Failed { exhausted, .. }) = host.outcome() else { panic!("not failed") };
     assert_eq!(exhausted.attempts.len(), 3);
 }
 
@@ -148,7 +148,7 @@ fn a_model_that_never_delivers_ends_the_run() {
 fn a_failed_run_says_why() {
     let mut host = Host::turns(MODEL, &[]);
     host.model_fails(Failure::of(ErrorClass::AuthError, "wrong key"));
-    let Some(Outcome::Failed { exhausted }) = host.outcome() else { panic!("not failed") };
+    let Some(Outcome::Failed { exhausted, .. }) = host.outcome() else { panic!("not failed") };
     assert_eq!(exhausted.reason, StopReason::NeverRetry);
 }
 

@@ -54,7 +54,7 @@ fn attempts_of_text_and_report_count_together_and_end_with_their_history() {
     host.model_says("soon");
     host.model_calls(&[("1", "final_report", json!({}))]);
     host.model_says("really soon");
-    let Some(Outcome::Failed { exhausted }) = host.outcome() else {
+    let Some(Outcome::Failed { exhausted, .. }) = host.outcome() else {
         panic!("not failed: {:?}", host.outcome())
     };
     assert_eq!(exhausted.reason, StopReason::Attempts);

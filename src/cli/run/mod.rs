@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use clap::ValueEnum;
 use tokio_util::sync::CancellationToken;
 use unfazed::engine::Outcome;
-use unfazed::host::{Observer, RunReport, Task};
+use unfazed::host::{Observer, RunReport, Stop, Task};
 use unfazed::session::{AttemptRecord, RetryExhausted};
 use unfazed::store::Recorder;
 
@@ -102,13 +102,13 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
             Box::new(lines)
         }
     };
-    let (cancel, kill) = (CancellationToken::new(), CancellationToken::new());
-    let listening = tokio::spawn(signals.pass_on(cancel.clone(), kill.clone()));
+    let (stop, kill) = (Stop::new(), CancellationToken::new());
+    let listening = tokio::spawn(signals.pass_on(stop.graceful.clone(), kill.clone()));
     let result = tokio::select! {
         biased;
         // Dropped in the middle, the run kills every process group it has going.
         () = kill.cancelled() => None,
-        result = agent.run_with(task, &mut *observer, Some(&mut recorder), cancel) => Some(result),
+        result = agent.run_with(task, &mut *observer, Some(&mut recorder), stop) => Some(result),
     };
     listening.abort();
     drop(observer);
@@ -143,16 +143,17 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str) -> Resul
     let printed = match &report.outcome {
         Outcome::Reported { output } => result(&format!("{output:#}\n")),
         Outcome::Answered { text } => result(&format!("{text}\n")),
-        Outcome::Failed { exhausted } => {
+        Outcome::Failed { exhausted, report } => {
             out::say(&format!("the run failed: {}\n", one_line(&exhausted.to_string())));
             // What another model came to before the last one belongs to the story.
             let all =
                 if given_up.last() == Some(exhausted) { given_up } else { std::slice::from_ref(exhausted) };
             out::say(&history(all));
+            out::say(&format!("{}\n", visible(&report.text)));
             Ok(())
         }
-        Outcome::Stopped { .. } => {
-            out::say("Cancelled\n");
+        Outcome::Stopped { report, .. } => {
+            out::say(&format!("Cancelled\n{}\n", visible(&report.text)));
             Ok(())
         }
     };

@@ -14,7 +14,7 @@ use unfazed::engine::{
 };
 use unfazed::host::{Observer, PolicyFilesError};
 use unfazed::policy::{ErrorClass, Scope};
-use unfazed::session::RetryExhausted;
+use unfazed::session::{FinalReason, ReportSource, RetryExhausted};
 use unfazed::time::Instant;
 
 /// The longest piece of foreign text on one line, in characters.
@@ -300,6 +300,23 @@ impl<W: Write + Send> Timeline<W> {
                 let text = format!("in shadow: {action} would be tried again after {}", delay(*wait));
                 self.line("○", WARN, &text);
             }
+            Note::FinalTurn { reason, turn, max_turns } => {
+                let why = match reason {
+                    FinalReason::MaxTurns => return,
+                    FinalReason::Context => "the conversation is too large for every model",
+                    FinalReason::RetryExhaustion => "attempts are exhausted",
+                    FinalReason::ReportAttempt => "a report was refused",
+                    FinalReason::UserStop => "the run is to end",
+                };
+                self.line("⊘", WARN, &format!("turn {turn} is the last instead of {max_turns}: {why}"));
+            }
+            Note::OutputAccepted { source: ReportSource::Pending, .. } => {
+                self.line(
+                    "✓",
+                    WARN,
+                    "no report came; the text of an earlier reply is taken, which holds as one",
+                );
+            }
             Note::OutputAccepted { .. } => self.line("✓", GOOD, "report accepted"),
             Note::OutputRefused { message, .. } => {
                 let mut text = "report refused; the model is told what to change".to_owned();
@@ -319,7 +336,7 @@ impl<W: Write + Send> Timeline<W> {
                 self.line("●", style, text);
             }
             // How a tool call ended has been said by its event, or is said by the end of its attempts.
-            Note::Append { .. } | Note::Metric(_) | Note::ToolEnded { .. } => {}
+            Note::Append { .. } | Note::Metric(_) | Note::ToolEnded { .. } | Note::Dropped { .. } => {}
         }
     }
 }
@@ -349,7 +366,7 @@ impl<W: Write + Send> Observer for Timeline<W> {
                 let digest = policy.get(..12).unwrap_or(policy);
                 self.line("↻", WARN, &format!("the policy has changed; from now on {digest} is in force"));
             }
-            Event::Cancelled { reason } => self.line("■", WARN, reason),
+            Event::StopRequested { reason } | Event::Cancelled { reason } => self.line("■", WARN, reason),
             Event::TurnPrepared { .. }
             | Event::TimerFired { .. }
             | Event::PlannerDecided { .. }

@@ -139,6 +139,15 @@ impl Step<'_> {
         self.clear_batch();
     }
 
+    /// The call gets no further attempt, because the run is to end.
+    pub(super) fn interrupt(&mut self, index: usize) {
+        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let text = self.say(&policy.messages.interrupted, json!({ "tool": slot.tool }));
+        self.answer(index, text, true);
+        self.settle();
+    }
+
     fn clear_batch(&mut self) {
         self.state.batch.clear();
         self.state.settled = 0;
@@ -295,6 +304,7 @@ impl Step<'_> {
         if let Some(slot) = self.state.batch.get_mut(index) {
             slot.series.record(class, &failure.message, at, verdict.delay());
         }
+        self.state.last_error = Some((class, failure.message.clone()));
         match verdict {
             Verdict::Retry { delay, by } => {
                 let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);

@@ -9,7 +9,7 @@ use super::super::problems::{parse, violations};
 use super::super::state::{Invalid, LastTurn, Refusal, SlotPhase};
 use super::Step;
 use crate::policy::{CallOverride, ErrorClass, Problem, ToolPolicy};
-use crate::session::ToolCall;
+use crate::session::{FinalReason, ToolCall};
 
 /// How many similar names an unknown tool is answered with.
 const SUGGESTIONS: usize = 3;
@@ -24,7 +24,9 @@ pub(super) enum Finding {
 
 impl Step<'_> {
     pub(super) fn examine(&mut self, call: &ToolCall, planner: Option<&CallOverride>) -> Finding {
-        let last = self.state.last_turn == LastTurn::Now;
+        // Whoever asked for the end does not want to see tools begin.
+        let last =
+            self.state.last_turn == LastTurn::Now || self.state.final_reason == Some(FinalReason::UserStop);
         if let Some(output) = self.policy.output() {
             if output.tool.value == call.name {
                 return Finding::Stays(Value::Null, SlotPhase::Report(call.arguments.clone()));

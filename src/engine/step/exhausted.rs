@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::super::because::because;
-use super::super::directive::{Because, Consult, Decision, MetricName, Note, Outcome, Work};
+use super::super::directive::{Because, Consult, Decision, MetricName, Note, Work};
 use super::super::retry::{Case, Obstacle, Progress};
 use super::super::state::{LastTurn, Pending, SlotPhase};
 use super::Step;
 use crate::policy::{ErrorClass, OnExhausted, Setting, ToolPolicy, Trigger};
-use crate::session::{ReducerError, RetryExhausted, StopReason};
+use crate::session::{FinalReason, ReducerError, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
 impl Step<'_> {
@@ -94,9 +94,9 @@ impl Step<'_> {
         match decision {
             Decision::TellModel => {}
             Decision::FinalTurn => {
-                self.force_last_turn();
+                self.force_last_turn(FinalReason::RetryExhaustion, Vec::new());
             }
-            Decision::Fail => self.finish(Outcome::Failed { exhausted }, Vec::new()),
+            Decision::Fail => self.failed_for_good(exhausted, Vec::new()),
         }
     }
 
@@ -111,14 +111,14 @@ impl Step<'_> {
     pub(super) fn give_up_model(&mut self, decision: Decision, exhausted: RetryExhausted) {
         self.state.model = None;
         let again = match decision {
-            Decision::FinalTurn => self.force_last_turn(),
+            Decision::FinalTurn => self.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
             // There is nobody to tell.
             Decision::TellModel | Decision::Fail => false,
         };
         if again {
             return self.next_turn();
         }
-        self.finish(Outcome::Failed { exhausted }, Vec::new());
+        self.failed_for_good(exhausted, Vec::new());
     }
 
     /// The planner has decided what is done about the report.
@@ -143,12 +143,12 @@ impl Step<'_> {
     /// What is done when no report holds: one last turn, going on, or the end.
     pub(super) fn give_up_output(&mut self, decision: Decision, exhausted: RetryExhausted) {
         let goes_on = match decision {
-            Decision::FinalTurn => self.force_last_turn(),
+            Decision::FinalTurn => self.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
             Decision::TellModel => self.state.last_turn != LastTurn::Now,
             Decision::Fail => false,
         };
         if !goes_on {
-            self.finish(Outcome::Failed { exhausted }, Vec::new());
+            self.failed_for_good(exhausted, Vec::new());
         } else if decision == Decision::FinalTurn {
             // The last turn has attempts of its own.
             self.state.output = None;
@@ -173,7 +173,7 @@ impl Step<'_> {
 }
 
 /// A value as policies write it.
-struct Shown<T>(T);
+pub(super) struct Shown<T>(pub(super) T);
 
 impl<T: serde::Serialize> core::fmt::Display for Shown<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

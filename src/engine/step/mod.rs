@@ -5,6 +5,7 @@ mod budget;
 mod examine;
 mod exhausted;
 mod feedback;
+mod final_turn;
 mod mend;
 mod model_retry;
 mod output;
@@ -122,7 +123,8 @@ impl Step<'_> {
                 }
             }
             Event::PolicyChanged { policy: _ } => self.policy_changed(),
-            Event::Cancelled { reason } => self.finish(Outcome::Stopped { reason }, Vec::new()),
+            Event::StopRequested { reason } => self.stop_requested(reason),
+            Event::Cancelled { reason } => self.stopped(reason),
         }
     }
 

@@ -11,7 +11,7 @@ use super::super::state::{Pending, Series, SlotPhase, Subject};
 use super::Step;
 use super::feedback::Failed;
 use crate::policy::{ErrorClass, OutputPolicy, Problem, Trigger};
-use crate::session::{FeedbackSource, Message, ReducerError, RetryExhausted, StopReason};
+use crate::session::{FeedbackSource, Message, ReducerError, ReportSource, RetryExhausted, StopReason};
 
 /// What is wrong with what came as the report.
 enum Fault {
@@ -65,10 +65,10 @@ impl Step<'_> {
         }
         match self.judge(&output, raw) {
             Ok(report) => {
-                self.accept(report);
+                self.accept(report, ReportSource::ToolCall);
                 self.answer(index, "accepted".into(), false);
             }
-            Err(fault) => match self.refuse_output(&output, &fault) {
+            Err(fault) => match self.refuse_delivered(&output, &fault) {
                 Refused::Again { text, .. } => self.answer(index, text, true),
                 Refused::GivenUp { text, reason } => {
                     self.answer(index, text, true);
@@ -88,19 +88,32 @@ impl Step<'_> {
         let raw = self.mend(&raw, "", "").unwrap_or(raw);
         match self.judge(&output, &raw) {
             Ok(report) => {
-                self.accept(report);
+                let source = match self.state.drive {
+                    Drive::Turns => ReportSource::Text,
+                    Drive::Calls => ReportSource::Host,
+                };
+                self.accept(report, source);
                 self.after_output();
             }
             Err(fault) => {
-                let refused = self.refuse_output(&output, &fault);
+                let refused = self.refuse_delivered(&output, &fault);
                 self.tell(&output, fault.class(), refused);
             }
         }
     }
 
+    fn refuse_delivered(&mut self, output: &OutputPolicy, fault: &Fault) -> Refused {
+        let refused = self.refuse_output(output, fault);
+        self.report_attempted();
+        refused
+    }
+
     /// Plain text came where a report was due.
-    pub(super) fn text_refused(&mut self, class: ErrorClass) {
+    pub(super) fn text_refused(&mut self, class: ErrorClass, raw: &str) {
         let Some(output) = self.policy.output().cloned() else { return };
+        if class == ErrorClass::TextOnly && self.policy.turn().pending_report.value {
+            self.set_aside(&output, raw);
+        }
         let attempt = self.state.output.as_ref().map_or(1, Series::attempt);
         let vars = json!({
             "tool": output.tool.value, "attempt": attempt, "max_attempts": output.retry.max_attempts.value.limit(),
@@ -108,6 +121,17 @@ impl Step<'_> {
         let text = self.say(&self.policy.turn().text_only_message.clone(), vars);
         let refused = self.refuse_output(&output, &Fault::Text(class, text));
         self.tell(&output, class, refused);
+    }
+
+    /// Keeps a text that would hold as the report, for the case that no other one comes.
+    fn set_aside(&mut self, output: &OutputPolicy, raw: &str) {
+        let Ok(report) = parse(self.policy, raw) else { return };
+        let vars = json!({ "output": report, "tool": output.tool.value });
+        let holds = output.schema.value.problems(&report).is_empty()
+            && violations(&output.validators.value, vars).is_empty();
+        if holds {
+            self.state.pending_report = Some(report);
+        }
     }
 
     /// Goes on after a report or a text that did not come as a tool call.
@@ -176,7 +200,8 @@ impl Step<'_> {
         }
     }
 
-    fn accept(&mut self, report: Value) {
+    fn accept(&mut self, report: Value, source: ReportSource) {
+        self.state.pending_report = None;
         let series = self.state.output.take();
         let attempts = series.as_ref().map_or(1, Series::attempt);
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
@@ -184,7 +209,7 @@ impl Step<'_> {
             self.earn("output", &output.retry.budget.value, after);
         }
         self.count(MetricName::RetryAttempts, "output".into(), attempts.into());
-        self.note(Note::OutputAccepted { output: report.clone() }, Vec::new());
+        self.note(Note::OutputAccepted { output: report.clone(), source }, Vec::new());
         self.state.report = Some(report);
     }
 
@@ -219,6 +244,7 @@ impl Step<'_> {
             verdict = Verdict::Stop(StopReason::ReducerError);
         }
         series.record(class, &message, now, verdict.delay());
+        self.state.last_error = Some((class, message.clone()));
         if let Verdict::Stop(reason) = verdict {
             series.over = Some(reason);
         }

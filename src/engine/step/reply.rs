@@ -17,6 +17,7 @@ impl Step<'_> {
         if let Some(usage) = reply.usage {
             self.state.usage = self.state.usage.plus(usage);
         }
+        self.state.last_finish = Some(reply.finish.clone());
         let empty = reply.text.trim().is_empty() && reply.calls.is_empty();
         if reply.finish == FinishReason::ContentFilter && reply.calls.is_empty() {
             let text = if empty { "the provider's filter refused the reply" } else { reply.text.trim() };
@@ -60,10 +61,10 @@ impl Step<'_> {
             return self.next_turn_when_due();
         }
         match self.policy.turn().text_only.value {
-            _ if truncated => self.text_refused(ErrorClass::TruncatedOutput),
+            _ if truncated => self.text_refused(ErrorClass::TruncatedOutput, &reply.text),
             _ if !output => self.finish(Outcome::Answered { text: reply.text }, Vec::new()),
             TextOnly::Accept => self.text_proposed(reply.text),
-            TextOnly::Reject => self.text_refused(ErrorClass::TextOnly),
+            TextOnly::Reject => self.text_refused(ErrorClass::TextOnly, &reply.text),
         }
     }
 
@@ -89,6 +90,7 @@ impl Step<'_> {
             self.append(Message::User { text, guidance: Some(ErrorClass::ReducerError.name().into()) });
         }
         series.record(class, &failure.message, now, verdict.delay());
+        self.state.last_error = Some((class, failure.message.clone()));
         self.state.model = Some(series);
         let failed = FailedCall { target, name, policy, progress, case, message: failure.message.clone() };
         match verdict {

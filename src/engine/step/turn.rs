@@ -1,7 +1,5 @@
 //! The loop of turns: prepare, call the model, and the last turn that allows only the report.
 
-use serde_json::json;
-
 use super::super::because::because;
 use super::super::directive::{
     Because, CallModel, Note, Outcome, PrepareTurn, RetryAction, ToolChoice, TurnRetry, Wait, Work,
@@ -12,7 +10,7 @@ use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
 use super::super::targets::Rotation;
 use super::Step;
 use crate::policy::{ErrorClass, ModelPolicy, Policy};
-use crate::session::{Message, RetryExhausted, StopReason};
+use crate::session::{FinalReason, Message, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
 impl Step<'_> {
@@ -30,7 +28,7 @@ impl Step<'_> {
             self.state.turn = self.state.turn.saturating_add(1);
             why.extend(self.out_of_turns());
             if !why.is_empty() || self.state.last_turn == LastTurn::Next {
-                self.begin_last_turn(Vec::new());
+                self.begin_last_turn(FinalReason::MaxTurns, why.clone());
             }
         }
         let work = self.state.issue(Pending::Prepare);
@@ -110,7 +108,7 @@ impl Step<'_> {
     /// No window is large enough: this turn is the last, and allows only the report.
     fn last_turn_by_context(&mut self, why: Vec<Because>) {
         if self.state.last_turn != LastTurn::Now {
-            self.begin_last_turn(why);
+            self.begin_last_turn(FinalReason::Context, why);
         }
         self.call_model();
     }
@@ -178,49 +176,7 @@ impl Step<'_> {
     pub(super) fn run_failed(&mut self, reason: StopReason, why: Vec<Because>) {
         let exhausted =
             RetryExhausted { action: "run".into(), reason, attempts: Vec::new(), retry_after: None };
-        self.finish(Outcome::Failed { exhausted }, why);
-    }
-
-    /// The turn that is about to begin is the last if the new rules say so. One that was announced as the last
-    /// stays it: the model has been told.
-    pub(super) fn last_turn_by_new_rules(&mut self) {
-        let prepared = self.state.work.values().any(|pending| matches!(pending, Pending::Prepare));
-        if prepared
-            && self.state.last_turn != LastTurn::Now
-            && let Some(why) = self.out_of_turns()
-        {
-            self.begin_last_turn(vec![why]);
-        }
-    }
-
-    /// The limit of turns, if this turn reaches it.
-    fn out_of_turns(&self) -> Option<Because> {
-        let limit = &self.policy.turn().max_turns;
-        (self.state.turn >= limit.value.get()).then(|| {
-            let fact = format!("turn {} is the last", self.state.turn);
-            because(self.policy, "turn.max_turns", limit, [fact])
-        })
-    }
-
-    fn begin_last_turn(&mut self, why: Vec<Because>) {
-        self.state.last_turn = LastTurn::Now;
-        let Some(output) = self.policy.output() else { return };
-        let turn = self.policy.turn();
-        let vars = json!({
-            "tool": output.tool.value, "turn": self.state.turn, "max_turns": turn.max_turns.value.get(),
-        });
-        let text = self.say(&turn.final_turn_message, vars);
-        let message = Message::User { text, guidance: Some("final_turn".into()) };
-        self.note(Note::Append { message }, why);
-    }
-
-    /// The next turn is the last. `false`: this one is already.
-    pub(super) fn force_last_turn(&mut self) -> bool {
-        let due = self.state.last_turn != LastTurn::Now;
-        if due {
-            self.state.last_turn = LastTurn::Next;
-        }
-        due
+        self.failed_for_good(exhausted, why);
     }
 
     pub(super) fn reject_turn(&mut self, error_type: ErrorClass, message: String, why: Vec<Because>) {

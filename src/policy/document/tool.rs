@@ -13,7 +13,7 @@ use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, d
 use crate::policy::merge::{Block, Leaf, Trail, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    Bound, BreakerPolicy, ContextWindow, Effect, ModelPolicy, OnExhausted, Provider, Scope, Setting,
+    Bound, BreakerPolicy, ContextWindow, Effect, ModelPolicy, OnExhausted, OnStop, Provider, Scope, Setting,
     TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
 };
 
@@ -40,6 +40,10 @@ variables! {
     LastTurn = ["tool", "turn", "max_turns"];
     /// A call in a last turn without a report.
     LastCall = ["tool", "turn", "max_turns"];
+    /// What is known in the last turn of a run without a report.
+    Summary = ["turn", "max_turns"];
+    /// What is known when a run ends without a report.
+    NoReport = ["reason", "turns", "max_turns", "attempts", "error_type", "last_error"];
 }
 
 layer! {
@@ -190,6 +194,15 @@ layer! {
             feedback_chars: NonZeroU32,
             /// Whether arguments and reports that are not JSON are repaired where they can mean one thing only.
             repair_json: bool,
+            /// Whether the next turn is the last one after a report was delivered and refused.
+            /// Example: `true`
+            collapse: bool,
+            /// Whether a text that holds as the report, though text is refused, is taken when the run would end without
+            /// one.
+            /// Example: `false`
+            pending_report: bool,
+            /// What is done when the run is asked to stop.
+            on_stop: OnStop,
         }
         blocks {
             /// In which order the models are asked.
@@ -216,6 +229,12 @@ layer! {
             /// A tool was called in the last turn of a run without a report.
             /// Example: `This was the last turn; {{ tool }} did not run.`
             no_tools: Text<LastCall>,
+            /// The instruction of the last turn of a run without a report.
+            /// Example: `This is the last turn. Say what was done, and what was not.`
+            summary: Text<Summary>,
+            /// The report there is when the model delivers none.
+            /// Example: `There is no report: {{ reason }}.`
+            no_report: Text<NoReport>,
             /// A reducer refused a reply, or the news that the model failed.
             /// Example: `It was not written down: {{ reducer }}: {{ error }}`
             reducer_error: Text<ReducerFailed>,
@@ -389,6 +408,11 @@ impl MergedTurn {
             final_turn_message: self.messages.final_turn.setting()?,
             no_tools_message: self.messages.no_tools.setting()?,
             reducer_error_message: self.messages.reducer_error.setting()?,
+            summary_message: self.messages.summary.setting()?,
+            no_report_message: self.messages.no_report.setting()?,
+            collapse: self.collapse.setting()?,
+            pending_report: self.pending_report.setting()?,
+            on_stop: self.on_stop.setting()?,
             feedback_chars: self.feedback_chars.setting()?,
             repair_json: self.repair_json.setting()?,
             targets: self.targets.policy()?,
@@ -434,7 +458,18 @@ choice_of! {
     }
 }
 
+choice_of! {
+    /// What is done when the run is asked to stop.
+    OnStop {
+        /// It ends. Tools under way are stopped.
+        End = "end",
+        /// What is under way ends, nothing is waited for, and one last turn allows only the report.
+        FinalTurn = "final_turn",
+    }
+}
+
 plain_leaf! {
+    OnStop => |value| json!(value),
     Effect => |value| json!(value),
     OnExhausted => |value| json!(value),
     TextOnly => |value| json!(value),

@@ -1,0 +1,192 @@
+//! The last turn, which allows only the final report, and the end of a run that has none.
+
+use serde_json::json;
+
+use super::super::because::because;
+use super::super::directive::{Because, Note, Outcome};
+use super::super::event::{Drive, FinishReason};
+use super::super::state::{LastTurn, Pending};
+use super::Step;
+use super::exhausted::Shown;
+use crate::policy::OnStop;
+use crate::session::{
+    FailureReason, FailureReport, FinalReason, Message, ReportSource, RetryExhausted, StopReason,
+};
+
+impl Step<'_> {
+    /// The limit of turns, if this turn reaches it.
+    pub(super) fn out_of_turns(&self) -> Option<Because> {
+        let limit = &self.policy.turn().max_turns;
+        (self.state.turn >= limit.value.get()).then(|| {
+            let fact = format!("turn {} is the last", self.state.turn);
+            because(self.policy, "turn.max_turns", limit, [fact])
+        })
+    }
+
+    /// The turn that is about to begin is the last if the new rules say so. One that was announced as the last
+    /// stays it: the model has been told.
+    pub(super) fn last_turn_by_new_rules(&mut self) {
+        let prepared = self.state.work.values().any(|pending| matches!(pending, Pending::Prepare));
+        if prepared
+            && self.state.last_turn != LastTurn::Now
+            && let Some(why) = self.out_of_turns()
+        {
+            self.begin_last_turn(FinalReason::MaxTurns, vec![why]);
+        }
+    }
+
+    /// The turn that begins is the last: the model is told, and has nothing but the report to deliver.
+    pub(super) fn begin_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) {
+        self.state.last_turn = LastTurn::Now;
+        let turn = self.policy.turn();
+        let max_turns = turn.max_turns.value.get();
+        if self.state.final_reason.is_none() {
+            self.state.final_reason = Some(reason);
+            self.note(Note::FinalTurn { reason, turn: self.state.turn, max_turns }, why);
+        }
+        let vars = json!({
+            "tool": self.policy.output().map(|output| &output.tool.value), "turn": self.state.turn,
+            "max_turns": max_turns,
+        });
+        let template =
+            if self.policy.output().is_some() { &turn.final_turn_message } else { &turn.summary_message };
+        let text = self.say(template, vars);
+        self.append(Message::User { text, guidance: Some("final_turn".into()) });
+    }
+
+    /// The next turn is the last. `false`: this one is already.
+    pub(super) fn force_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) -> bool {
+        match self.state.last_turn {
+            LastTurn::Now => false,
+            LastTurn::Next => true,
+            LastTurn::No => {
+                self.state.last_turn = LastTurn::Next;
+                self.state.final_reason = Some(reason);
+                let (turn, max_turns) =
+                    (self.state.turn.saturating_add(1), self.policy.turn().max_turns.value.get());
+                self.note(Note::FinalTurn { reason, turn, max_turns }, why);
+                true
+            }
+        }
+    }
+
+    /// A report was delivered and refused: if the policy says so, the turns that are left are taken away.
+    pub(super) fn report_attempted(&mut self) {
+        self.state.refused_reports = self.state.refused_reports.saturating_add(1);
+        let turn = self.policy.turn();
+        let left = turn.max_turns.value.get().saturating_sub(self.state.turn);
+        if turn.collapse.value && left > 1 && self.state.drive == Drive::Turns {
+            let why =
+                because(self.policy, "turn.collapse", &turn.collapse, [format!("{left} turns were left")]);
+            self.force_last_turn(FinalReason::ReportAttempt, vec![why]);
+        }
+    }
+
+    /// The run is asked to end: nothing more is waited for, and what is under way may end.
+    pub(super) fn stop_requested(&mut self, reason: String) {
+        let on_stop = &self.policy.turn().on_stop;
+        if on_stop.value == OnStop::End || self.state.drive == Drive::Calls {
+            return self.stopped(reason);
+        }
+        let why = because(self.policy, "turn.on_stop", &on_stop.map(Shown), [reason.clone()]);
+        if !self.force_last_turn(FinalReason::UserStop, vec![why]) && !self.is_working() {
+            // The last turn was waiting for another attempt.
+            return self.stopped(reason);
+        }
+        self.state.hold = None;
+        let waits: Vec<_> = self.state.work.iter().map(|(work, pending)| (*work, *pending)).collect();
+        for (work, pending) in waits {
+            match pending {
+                Pending::WaitTurn | Pending::WaitModel => {
+                    self.drop_work(work);
+                    self.state.model = None;
+                    self.next_turn();
+                }
+                Pending::WaitTool(slot) => {
+                    self.drop_work(work);
+                    self.interrupt(slot);
+                }
+                Pending::Prepare
+                | Pending::Model
+                | Pending::Tool(_)
+                | Pending::ConsultTool(_)
+                | Pending::ConsultModel
+                | Pending::ConsultOutput => {}
+            }
+        }
+    }
+
+    /// Whether something other than a wait is under way.
+    fn is_working(&self) -> bool {
+        self.state
+            .work
+            .values()
+            .any(|pending| !matches!(pending, Pending::WaitTurn | Pending::WaitModel | Pending::WaitTool(_)))
+    }
+
+    fn drop_work(&mut self, work: super::super::directive::WorkId) {
+        self.state.work.remove(&work);
+        self.note(Note::Dropped { work }, Vec::new());
+    }
+
+    /// Ends the run at once.
+    pub(super) fn stopped(&mut self, reason: String) {
+        let report = self.no_report(FailureReason::Stopped);
+        self.finish(Outcome::Stopped { reason, report }, Vec::new());
+    }
+
+    /// Ends the run for want of a report, unless a text was set aside that holds as one.
+    pub(super) fn failed_for_good(&mut self, exhausted: RetryExhausted, why: Vec<Because>) {
+        if let Some(output) = self.state.pending_report.take() {
+            let turn = self.policy.turn();
+            let why = vec![because(self.policy, "turn.pending_report", &turn.pending_report, [])];
+            let source = ReportSource::Pending;
+            self.note(Note::OutputAccepted { output: output.clone(), source }, why);
+            return self.finish(Outcome::Reported { output }, Vec::new());
+        }
+        let reason = match (exhausted.action.as_str(), exhausted.reason) {
+            (_, StopReason::Deadline) => FailureReason::DeadlineExceeded,
+            ("run", _) => FailureReason::MaxTurnsExhausted,
+            ("output", _) if self.state.final_reason == Some(FinalReason::MaxTurns) => {
+                FailureReason::MaxTurnsExhausted
+            }
+            _ => FailureReason::SessionFailed,
+        };
+        let report = self.no_report(reason);
+        self.finish(Outcome::Failed { exhausted, report }, why);
+    }
+
+    /// What there is instead of a report.
+    fn no_report(&mut self, reason: FailureReason) -> FailureReport {
+        let turn = self.policy.turn();
+        let (last_error_type, last_error) = self.state.last_error.clone().unzip();
+        let max_turns = turn.max_turns.value.get();
+        let vars = json!({
+            "reason": reason.name(), "turns": self.state.turn, "max_turns": max_turns,
+            "attempts": self.state.refused_reports, "error_type": last_error_type, "last_error": last_error,
+        });
+        FailureReport {
+            reason,
+            text: self.say(&turn.no_report_message, vars),
+            turns_completed: self.state.turn,
+            max_turns,
+            final_report_attempts: self.state.refused_reports,
+            forced_final_reason: self.state.final_reason,
+            last_stop_reason: self.state.last_finish.as_ref().map(finish_name),
+            last_error_type,
+            last_error,
+        }
+    }
+}
+
+fn finish_name(finish: &FinishReason) -> String {
+    match finish {
+        FinishReason::Stop => "stop",
+        FinishReason::ToolCalls => "tool_calls",
+        FinishReason::Length => "length",
+        FinishReason::ContentFilter => "content_filter",
+        FinishReason::Unsaid => "unsaid",
+        FinishReason::Other(name) => name,
+    }
+    .to_owned()
+}

@@ -1,0 +1,28 @@
+//! How a run is stopped from outside.
+
+use tokio_util::sync::CancellationToken;
+
+/// The two ways to stop a run. Cheap to clone; clones share them.
+///
+/// A [`CancellationToken`] alone stops it now.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    /// Asks the run to end: nothing is waited for any more, and the policy's `turn.on_stop` says whether there is a last
+    /// turn.
+    pub graceful: CancellationToken,
+    /// Ends the run now, with all its processes.
+    pub now: CancellationToken,
+}
+
+impl Stop {
+    /// Nothing stops the run yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl From<CancellationToken> for Stop {
+    fn from(now: CancellationToken) -> Self {
+        Self { graceful: CancellationToken::new(), now }
+    }
+}
