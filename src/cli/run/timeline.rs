@@ -231,6 +231,17 @@ impl<W: Write + Send> Timeline<W> {
         self.line("✗", BAD, &text);
     }
 
+    fn last_turn(&mut self, reason: FinalReason, turn: u32, max_turns: u32) {
+        let why = match reason {
+            FinalReason::MaxTurns => return,
+            FinalReason::Context => "the conversation is too large for every model",
+            FinalReason::RetryExhaustion => "attempts are exhausted",
+            FinalReason::ReportAttempt => "a report was refused",
+            FinalReason::UserStop => "the run is to end",
+        };
+        self.line("⊘", WARN, &format!("turn {turn} is the last instead of {max_turns}: {why}"));
+    }
+
     fn note(&mut self, note: &Note) {
         match note {
             Note::Feedback { feedback } => {
@@ -300,16 +311,7 @@ impl<W: Write + Send> Timeline<W> {
                 let text = format!("in shadow: {action} would be tried again after {}", delay(*wait));
                 self.line("○", WARN, &text);
             }
-            Note::FinalTurn { reason, turn, max_turns } => {
-                let why = match reason {
-                    FinalReason::MaxTurns => return,
-                    FinalReason::Context => "the conversation is too large for every model",
-                    FinalReason::RetryExhaustion => "attempts are exhausted",
-                    FinalReason::ReportAttempt => "a report was refused",
-                    FinalReason::UserStop => "the run is to end",
-                };
-                self.line("⊘", WARN, &format!("turn {turn} is the last instead of {max_turns}: {why}"));
-            }
+            Note::FinalTurn { reason, turn, max_turns } => self.last_turn(*reason, *turn, *max_turns),
             Note::OutputAccepted { source: ReportSource::Pending, .. } => {
                 self.line(
                     "✓",
