@@ -1,4 +1,4 @@
-//! What hostile policies cost: for each, how long reading and reporting takes and how much memory, against the
+//! What hostile policies cost: for each, how long reading, lints and reporting take and how much memory, against the
 //! limits of the product. Ends with an error if one is exceeded.
 //!
 //! ```sh
@@ -9,7 +9,7 @@
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use unfazed::policy::Policy;
+use unfazed::policy::{LintOptions, Loader};
 
 /// The largest file that is read.
 const SIZE: usize = 4 << 20;
@@ -218,6 +218,56 @@ const CASES: &[Case] = &[
     ("a deep schema", || {
         format!("version: 1\noutput: {{schema: {}true{}}}\n", "{not: ".repeat(60), "}".repeat(60))
     }),
+    ("300000 wrong classes", || {
+        many(300_000, "version: 1\nretry: {retry_on: [", |_| "rate_limi, ".into(), "]}")
+    }),
+    ("300000 wrong classes of rows", || {
+        many(150_000, "version: 1\nerrors: [", |i| format!("{{class: x{i}}}, "), "]")
+    }),
+    ("20000 calls", || many(20_000, CALLS, call, "")),
+    ("70000 calls", || many(70_000, CALLS, call, "")),
+    ("20000 calls without end", || {
+        many(
+            20_000,
+            CALLS,
+            |i| format!("    - {{when: \"{}\", retry: {{max_attempts: unlimited}}}}\n", i % 2 == 0),
+            "",
+        )
+    }),
+    ("calls of overlapping patterns", || {
+        many(200, TOOLS, |i| many(100, &format!("  \"*{}*\":\n    calls:\n", letters(i)), call, ""), "")
+    }),
+    ("pools of two shapes", || {
+        many(
+            10_000,
+            TOOLS,
+            |i| {
+                format!(
+                    "  t{i}: {{retry: {{budget: {{kind: tokens, capacity: {}, pool: p{}}}}}}}\n",
+                    i + 1,
+                    i % 100
+                )
+            },
+            "",
+        )
+    }),
+    ("values that are repeated", || {
+        many(
+            10_000,
+            "version: 1\nretry: {max_attempts: 5}\ntools:\n",
+            |i| format!("  t{i}: {{retry: {{max_attempts: 5, deadline: null}}, effect: idempotent}}\n"),
+            "",
+        )
+    }),
+    ("suppressions", || {
+        many(90_000, "version: 1\nretry: {}\n", |_| "# unfazed: ignore[W0205] for a reason\n".into(), "")
+    }),
+    ("suppressions of several lints", || {
+        filled("version: 1\n# unfazed: ignore[", |_| "W0205, ".into(), "W0201] for a reason\nretry: {}\n")
+    }),
+    ("secrets", || many(100_000, "version: 1\n", |i| format!("k{i}: {{api_key: {{secret: sk-{i}}}}}\n"), "")),
+    ("secrets on one line", || many(200_000, "{version: 1", |i| format!(", token: sk-{i}"), "}")),
+    ("secrets within secrets", || filled("version: 1\na: ", |_| "{token: ".into(), "")),
     ("files it extends", || many(200_000, "version: 1\nextends: [", |i| format!("f{i}.yaml, "), "]")),
 ];
 
@@ -250,6 +300,11 @@ fn rule(pattern: &str, attempts: usize) -> String {
     format!("  \"{pattern}\": {{effect: unknown, retry: {{max_attempts: {attempts}}}}}\n")
 }
 
+/// A rule for single calls.
+fn call(number: usize) -> String {
+    format!("    - {{when: \"args.a == {number}\", retry: {{max_attempts: 2}}}}\n")
+}
+
 /// The number in letters, so that patterns of it overlap.
 fn letters(mut number: usize) -> String {
     let mut text = String::new();
@@ -265,15 +320,15 @@ fn letters(mut number: usize) -> String {
 /// Reads one in this process, writes all there is to say about it, and tells what that took.
 fn read(text: &str) -> String {
     let begun = Instant::now();
-    let (said, codes) = match Policy::from_yaml("hostile.yaml", text) {
-        Ok(policy) => (policy.digest().len(), "fine".to_owned()),
-        Err(report) => {
-            let said =
-                report.human(true).len() + report.to_string().len() + report.to_json().to_string().len();
-            let first = report.diagnostics().first().map(|problem| problem.code.to_string());
-            (said, format!("{} x{}", first.unwrap_or_default(), report.diagnostics().len()))
-        }
+    let loader = Loader::new().every_profile().with_lints(LintOptions::default());
+    let outcome = loader.load(vec![("hostile.yaml".to_owned(), text)]);
+    let (report, fine) = match outcome {
+        Ok(policy) => (policy.lint(&LintOptions::default()), "fine, "),
+        Err(report) => (report, ""),
     };
+    let said = report.human(true).len() + report.to_string().len() + report.to_json().to_string().len();
+    let first = report.diagnostics().first().map(|problem| problem.code.to_string());
+    let codes = format!("{fine}{} x{}", first.unwrap_or_default(), report.diagnostics().len());
     let took = begun.elapsed();
     format!("{} {} {said} {codes}", took.as_micros(), peak())
 }

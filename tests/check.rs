@@ -128,7 +128,7 @@ fn as_many_problems_are_printed_as_are_asked_for() {
 fn known_tools_make_more_to_find() {
     let policy = "version: 1\ntools:\n  pya: {on_exhausted: fail}\n  pay: {retry: {max_attempts: 6}}\nmodels: {\"*\": {retry: {max_attempts: 4}}}\n";
     let dir = folder(&[("policy.yaml", policy), ("tools.json", TOOLS)]);
-    assert_eq!(out(&unfazed(&dir, &["check", "policy.yaml"])), "1 file(s) checked, no problems\n");
+    assert_eq!(out(&unfazed(&dir, &["check", "policy.yaml"])), "1 file checked, no problems\n");
     let check = unfazed(&dir, &["check", "policy.yaml", "--tools", "tools.json", "--format", "short"]);
     assert_eq!(code(&check), 0);
     assert_snapshot!(out(&check), @r"
@@ -187,4 +187,35 @@ fn a_rule_is_explained_and_a_slip_finds_the_one_that_is_meant() {
 #[test]
 fn all_rules_are_listed() {
     assert_snapshot!(out(&unfazed(&folder(&[]), &["rule"])));
+}
+
+#[test]
+fn a_key_that_was_written_into_a_file_is_never_shown() {
+    let agent = "version: 1\nmodels:\n  main: {api: openai, base_url: \"https://host/v1\", model: m, api_key: sk-secret-0123456789}\n  other:\n    api: openai\n    base_url: https://host/v1\n    model: m\n    api_key: {key: sk-secret-0123456789}\n    apikey: sk-secret-0123456789\n  third: {api: openai, base_url: x, model: m, api_key: {env: sk-secret-0123456789}}\n";
+    let broken = "version: 1\nmodels:\n  main: {api: openai, api_key: \"sk-secret-0123456789}\n";
+    let number =
+        "version: 1\nmodels:\n  main: {api: openai, base_url: \"http://h\", model: m, api_key: 0123456789}\n";
+    let dir = folder(&[("agent.yaml", agent), ("broken.yaml", broken), ("number.yaml", number)]);
+    for format in ["human", "short", "json", "sarif", "github"] {
+        let check = unfazed(&dir, &["check", ".", "--format", format]);
+        assert!(!out(&check).contains("0123456789"), "{}", out(&check));
+        assert!(!String::from_utf8_lossy(&check.stderr).contains("0123456789"));
+    }
+    assert_snapshot!(out(&unfazed(&dir, &["check", "agent.yaml"])));
+}
+
+#[test]
+fn what_an_agent_file_names_is_looked_at_though_the_file_has_mistakes() {
+    let agent = "version: 1\npolicy: team.yaml\nsytem: hello\nmodels:\n  m: {api: scripted, script: model.yaml}\n  n: {api: opnai}\ntools: {c: {kind: builtin, name: calk}}\n";
+    let script = "version: 1\nreplies:\n  - {txt: hello}\n  - {text: hello, error: {status: 500}}\n";
+    let policy = "version: 1\nretry: {max_attempts: 5, deadlin: 1m}\ntools:\n  \"a*\": {retry: {max_attempts: 2}}\n  \"*b\": {retry: {max_attempts: 3}}\n  c: {retry: {max_attempts: 5}}\n";
+    let dir = folder(&[("agent.yaml", agent), ("model.yaml", script), ("team.yaml", policy)]);
+    assert_snapshot!(out(&unfazed(&dir, &["check", "agent.yaml", "--format", "short"])));
+}
+
+#[test]
+fn a_call_for_explain_is_known() {
+    let dir = folder(&[("call.yaml", "arguments: {item: 42}\nplaner: {retry: {max_attempts: 1}}\n")]);
+    let check = unfazed(&dir, &["check", "call.yaml", "--format", "short"]);
+    assert_snapshot!(out(&check), @"call.yaml:2:1: error[P0101]: unknown field `planer` (did you mean `planner`?)");
 }

@@ -11,13 +11,14 @@ use super::inline::Inline;
 use super::outcome::OutcomeRule;
 use crate::engine::Decision;
 use crate::host::scripted::ReplyFile;
-use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, VersionOne, choice_of, record};
+use crate::policy::decode::{Decode, Kept, OneOrMany, Reader, Spanned, VersionOne, choice_of, record};
 use crate::policy::yaml::Node;
 use crate::policy::{CallOverride, Code, Diagnostic, Effect};
 use crate::time::{Instant, Nanos};
 
 record! {
     /// Cases that say how policies behave, run by `unfazed test` in virtual time.
+    #[part(true)]
     pub(crate) struct TestFile {
         /// The version of this format.
         pub(crate) version: VersionOne,
@@ -37,7 +38,7 @@ record! {
         pub(crate) tools: IndexMap<String, ToolCase> = IndexMap::new(),
         /// The cases.
         /// Example: `[{"name": "a search that succeeds", "tool": "search", "outcomes": ["ok"], "expect": {"attempts": 1}}]`
-        pub(crate) cases: Spanned<Vec<Spanned<CaseRule>>>,
+        pub(crate) cases: Spanned<Kept<Spanned<CaseRule>>>,
     }
 }
 

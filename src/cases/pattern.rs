@@ -162,7 +162,7 @@ impl<F: Fields> Decode for Pattern<F> {
                 }
                 for (key, value) in entries.iter() {
                     if !F::NAMES.contains(&&*key.name) {
-                        reader.unknown_field(key, F::NAMES);
+                        reader.unknown_field(key, F::NAMES, entries);
                         fine = false;
                     }
                     if let (true, Data::Text(word)) = (*key.name == *F::WORD, &value.data) {

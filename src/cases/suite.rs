@@ -72,9 +72,14 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// Every mistake in it, and in the policies it names.
     pub fn read(&mut self, name: &str, bytes: &[u8]) -> Result<Suite, Vec<Report>> {
-        let document = decode::read::<TestFile>(name, bytes).map_err(|report| vec![report])?;
-        let mut reading =
-            Reading { loader: self, name, document: &document, problems: Vec::new(), reports: Vec::new() };
+        let (document, report) = decode::read_and::<TestFile>(name, bytes, |_| Vec::new());
+        let reports: Vec<Report> = report.into_iter().collect();
+        // Without one of these the cases would be read with another policy.
+        let astray = |document: &Document<TestFile>| {
+            document.lost().any(&["policy", "inline", "profile", "tools", "version"])
+        };
+        let Some(document) = document.filter(|document| !astray(document)) else { return Err(reports) };
+        let mut reading = Reading { loader: self, name, document: &document, problems: Vec::new(), reports };
         let suite = reading.suite();
         let Reading { problems, mut reports, .. } = reading;
         if !problems.is_empty() {
@@ -188,7 +193,7 @@ impl Reading<'_, '_> {
         let policy = self.policy(layers.clone(), file.profile.clone())?;
         let catalogue = self.catalogue(&file.tools)?;
         let mut cases = Vec::new();
-        for case in &file.cases.value {
+        for case in &file.cases.value.0 {
             let rule = &case.value;
             let own = rule.inline.as_ref().map(|inline| self.layer(inline));
             let profile = rule.profile.as_ref().or(file.profile.as_ref());

@@ -48,7 +48,13 @@ enum Command {
     Test(test::Args),
 }
 
-const EXIT_CODES: &str = "Exit codes:
+const EXIT_CODES: &str = "Examples:
+  unfazed init                                     # a policy and a first test
+  unfazed check policy.yaml
+  unfazed explain lookup_price policy.yaml
+  unfazed run agent.yaml --task 'find the cheapest flight'
+
+Exit codes:
   0    all is well
   1    a problem in your files, or a run that failed
   2    the command was not understood, or an input cannot be read

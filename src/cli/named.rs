@@ -1,6 +1,6 @@
 //! An agent file with the policies and scripts it names, every mistake in all of them at its place.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
@@ -9,7 +9,7 @@ use unfazed::host::agent_file::{AgentFile, ModelEntry};
 use unfazed::host::scripted::Script;
 use unfazed::policy::decode::{Document, Spanned};
 use unfazed::policy::yaml::{self, Data, Node};
-use unfazed::policy::{Code, Diagnostic, Findings, Loader, Policy, Report, Sources};
+use unfazed::policy::{Code, Diagnostic, Findings, Loader, Policy, Report, SourceId, Sources, Span};
 
 use super::files;
 
@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Script,
     /// Cases for `unfazed test`.
     Test,
+    /// A call for `unfazed explain --call`.
+    Call,
 }
 
 /// An agent file and what it names, without mistakes.
@@ -34,7 +36,7 @@ pub(crate) struct Named {
     pub(crate) scripts: IndexMap<String, Script>,
 }
 
-/// What the file is. A test file has cases; a script has replies; an agent has a task, models with an `api` or tools with a `kind`.
+/// What the file is. A test file has cases; a script has replies; a call has arguments or a planner; an agent has a task, models with an `api` or tools with a `kind`.
 pub(crate) fn kind(bytes: &[u8]) -> Kind {
     let (_, root) = yaml::load(&mut Sources::new(), &mut Findings::default(), "", bytes);
     let Some(root) = root else { return Kind::Policy };
@@ -49,6 +51,8 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
         Kind::Script
     } else if any("models", "api") || any("tools", "kind") || has("task") || has("system") {
         Kind::Agent
+    } else if has("arguments") || has("planner") {
+        Kind::Call
     } else {
         Kind::Policy
     }
@@ -61,12 +65,11 @@ pub(crate) fn loader(profile: Option<&str>) -> Loader {
 
 /// Reads an agent file and everything it names. Warnings come along with what was read.
 pub(crate) fn read(path: &Path, bytes: &[u8], loader: &Loader) -> (Option<Named>, Vec<Report>) {
-    let file = match AgentFile::read(&path.display().to_string(), bytes) {
-        Ok(file) => file,
-        Err(report) => return (None, vec![report]),
-    };
+    let (file, report) = AgentFile::read_rest(&path.display().to_string(), bytes);
+    let mut reports: Vec<Report> = report.into_iter().collect();
+    let Some(file) = file else { return (None, reports) };
     let folder = path.parent().unwrap_or(Path::new(""));
-    let (mut missing, mut reports) = (Vec::new(), Vec::new());
+    let mut missing = Vec::new();
     let policy = policy(&file.value, folder, loader, &mut missing, &mut reports);
     let mut scripts = IndexMap::new();
     for (name, entry) in &file.value.models {
@@ -153,11 +156,14 @@ pub(crate) fn once(reports: Vec<Report>) -> Vec<Report> {
         }
         let mut findings = Findings::default();
         let mut any = false;
+        let mut paths: HashMap<SourceId, PathBuf> = HashMap::new();
         for problem in report.all() {
-            let mut place = report.sources().place_of(problem.span);
-            let path = PathBuf::from(&place.file);
-            place.file = path.canonicalize().unwrap_or(path).display().to_string();
-            if said.insert((place.to_string(), problem.code, problem.message.clone())) {
+            let Span { source, start, .. } = problem.span;
+            let path = paths.entry(source).or_insert_with(|| {
+                let path = PathBuf::from(report.sources().get(source).map_or("", |source| source.name()));
+                path.canonicalize().unwrap_or(path)
+            });
+            if said.insert((path.clone(), start, problem.code, problem.message.clone())) {
                 any = true;
                 findings.push(problem.clone());
             }
@@ -182,6 +188,8 @@ mod tests {
             ("version: 1\ntools: {t: {kind: builtin}}\n", Kind::Agent),
             ("version: 1\nmodels: {m: {retry: {max_attempts: 2}}}\n", Kind::Policy),
             ("version: 1\nturn:\n  text: |\n    task: do it\n", Kind::Policy),
+            ("arguments: {item: 42}\n", Kind::Call),
+            ("planner: {retry: {max_attempts: 1}}\n", Kind::Call),
             ("", Kind::Policy),
         ] {
             assert_eq!(kind(text.as_bytes()), expected, "{text}");

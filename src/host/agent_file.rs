@@ -1,10 +1,13 @@
 //! The agent file: what an agent is told, which models it speaks to, which tools it has, under which policy.
 
 use indexmap::IndexMap;
+use schemars::{Schema as JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
 use super::{BUILTINS, ConfigError, OpenAiConfig};
-use crate::policy::decode::{self, Document, OneOrMany, Spanned, choice, record, union};
+use crate::policy::decode::{
+    self, Decode, Document, OneOrMany, Reader, Spanned, VersionOne, choice, record, union,
+};
 use crate::policy::yaml::{self, Data, Node};
 use crate::policy::{
     Code, Diagnostic, Effect, Findings, Report, Schema, SchemaError, Source, SourceId, Sources, Span, closest,
@@ -15,9 +18,10 @@ const MOST_NAME: usize = 64;
 
 record! {
     /// An agent for `unfazed run`.
+    #[part(true)]
     pub struct AgentFile {
         /// The version of the format; always 1.
-        pub version: Spanned<u32>,
+        pub version: Spanned<VersionOne>,
         /// What the agent is called in reports.
         /// Example: `price-researcher`
         pub name: String = "agent".to_owned(),
@@ -48,6 +52,7 @@ record! {
 
 union! {
     /// How a model is reached.
+    #[part(true)]
     pub enum ModelEntry by api {
         /// A server that speaks the chat-completions format of `OpenAI`.
         OpenAi = "openai" {
@@ -84,18 +89,62 @@ union! {
 
 record! {
     /// Where a key comes from: exactly one of the two.
-    pub struct KeySource {
+    struct KeyRule {
         /// The environment variable that holds it.
         /// Example: `OPENAI_API_KEY`
-        pub env: Option<Spanned<String>>,
+        env: Option<Spanned<String>>,
         /// The file that holds it.
         /// Example: `/run/secrets/openai`
-        pub file: Option<Spanned<String>>,
+        file: Option<Spanned<String>>,
+    }
+}
+
+/// Where a key comes from: exactly one of the two.
+#[derive(Clone, Debug)]
+pub struct KeySource {
+    /// The environment variable that holds it.
+    pub env: Option<Spanned<String>>,
+    /// The file that holds it.
+    pub file: Option<Spanned<String>>,
+}
+
+impl Decode for KeySource {
+    const NAME: Option<&'static str> = Some("KeySource");
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        const WHERE: &str = "write where the key is: `{env: NAME}` or `{file: PATH}`";
+        let wrong = |span, message: &str| Diagnostic::error(Code::BAD_VALUE, span, message).help(WHERE);
+        if let Data::Text(_) | Data::Number(_) | Data::Bool(_) | Data::List(_) = node.data {
+            reader.report(wrong(node.span, "keys are never written into the file itself"));
+            return None;
+        }
+        let KeyRule { env, file } = KeyRule::decode(node, reader)?;
+        let is_name = |name: &str| {
+            !name.starts_with(|c: char| c.is_ascii_digit())
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        if let Some(env) = env.as_ref().filter(|env| env.value.is_empty() || !is_name(&env.value)) {
+            reader.report(wrong(env.span, "this is not the name of an environment variable"));
+            return None;
+        }
+        // A key that is not known has been reported.
+        let nothing_known =
+            env.is_none() && file.is_none() && !matches!(&node.data, Data::Map(keys) if keys.is_empty());
+        if env.is_some() == file.is_some() && !nothing_known {
+            reader.report(wrong(node.span, "`api_key` takes exactly one of `env` and `file`"));
+            return None;
+        }
+        Some(Self { env, file })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> JsonSchema {
+        KeyRule::schema(generator)
     }
 }
 
 union! {
     /// How a tool is run.
+    #[part(true)]
     pub enum ToolEntry by kind {
         /// A program: the arguments are JSON on its standard input, its standard output is the result.
         Process = "process" {
@@ -162,9 +211,16 @@ impl AgentFile {
     /// # Errors
     /// Every mistake in it, with its place.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Document<Self>, Report> {
-        let document = decode::read::<Self>(name, bytes)?;
-        let problems = problems(&document);
-        if problems.is_empty() { Ok(document) } else { Err(document.report(problems)) }
+        match Self::read_rest(name, bytes) {
+            (Some(document), None) => Ok(document),
+            (_, report) => Err(report.unwrap_or_else(|| Findings::default().into_report(Sources::new()))),
+        }
+    }
+
+    /// As [`read`](Self::read), with what could be read of a file that has mistakes, so that the files it names can be
+    /// looked at too. With a report, that is not all it says.
+    pub fn read_rest(name: &str, bytes: &[u8]) -> (Option<Document<Self>>, Option<Report>) {
+        decode::read_and(name, bytes, problems)
     }
 
     /// The JSON Schema of agent files.
@@ -194,16 +250,12 @@ impl AgentFile {
 fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
     let file = &document.value;
     let mut problems = Vec::new();
-    let Spanned { value: version, span } = file.version;
-    if version != 1 {
-        let message = format!("version {version} is not known");
-        problems.push(Diagnostic::error(Code::BAD_VALUE, span, message).help("write `version: 1`"));
-    }
+    let Spanned { value: VersionOne, span } = file.version;
     if let Some(task) = file.task.as_ref().filter(|task| task.value.trim().is_empty()) {
         let problem = Diagnostic::error(Code::BAD_VALUE, task.span, "the task is empty");
         problems.push(problem.help("say what is to be done, or remove the line and use --task"));
     }
-    if file.models.is_empty() {
+    if file.models.is_empty() && !document.lost().any(&["models", "ModelEntry"]) {
         let problem = Diagnostic::error(Code::MISSING_FIELD, span, "the agent has no model");
         problems.push(problem.help("add one under `models:`"));
     }
@@ -224,15 +276,9 @@ fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
 }
 
 fn model_problems(document: &Document<AgentFile>, name: &str, entry: &ModelEntry) -> Vec<Diagnostic> {
-    let ModelEntry::OpenAi { api_key, base_url, extra, .. } = entry else { return Vec::new() };
+    let ModelEntry::OpenAi { base_url, extra, .. } = entry else { return Vec::new() };
     let mut problems = Vec::new();
     let wrong = |at: Span, message: String| Diagnostic::error(Code::BAD_VALUE, at, message);
-    if let Some(KeySource { env, file }) = api_key
-        && env.is_some() == file.is_some()
-    {
-        let at = env.as_ref().map_or(base_url.span, |env| env.span);
-        problems.push(wrong(at, "`api_key` takes exactly one of `env` and `file`".into()));
-    }
     let config = OpenAiConfig {
         base_url: base_url.value.clone(),
         extra: extra.as_object().cloned().unwrap_or_default(),
@@ -277,7 +323,7 @@ fn tool_problem(name: &str, entry: &ToolEntry, at: impl Fn() -> Span) -> Vec<Dia
                 let message = format!("there is no built-in tool `{which}`");
                 let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, message);
                 problems.push(match closest(which, BUILTINS.iter().copied()) {
-                    Some(meant) => problem.meant(span, meant),
+                    Some(meant) => problem.meant(span, which, meant, BUILTINS.iter().copied()),
                     None => problem.help(format!("there are `{}`", BUILTINS.join("`, `"))),
                 });
             }

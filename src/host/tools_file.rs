@@ -3,16 +3,18 @@
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use crate::policy::decode::{self, Document, Spanned, record};
+use crate::policy::decode::{self, Document, Spanned, VersionOne, record};
 use crate::policy::{
-    Code, Diagnostic, Effect, KnownModel, KnownTool, LintOptions, Report, Schema, SchemaError,
+    Code, Diagnostic, Effect, Findings, KnownModel, KnownTool, LintOptions, Report, Schema, SchemaError,
+    Sources,
 };
 
 record! {
     /// What a host has. JSON, or the YAML that policies are written in.
+    #[part(true)]
     pub struct ToolsFile {
         /// The version of the format; always 1.
-        pub version: Spanned<u32>,
+        pub version: VersionOne,
         /// All tools of the host, by their names.
         pub tools: IndexMap<String, ToolInfo>,
         /// All models of the host, by the names the policy's selectors match. Left out: they are not known.
@@ -24,6 +26,7 @@ record! {
 
 record! {
     /// A tool of the host.
+    #[part(true)]
     pub struct ToolInfo {
         /// What a run does to the world.
         pub effect: Effect = Effect::Unknown,
@@ -48,9 +51,10 @@ impl ToolsFile {
     /// # Errors
     /// Every mistake in it, with its place.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Document<Self>, Report> {
-        let document = decode::read::<Self>(name, bytes)?;
-        let problems = document.value.problems();
-        if problems.is_empty() { Ok(document) } else { Err(document.report(problems)) }
+        match decode::read_and(name, bytes, |document: &Document<Self>| document.value.problems()) {
+            (Some(document), None) => Ok(document),
+            (_, report) => Err(report.unwrap_or_else(|| Findings::default().into_report(Sources::new()))),
+        }
     }
 
     /// The JSON Schema of such files.
@@ -78,11 +82,6 @@ impl ToolsFile {
     /// What is wrong with a file that can be read.
     fn problems(&self) -> Vec<Diagnostic> {
         let mut problems = Vec::new();
-        let Spanned { value: version, span } = self.version;
-        if version != 1 {
-            let message = format!("version {version} is not known");
-            problems.push(Diagnostic::error(Code::BAD_VALUE, span, message).help("write `\"version\": 1`"));
-        }
         for parameters in self.tools.values().filter_map(|tool| tool.parameters.as_ref()) {
             if let Err(SchemaError { message, pointer, help }) = Schema::compile(&parameters.value) {
                 let place = pointer.filter(|at| !at.is_empty()).map(|at| format!(" at {at}"));
@@ -123,7 +122,7 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_their_places() {
         insta::assert_snapshot!(mistakes(r#"{"version": 2, "tools": {"t": {"parameters": {"type": "objekt"}}}}"#), @r#"
-        tools.json:1:13: error[P0104]: version 2 is not known
+        tools.json:1:13: error[P0104]: version 2 of the format is not known
         tools.json:1:46: error[P0109]: `parameters` is no JSON Schema at /type: `objekt` is not a type
         "#);
         insta::assert_snapshot!(mistakes(r#"{"version": 1, "tools": {"t": {"efect": "readonly"}, "t": {}}}"#), @r#"

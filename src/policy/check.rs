@@ -1,23 +1,45 @@
 //! What is wrong with files that are each well formed: attempts without end, reducers without a slice, budgets.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::conflict::Work;
+use super::conflict::{Work, short};
 use super::decode::{Patch, list};
 use super::did_you_mean::closest;
 use super::document::ReducerEntry;
 use super::layers::{Layers, unbounded};
 use super::loader::Part;
+use super::merge::Leaf as _;
 use super::rules::Rules;
-use super::{Code, Diagnostic, Findings, RetryPolicy, Selector, Span};
+use super::{Budget, Code, Diagnostic, Findings, Origin, RetryPolicy, Selector, Setting, Sources, Span};
 
 /// The most selectors of each kind, of all files together.
 pub(crate) const MOST_SELECTORS: usize = 10_000;
 /// The most texts in the messages of error rows, and their bytes: all are searched for at once.
 const MOST_ERROR_TEXTS: usize = 2_000;
 const MOST_ERROR_BYTES: usize = 64 << 10;
+/// What may set a bound, where it cannot be read.
+const BOUNDING: [&str; 13] = [
+    "deadline",
+    "enabled",
+    "max_attempts",
+    "by_class",
+    "retry",
+    "limits",
+    "calls",
+    "CallRule",
+    "tools",
+    "ToolLayer",
+    "models",
+    "ModelLayer",
+    "output",
+];
+/// What may say another budget, where it cannot be read.
+const BUDGETING: [&str; 9] =
+    ["budget", "retry", "calls", "CallRule", "tools", "ToolLayer", "models", "ModelLayer", "output"];
+/// So many shapes of a pool are told.
+const SHAPES: usize = 8;
 /// What it costs to hear one more rule, in comparisons.
 const RESOLVED: usize = 16;
 
@@ -58,74 +80,144 @@ pub(super) fn rows_within_budget(parts: &[&Part], findings: &mut Findings) -> bo
 
 /// Reports attempts without end, for every subject the files name.
 pub(crate) fn endless(layers: &Layers, work: &mut Work, findings: &mut Findings) {
-    let mut told = HashSet::new();
-    let mut report = |retry: Option<RetryPolicy>, subject: &str| {
-        let Some(retry) = retry else { return };
-        let Some(origin) = unbounded(&retry) else { return };
+    if findings.lost().any(&BOUNDING) {
+        return;
+    }
+    let (mut told, mut problems) = (HashSet::new(), Vec::new());
+    let finished = everywhere(layers, work, &mut |retry, subject| {
+        let Some(origin) = unbounded(retry) else { return };
         let span = Span::new(origin.source, origin.at, origin.at.saturating_add(9));
         if told.insert(span) {
             let message = format!("the attempts of {subject} have no end");
             let problem = Diagnostic::error(Code::UNBOUNDED, span, message);
-            findings.push(problem.help("set a `deadline` in the same layer, or a number of attempts"));
+            problems.push(problem.help("set a `deadline` in the same layer, or a number of attempts"));
+        }
+    });
+    problems.extend(finished.err().map(|problem| *problem));
+    for problem in problems {
+        findings.push(problem);
+    }
+}
+
+/// Reports pools of budgets that are not the same wherever they are drawn on: each use would begin anew.
+pub(super) fn pools(layers: &Layers, sources: &Sources, work: &mut Work, findings: &mut Findings) {
+    if findings.lost().any(&BUDGETING) {
+        return;
+    }
+    let mut pools: BTreeMap<String, Vec<Setting<Budget>>> = BTreeMap::new();
+    let finished = everywhere(layers, work, &mut |retry, _| {
+        let Some(pool) = retry.budget.value.pool() else { return };
+        let shapes = pools.entry(pool.to_owned()).or_default();
+        if shapes.len() < SHAPES && !shapes.iter().any(|shape| shape.value == retry.budget.value) {
+            shapes.push(retry.budget.clone());
+        }
+    });
+    for (pool, mut shapes) in pools {
+        shapes.sort_by_key(|shape| (shape.origin.source, shape.origin.at));
+        let mut shapes = shapes.into_iter();
+        let Some(first) = shapes.next() else { continue };
+        for other in shapes {
+            let place = sources.place(first.origin);
+            let at = |origin: Origin| Span::new(origin.source, origin.at, origin.at.saturating_add(1));
+            let message = format!("the pool `{pool}` has another shape here than at {place}");
+            let problem = Diagnostic::error(Code::CONTRADICTION, at(other.origin), message)
+                .label(format!("here: {}", short(&other.value.show())))
+                .also(at(first.origin), format!("there: {}", short(&first.value.show())))
+                .help("write the same budget in both places, or give one of the two another `pool`");
+            findings.push(problem);
+        }
+    }
+    if let Err(problem) = finished {
+        findings.push(*problem);
+    }
+}
+
+/// Shows the retries of every subject the files name. The error says that there is too much to look at.
+fn everywhere(
+    layers: &Layers,
+    work: &mut Work,
+    see: &mut dyn FnMut(&RetryPolicy, &str),
+) -> Result<(), Box<Diagnostic>> {
+    let mut show = |retry: Option<RetryPolicy>, subject: &str| {
+        if let Some(retry) = retry {
+            see(&retry, subject);
         }
     };
     // A name no rule matches shows the global layer; `*` in a pattern may stand for nothing.
     let nobody = "\u{1}".to_owned();
     let names = |selector: &Selector| selector.as_str().replace('*', "");
-    report(layers.tool_retry(&nobody, &[]).policy(), "tools");
-    report(layers.model_retry(&nobody).policy(), "models");
-    report(layers.output().retry.policy(), "the output");
+    show(layers.tool_retry(&nobody, &[]).policy(), "tools");
+    show(layers.model_retry(&nobody).policy(), "models");
+    show(layers.output().retry.policy(), "the output");
     for rule in layers.tool_rules().all() {
         let name = names(&rule.selector);
         let subject = format!("tool `{}`", rule.selector.as_str());
         let calls = layers.calls(&name);
         let cost = layers.tool_rules().candidates(&name).len();
         if !work.spend(cost.saturating_mul(calls.len().saturating_add(1)).saturating_mul(RESOLVED)) {
-            findings.push(Work::used_up(rule.span));
-            return;
+            return Err(Box::new(Work::used_up(rule.span)));
         }
-        report(layers.tool_retry(&name, &[]).policy(), &subject);
+        show(layers.tool_retry(&name, &[]).policy(), &subject);
         for (_, above) in calls {
-            report(layers.tool_retry(&name, &[above]).policy(), &subject);
+            show(layers.tool_retry(&name, &[above]).policy(), &subject);
         }
     }
     for rule in layers.model_rules().all() {
         let subject = format!("model `{}`", rule.selector.as_str());
         let name = names(&rule.selector);
         if !work.spend(layers.model_rules().candidates(&name).len().saturating_mul(RESOLVED)) {
-            findings.push(Work::used_up(rule.span));
-            return;
+            return Err(Box::new(Work::used_up(rule.span)));
         }
-        report(layers.model_retry(&name).policy(), &subject);
+        show(layers.model_retry(&name).policy(), &subject);
     }
+    Ok(())
 }
 
 /// Reports reducers whose slice does not exist or cannot be changed that way.
 pub(super) fn reducers(parts: &[&Part], findings: &mut Findings) {
     let sessions: Vec<_> = parts.iter().filter_map(|part| part.blocks.session.as_ref()).collect();
-    let mut slices: HashMap<&str, &Value> = HashMap::new();
-    let mut rules: HashMap<&str, &ReducerEntry> = HashMap::new();
+    if findings.lost().any(&["session", "slices", "reducers"]) {
+        return;
+    }
+    // What a slice starts as; not known of one that could not be read.
+    let mut slices: HashMap<&str, Option<&Value>> = HashMap::new();
+    let mut removed: HashMap<&str, Span> = HashMap::new();
+    let mut rules: BTreeMap<&str, &ReducerEntry> = BTreeMap::new();
+    let mut guess = true;
     for session in sessions {
         for (name, slice) in &session.slices.0 {
             match slice {
-                Patch::Set(slice, _) => slices.insert(&name.value, &slice.initial.0),
-                _ => slices.remove(name.value.as_str()),
+                Patch::Set(slice, _) => slices.insert(&name.value, Some(&slice.initial.0)),
+                Patch::Absent => slices.insert(&name.value, None),
+                Patch::Null(at) => {
+                    removed.insert(&name.value, *at);
+                    slices.remove(name.value.as_str())
+                }
             };
         }
         for (name, reducer) in &session.reducers.0 {
             match reducer {
-                Patch::Set(reducer, _) => rules.insert(&name.value, reducer),
-                _ => rules.remove(name.value.as_str()),
-            };
+                Patch::Set(reducer, _) => {
+                    rules.insert(&name.value, reducer);
+                }
+                // One that could not be read may make any slice anything.
+                Patch::Absent => guess = false,
+                Patch::Null(_) => {
+                    rules.remove(name.value.as_str());
+                }
+            }
         }
     }
     let set: HashSet<&str> =
         rules.values().filter(|r| r.r#do.value.needs().is_none()).map(|r| r.slice.value.as_str()).collect();
-    for reducer in rules.values() {
+    for (name, reducer) in &rules {
         let slice = reducer.slice.value.as_str();
         match slices.get(slice) {
-            None => findings.push(no_slice(reducer, &slices)),
-            Some(initial) if !set.contains(slice) => {
+            None => findings.push(match removed.get(slice) {
+                Some(at) => no_slice_any_more(name, reducer, *at),
+                None => no_slice(reducer, &slices),
+            }),
+            Some(Some(initial)) if guess && !set.contains(slice) => {
                 let kind = kind(initial);
                 if let Some(needed) = reducer.r#do.value.needs().filter(|needed| *needed != kind) {
                     let message = format!("this needs {needed}, and slice `{slice}` starts as {kind}");
@@ -138,13 +230,21 @@ pub(super) fn reducers(parts: &[&Part], findings: &mut Findings) {
     }
 }
 
-fn no_slice(reducer: &ReducerEntry, slices: &HashMap<&str, &Value>) -> Diagnostic {
+fn no_slice_any_more(name: &str, reducer: &ReducerEntry, at: Span) -> Diagnostic {
+    let slice = &reducer.slice.value;
+    let message = format!("`{slice}` is removed, and the reducer `{name}` changes it");
+    Diagnostic::error(Code::CONTRADICTION, at, message).also(reducer.slice.span, "here").help(format!(
+        "remove the reducer too, by `{name}: null` under `session.reducers`, or keep the slice"
+    ))
+}
+
+fn no_slice(reducer: &ReducerEntry, slices: &HashMap<&str, Option<&Value>>) -> Diagnostic {
     let (name, span) = (&reducer.slice.value, reducer.slice.span);
     let mut known: Vec<&str> = slices.keys().copied().collect();
     known.sort_unstable();
     let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no slice `{name}`"));
     match closest(name, known.iter().copied()) {
-        Some(meant) => problem.meant(span, meant),
+        Some(meant) => problem.meant(span, name, meant, known.iter().copied()),
         None => problem.help(format!("declare it under `session.slices`; there are {}", list(&known))),
     }
 }

@@ -49,7 +49,14 @@ struct Voice<'r, T> {
 
 /// Reports patterns that overlap, neither narrower, and disagree where no narrower selector decides.
 pub(crate) fn conflicts<T: Layer>(rules: &Rules<T>, work: &mut Work, findings: &mut Findings) {
+    // What could not be read may decide between others, or be meant for another value.
+    if findings.lost().any(&["ToolLayer", "ModelLayer", "priority"]) {
+        return;
+    }
     for (path, voices) in by_path(rules) {
+        if findings.lost().touches(&path) {
+            continue;
+        }
         let Some(first) = voices.first() else { continue };
         if voices.iter().all(|voice| voice.value == first.value) {
             continue;

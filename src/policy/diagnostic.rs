@@ -3,6 +3,8 @@
 use core::fmt;
 
 use super::Span;
+use super::did_you_mean::is_certain;
+use super::secret::MARK;
 
 /// One problem in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,6 +160,8 @@ impl Code {
     }
 }
 
+/// Longer secrets may be cut in messages; so many characters of one stay at least.
+const BEGINNING: usize = 20;
 /// The longest message, label or help, and the longest repair, in bytes.
 const LONGEST: usize = 2_000;
 
@@ -168,6 +172,26 @@ impl Diagnostic {
         self.label.iter_mut().chain(&mut self.help).for_each(cut);
         self.also.iter_mut().for_each(|(_, label)| cut(label));
         self.fix = self.fix.filter(|fix| fix.text.len() <= LONGEST);
+        self
+    }
+
+    /// Without secrets, also where only the beginning of one is left, and without a repair that holds one.
+    pub(crate) fn without(mut self, secrets: &[&str]) -> Self {
+        for secret in secrets {
+            let begins =
+                secret.char_indices().nth(BEGINNING).map(|(at, _)| secret.get(..at).unwrap_or_default());
+            for text in [Some(*secret), begins].into_iter().flatten() {
+                let clean = |said: &mut String| {
+                    if said.contains(text) {
+                        *said = said.replace(text, MARK);
+                    }
+                };
+                clean(&mut self.message);
+                self.label.iter_mut().chain(&mut self.help).for_each(clean);
+                self.also.iter_mut().for_each(|(_, label)| clean(label));
+                self.fix = self.fix.filter(|fix| !fix.text.contains(text));
+            }
+        }
         self
     }
 
@@ -225,11 +249,20 @@ impl Diagnostic {
         self
     }
 
-    /// With what was probably meant.
+    /// With what was probably meant by what was `found` there, of all that is known; and with the repair if nothing
+    /// else can be meant.
     #[must_use]
-    pub fn meant(mut self, span: Span, text: &str) -> Self {
-        self.label = Some(format!("did you mean `{text}`?"));
-        self.fix = Some(Fix { span, title: None, text: text.to_owned() });
+    pub fn meant<'a>(
+        mut self,
+        span: Span,
+        found: &str,
+        meant: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        self.label = Some(format!("did you mean `{meant}`?"));
+        if is_certain(found, meant, known) {
+            self.fix = Some(Fix { span, title: None, text: meant.to_owned() });
+        }
         self
     }
 }

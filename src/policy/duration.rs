@@ -69,7 +69,22 @@ pub fn parse_duration(text: &str) -> Result<Nanos, DurationError> {
 fn span(text: &str, number: &str, unit: &str) -> Result<Nanos, DurationError> {
     use humantime::DurationError as Why;
     if unit.is_empty() {
-        return Err(error(format!("`{text}` has no unit"), &format!("write a unit: `{text}s`")));
+        let last = text.strip_suffix(number).unwrap_or_default().trim_end();
+        let next = match last.chars().next_back() {
+            Some('d') => "h",
+            Some('h') => "m",
+            _ if last.ends_with('m') || last.is_empty() => "s",
+            _ => "ms",
+        };
+        let what = if last.is_empty() { text } else { number };
+        return Err(error(
+            if last.is_empty() {
+                format!("`{what}` has no unit")
+            } else {
+                format!("`{what}` in `{text}` has no unit")
+            },
+            &format!("write a unit: `{text}{next}`"),
+        ));
     }
     match humantime::parse_duration(&format!("{number}{unit}")) {
         Ok(span) => Ok(Nanos::from_std(span)),
@@ -142,6 +157,8 @@ mod tests {
     fn a_bare_number_wants_a_unit() {
         assert_eq!(refused("5"), "`5` has no unit; write a unit: `5s`");
         assert_eq!(refused("1.5"), "`1.5` has no unit; write a unit: `1.5s`");
+        assert_eq!(refused("1h30"), "`30` in `1h30` has no unit; write a unit: `1h30m`");
+        assert_eq!(refused("2m 30"), "`30` in `2m 30` has no unit; write a unit: `2m 30s`");
     }
 
     #[test]

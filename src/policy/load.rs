@@ -98,10 +98,10 @@ impl Policy {
     }
 
     /// Merges what was read.
-    pub(super) fn merge(read: Read, every_profile: bool, mut findings: Findings) -> Result<Self, Report> {
-        if every_profile {
+    pub(super) fn merge(read: Read, loader: &Loader, mut findings: Findings) -> Result<Self, Report> {
+        if loader.checks_every_profile() {
             for name in &read.profiles {
-                if read.profile.as_ref() != Some(name) {
+                if read.profile.as_ref() != Some(name) && !findings.is_overrun() {
                     Inner::check(&read, Some(name), &mut findings);
                 }
             }
@@ -109,14 +109,21 @@ impl Policy {
                 Inner::check(&read, None, &mut findings);
             }
         }
-        match Inner::build(read, &mut findings) {
-            Ok(mut inner) => {
-                let report = findings.into_report(inner.sources.clone());
-                inner.warnings = (!report.is_empty()).then_some(report);
-                Ok(Self(Arc::new(inner)))
+        let mut inner = match Inner::build(read, &mut findings) {
+            Ok(inner) => inner,
+            Err(sources) => return Err(findings.into_report(*sources)),
+        };
+        if findings.has_errors() {
+            let sources = inner.sources.clone();
+            if let Some(options) = loader.lints().filter(|_| !findings.is_crowded() && !findings.is_overrun())
+            {
+                Self(Arc::new(inner)).lint_the_rest(options, &mut findings);
             }
-            Err(sources) => Err(findings.into_report(*sources)),
+            return Err(findings.into_report(sources));
         }
+        let report = findings.into_report(inner.sources.clone());
+        inner.warnings = (!report.is_empty()).then_some(report);
+        Ok(Self(Arc::new(inner)))
     }
 
     /// The names of its profiles, in the order of first declaration.
@@ -275,14 +282,19 @@ impl Inner {
             conflicts(layers.tool_rules(), &mut work, findings);
             conflicts(layers.model_rules(), &mut work, findings);
             // Only files that say so can leave attempts without end; the default does not.
-            let speaks = |source: &super::Source| source.text().contains("unlimited");
-            if read.sources.iter().skip(BUILTIN_TEXTS).any(speaks) {
+            let speaks =
+                |word| read.sources.iter().skip(BUILTIN_TEXTS).any(|source| source.text().contains(word));
+            if speaks("unlimited") {
                 check::endless(&layers, &mut work, findings);
+            }
+            if speaks("pool") {
+                check::pools(&layers, &read.sources, &mut work, findings);
             }
         }
         layers
     }
 
+    /// What files make that may have mistakes, all of which have been found then.
     fn build(read: Read, findings: &mut Findings) -> Result<Self, Box<Sources>> {
         let layers = Self::check(&read, read.profile.as_deref(), findings);
         let Read { sources, digest, parts, profiles, profile } = read;
@@ -295,10 +307,12 @@ impl Inner {
         let (Some(tool), Some(model), Some(turn), Some(output)) =
             (plain.0, plain.1, plain.2, layers.output().policy())
         else {
-            findings.push(unset());
+            if !findings.has_errors() {
+                findings.push(unset());
+            }
             return Err(Box::new(sources));
         };
-        let Some(errors) = errors.filter(|_| !findings.has_errors()) else { return Err(Box::new(sources)) };
+        let Some(errors) = errors else { return Err(Box::new(sources)) };
         let output = layers.output_wanted().map(|_| output);
         Ok(Self {
             sources,

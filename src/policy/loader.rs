@@ -8,7 +8,7 @@ use super::builtin::{BUILTIN_TEXTS, DEFAULT, DEFAULT_NAME, TABLES};
 use super::decode;
 use super::did_you_mean::closest;
 use super::document::{Blocks, Parent, PolicyFile};
-use super::{Code, Diagnostic, Findings, Policy, Report, SourceId, Sources, Span};
+use super::{Code, Diagnostic, Findings, LintOptions, Policy, Report, SourceId, Sources, Span};
 
 /// What a file may extend besides files.
 const BUILTINS: &[&str] = &["builtin:default"];
@@ -34,6 +34,7 @@ pub type Resolve<'r> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String
 pub struct Loader {
     profile: Option<String>,
     every_profile: bool,
+    lints: Option<LintOptions>,
 }
 
 /// What was read, ready to be merged.
@@ -87,6 +88,23 @@ impl Loader {
         self
     }
 
+    /// Tells with the mistakes of a policy that cannot be used what [`Policy::lint`] finds in the rest of it.
+    #[must_use]
+    pub fn with_lints(mut self, options: LintOptions) -> Self {
+        self.lints = Some(options);
+        self
+    }
+
+    /// Whether mistakes are looked for in every profile.
+    pub(super) const fn checks_every_profile(&self) -> bool {
+        self.every_profile
+    }
+
+    /// What is looked for besides mistakes.
+    pub(super) const fn lints(&self) -> Option<&LintOptions> {
+        self.lints.as_ref()
+    }
+
     /// A policy of several files, named and in load order, of which none extends another.
     ///
     /// # Errors
@@ -132,20 +150,20 @@ impl Loader {
             }
         }
         let Reading { sources, mut findings, mut digest, parts, profiles, .. } = reading;
-        if findings.has_errors() {
+        // Rules are judged together, and those of a whole file are not there.
+        if findings.lost().has_file() || findings.is_crowded() {
             return Err(findings.into_report(sources));
         }
         if let Some(name) = &self.profile {
             hash(&mut digest, b"profile");
             hash(&mut digest, name.as_bytes());
-            if !profiles.contains(name) {
+            if !profiles.contains(name) && !findings.lost().any(&["profiles"]) {
                 findings.push(no_profile(name, &profiles, &sources));
-                return Err(findings.into_report(sources));
             }
         }
         let digest = format!("{:032x}", digest.digest128());
         let read = Read { sources, digest, parts, profiles, profile: self.profile.clone() };
-        Policy::merge(read, self.every_profile, findings)
+        Policy::merge(read, self, findings)
     }
 }
 
@@ -199,7 +217,10 @@ impl Reading<'_> {
     /// Reads the file at the end of the chain, and before it those it extends.
     fn open(&mut self, name: &str, bytes: &[u8]) {
         let read = decode::read_into::<PolicyFile>(&mut self.sources, &mut self.findings, name, bytes);
-        let Some((source, file)) = read else { return };
+        let Some((source, file)) = read else {
+            self.findings.lose_file();
+            return;
+        };
         let (header, blocks) = file.split();
         for parent in &header.extends {
             self.parent(name, parent);
@@ -219,8 +240,16 @@ impl Reading<'_> {
         if path.starts_with("builtin:") {
             if !BUILTINS.contains(&path) {
                 self.findings.push(no_builtin(path, span));
+                self.findings.lose_file();
             }
             // It is the lowest layer of every policy.
+            return;
+        }
+        if path.contains("://") {
+            let message = format!("`{path}` is an address, and only files are extended");
+            let problem = Diagnostic::error(Code::EXTENDS, span, message);
+            self.findings.push(problem.help("fetch it beforehand, and name the file"));
+            self.findings.lose_file();
             return;
         }
         let Some(resolve) = self.resolve.as_mut() else {
@@ -228,11 +257,13 @@ impl Reading<'_> {
                 "`extends` needs someone who reads files, and this policy was loaded from texts alone";
             let problem = Diagnostic::error(Code::EXTENDS, span, message);
             self.findings.push(problem.help("load it with `Policy::load_with`, or give all files in order"));
+            self.findings.lose_file();
             return;
         };
         if self.sources.len() >= BUILTIN_TEXTS.saturating_add(MOST_FILES) {
             let message = format!("a policy of more than {MOST_FILES} files");
             self.findings.push(Diagnostic::error(Code::TOO_LARGE, span, message));
+            self.findings.lose_file();
             return;
         }
         let (name, bytes) = match resolve(child, path) {
@@ -240,6 +271,7 @@ impl Reading<'_> {
             Err(error) => {
                 let problem = Diagnostic::error(Code::EXTENDS, span, error);
                 self.findings.push(self.with_chain(problem, path));
+                self.findings.lose_file();
                 return;
             }
         };
@@ -272,7 +304,7 @@ impl Reading<'_> {
 fn no_builtin(path: &str, span: Span) -> Diagnostic {
     let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no `{path}`"));
     match closest(path, BUILTINS.iter().copied()) {
-        Some(meant) => problem.meant(span, meant),
+        Some(meant) => problem.meant(span, path, meant, BUILTINS.iter().copied()),
         None => problem.help(format!("there is {}", decode::list(BUILTINS))),
     }
 }

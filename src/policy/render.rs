@@ -18,8 +18,9 @@ impl Report {
     pub fn human(&self, styled: bool) -> String {
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
         let mut out = String::new();
+        let sources = self.sources().shown();
         for diagnostic in self.diagnostics() {
-            out.push_str(&renderer.render(&groups(diagnostic, self.sources())));
+            out.push_str(&renderer.render(&groups(diagnostic, &sources)));
             out.push_str("\n\n");
         }
         if self.more() > 0 {

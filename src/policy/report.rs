@@ -3,7 +3,8 @@
 use core::fmt;
 use std::collections::HashSet;
 
-use super::{Diagnostic, Severity, Sources};
+use super::lost::Lost;
+use super::{Code, Diagnostic, Severity, Sources};
 
 /// The most problems a report shows unless it is told otherwise. The rest is counted.
 const SHOWN: usize = 100;
@@ -15,6 +16,7 @@ const KEPT: usize = 5_000;
 pub struct Findings {
     errors: Kind,
     warnings: Kind,
+    lost: Lost,
 }
 
 /// The errors, or the warnings.
@@ -66,12 +68,41 @@ impl Findings {
         self.errors.found >= SHOWN
     }
 
+    /// The last of the first errors for which that holds.
+    pub(crate) fn recent(&mut self, holds: impl Fn(&Diagnostic) -> bool) -> Option<&mut Diagnostic> {
+        self.errors.kept.iter_mut().take(SHOWN).rfind(|problem| holds(problem))
+    }
+
+    /// Whether something was too large to be looked at further.
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.errors.kept.iter().take(SHOWN).any(|problem| problem.code == Code::TOO_LARGE)
+    }
+
+    /// What could not be read.
+    pub(crate) const fn lost(&self) -> &Lost {
+        &self.lost
+    }
+
+    /// A field could not be read, or an entry of that type.
+    pub(crate) fn lose(&mut self, name: &str) {
+        self.lost.field(name);
+    }
+
+    /// A whole file could not be read.
+    pub(crate) const fn lose_file(&mut self) {
+        self.lost.file();
+    }
+
     /// Ends the reading.
     pub fn into_report(self, sources: Sources) -> Report {
-        let Self { errors, warnings } = self;
+        let Self { errors, warnings, lost: _ } = self;
         let dropped = (errors.dropped(), warnings.dropped());
         let mut diagnostics = errors.kept;
         diagnostics.extend(warnings.kept);
+        if !diagnostics.is_empty() {
+            let secrets = sources.secrets();
+            diagnostics = diagnostics.into_iter().map(|problem| problem.without(&secrets)).collect();
+        }
         let mut seen = HashSet::new();
         diagnostics.retain(|d| seen.insert((d.code, d.span, d.message.clone())));
         Report { sources, diagnostics, shown: 0, dropped }.at_most(SHOWN)

@@ -66,8 +66,8 @@ impl Trouble {
         match self {
             Self::Ambiguous => {
                 let message = format!("`{text}` is read differently by different YAML readers");
-                Diagnostic::error(Code::AMBIGUOUS, span, message)
-                    .help(format!("write a plain decimal number, or quote it: \"{text}\""))
+                // A field that wants a number knows better.
+                Diagnostic::error(Code::AMBIGUOUS, span, message).fix(span, "quote it", format!("\"{text}\""))
             }
             Self::TooBig => {
                 let message = format!("the integer `{text}` does not fit into 64 bits");
@@ -75,6 +75,54 @@ impl Trouble {
             }
         }
     }
+}
+
+/// Whether text is a boolean or a date to other readers.
+pub(super) fn is_ambiguous_text(text: &str) -> bool {
+    const WORDS: [&str; 4] = ["yes", "no", "on", "off"];
+    let cased = |word: &str| {
+        let (first, rest) = text.split_at_checked(1).unwrap_or_default();
+        text == word
+            || text == word.to_ascii_uppercase()
+            || word.strip_prefix(&first.to_ascii_lowercase()) == Some(rest)
+    };
+    WORDS.into_iter().any(cased) || is_date(text)
+}
+
+/// `2026-11-21`.
+fn is_date(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let digits = |part: Option<&str>, length: core::ops::RangeInclusive<usize>| {
+        part.is_some_and(|part| {
+            length.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    };
+    digits(parts.next(), 4..=4)
+        && digits(parts.next(), 1..=2)
+        && digits(parts.next(), 1..=2)
+        && parts.next().is_none()
+}
+
+/// A number in plain decimals, if it is a whole one: `0b11` is 3. Zeros before it do not count.
+pub(super) fn decimal(text: &str) -> Option<String> {
+    let (sign, body) = match text.strip_prefix('-') {
+        Some(body) => ("-", body),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let plain = body.replace('_', "").to_ascii_lowercase();
+    let radix = [("0x", 16), ("0o", 8), ("0b", 2)];
+    let prefixed = radix.into_iter().find_map(|(prefix, radix)| Some((plain.strip_prefix(prefix)?, radix)));
+    let (digits, radix) = prefixed.unwrap_or((plain.as_str(), 10));
+    let number = u64::from_str_radix(digits, radix).ok().or_else(|| exponent(&plain))?;
+    Some(format!("{sign}{number}"))
+}
+
+/// `1e3` and `1.5e3`, if it is a whole number.
+fn exponent(text: &str) -> Option<u64> {
+    let (number, exponent) = text.split_once('e')?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let zeros = exponent.trim_start_matches('+').parse::<usize>().ok()?.checked_sub(part.len())?;
+    (zeros < 20).then(|| format!("{whole}{part}{}", "0".repeat(zeros)).parse().ok()).flatten()
 }
 
 /// `010`, `0x1F`, `0b11`, `0o7`, `1_0`, `12:30`, `1e3`, `.inf`: each a number to some readers and a string, or
@@ -120,6 +168,35 @@ mod tests {
             assert_eq!(read(text), Err(Trouble::Ambiguous), "{text}");
         }
         assert_eq!(read("99999999999999999999"), Err(Trouble::TooBig));
+    }
+
+    #[test]
+    fn a_number_is_written_in_plain_decimals() {
+        for (text, plain) in [
+            ("010", Some("10")),
+            ("-010", Some("-10")),
+            ("0b11", Some("3")),
+            ("0x1F", Some("31")),
+            ("0o17", Some("15")),
+            ("1_000", Some("1000")),
+            ("1e3", Some("1000")),
+            ("1.5E+3", Some("1500")),
+            ("1.5e0", None),
+            ("12:30", None),
+            (".inf", None),
+        ] {
+            assert_eq!(decimal(text).as_deref(), plain, "{text}");
+        }
+    }
+
+    #[test]
+    fn words_and_dates_are_text_only_in_quotes() {
+        for text in ["yes", "No", "ON", "off", "2026-11-21", "2026-1-2"] {
+            assert!(is_ambiguous_text(text), "{text}");
+        }
+        for text in ["yEs", "y", "nothing", "once", "2026-11", "2026-11-21-1", "10-11-2026", ""] {
+            assert!(!is_ambiguous_text(text), "{text}");
+        }
     }
 
     #[test]

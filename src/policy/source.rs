@@ -1,6 +1,8 @@
 //! The texts policies and other documents are read from, and what a byte offset in one of them means to people.
 
-use super::{Origin, Place, SourceId};
+use std::borrow::Cow;
+
+use super::{Origin, Place, SourceId, secret};
 
 /// Texts by the order of loading. Number zero is the built-in default policy once one is loaded.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +17,8 @@ pub struct Source {
     text: String,
     /// Byte offsets at which lines start; the first is 0.
     lines: Vec<u32>,
+    /// Whether each character is one byte; nobody has to count them then.
+    narrow: bool,
 }
 
 /// A range of bytes in one source.
@@ -52,6 +56,27 @@ impl Sources {
     /// All texts, in the order of loading.
     pub fn iter(&self) -> impl Iterator<Item = &Source> {
         self.texts.iter()
+    }
+
+    /// The texts as they may be shown: without the secrets in them.
+    pub(crate) fn shown(&self) -> Cow<'_, Self> {
+        let hidden: Vec<_> = self.texts.iter().map(|source| secret::hidden(&source.text)).collect();
+        if hidden.iter().all(Vec::is_empty) {
+            return Cow::Borrowed(self);
+        }
+        let shown = |(source, hidden): (&Source, &Vec<_>)| Source {
+            name: source.name.clone(),
+            text: secret::masked(&source.text, hidden),
+            lines: source.lines.clone(),
+            narrow: source.narrow,
+        };
+        Cow::Owned(Self { texts: self.texts.iter().zip(&hidden).map(shown).collect() })
+    }
+
+    /// The secrets in the texts, as messages may repeat them.
+    pub(crate) fn secrets(&self) -> Vec<&str> {
+        let of = |source| secret::values(Source::text(source), &secret::hidden(Source::text(source)));
+        self.texts.iter().flat_map(of).collect()
     }
 
     /// How many texts there are.
@@ -99,7 +124,8 @@ impl Source {
         let lines = std::iter::once(0)
             .chain(starts.filter_map(|(at, _)| u32::try_from(at).ok().and_then(|at| at.checked_add(1))))
             .collect();
-        Self { name, text, lines }
+        let narrow = text.is_ascii();
+        Self { name, text, lines, narrow }
     }
 
     /// The name it was loaded under, usually a path.
@@ -116,6 +142,11 @@ impl Source {
     pub fn line_column(&self, at: u32) -> (u32, u32) {
         let line = self.lines.partition_point(|start| *start <= at);
         let start = line.checked_sub(1).and_then(|line| self.lines.get(line)).copied().unwrap_or(0);
+        if self.narrow {
+            let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
+            let column = if at <= end { at.saturating_sub(start) } else { 0 };
+            return (u32::try_from(line).unwrap_or(u32::MAX), column.saturating_add(1));
+        }
         let before = self.text.get(start as usize..at as usize).unwrap_or_default();
         let column = u32::try_from(before.chars().count()).unwrap_or(u32::MAX).saturating_add(1);
         (u32::try_from(line).unwrap_or(u32::MAX), column)

@@ -378,7 +378,7 @@ impl<'a> Builder<'a> {
                             if blank {
                                 let message = format!("`{}` has no value", key.name);
                                 let problem = Diagnostic::error(Code::BLANK, key.span, message);
-                                findings.push(problem.help("write `null` to unset it, or remove the line"));
+                                findings.push(problem.help("write a value, or remove the line"));
                                 node.data = Data::Reported;
                             }
                             entries.push((key, node));

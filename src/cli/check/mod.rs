@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use unfazed::host::PolicyFiles;
 use unfazed::host::scripted::Script;
 use unfazed::host::tools_file::ToolsFile;
-use unfazed::policy::{LintOptions, Loader, Report};
+use unfazed::policy::{CallFile, LintOptions, Loader, Report};
 
 use super::exit::{self, Exit, Failed};
 use super::named::{self, Kind};
@@ -84,11 +84,12 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         let name = path.display().to_string();
         match named::kind(&bytes) {
             Kind::Agent => {
-                let (named, found) = named::read(path, &bytes, &loader(args));
+                let (named, found) = named::read(path, &bytes, &loader(args, &options));
                 reports.extend(found);
                 reports.extend(named.map(|named| named.policy.lint(&options)));
             }
             Kind::Script => reports.extend(Script::from_yaml(&name, &bytes).err()),
+            Kind::Call => reports.extend(CallFile::read(&name, &bytes).err()),
             Kind::Test => reports.extend(super::test::problems(&name, &bytes)),
             Kind::Policy if args.together => policies.push((name, bytes)),
             Kind::Policy => reports.extend(policy(args, &options, vec![(name, bytes)])),
@@ -115,7 +116,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         return Ok(Exit::Nothing);
     }
     if args.format == Format::Human && !warnings {
-        out::styled(&format!("{} file(s) checked, no problems\n", paths.len()))?;
+        let plural = if paths.len() == 1 { "" } else { "s" };
+        out::styled(&format!("{} file{plural} checked, no problems\n", paths.len()))?;
     }
     let problem = errors || (warnings && args.deny_warnings);
     // Those who read SARIF take another exit code for a check that did not work.
@@ -148,16 +150,17 @@ fn print(reports: &[Report], format: Format) -> Result<(), Failed> {
 }
 
 /// Without a choice every profile is checked.
-fn loader(args: &Args) -> Loader {
+fn loader(args: &Args, options: &LintOptions) -> Loader {
+    let loader = Loader::new().with_lints(options.clone());
     match &args.profile {
-        Some(name) => Loader::new().profile(name),
-        None => Loader::new().every_profile(),
+        Some(name) => loader.profile(name),
+        None => loader.every_profile(),
     }
 }
 
 /// What is wrong with a policy, or what it hardly means.
 fn policy(args: &Args, options: &LintOptions, sources: Vec<(String, Vec<u8>)>) -> Vec<Report> {
-    match PolicyFiles::new().load_named(&loader(args), sources) {
+    match PolicyFiles::new().load_named(&loader(args, options), sources) {
         Ok(policy) => policy.warnings().cloned().into_iter().chain([policy.lint(options)]).collect(),
         Err(report) => vec![report],
     }

@@ -76,6 +76,9 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 }
 
 async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+    if args.task.as_ref().is_some_and(|task| task.trim().is_empty()) {
+        return Err(Failed::Usage("--task is empty: say what is to be done, or leave it out".into()));
+    }
     let signals = Signals::listen();
     let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
     let wishes = Wishes { has_task: args.task.is_some(), reload: args.reload };

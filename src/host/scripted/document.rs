@@ -8,9 +8,11 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use super::script::{Answer, Entry, ErrorReply, Fault, Matcher, Outcome, Script, ScriptedCall};
-use crate::policy::decode::{self, Decode, Reader, Spanned, VersionOne, choice, choice_of, record};
+use crate::policy::decode::{
+    self, Decode, Document, Kept, Reader, Spanned, VersionOne, choice, choice_of, record,
+};
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, Report, Span};
+use crate::policy::{Code, Diagnostic, Findings, Report, Sources, Span};
 use crate::session::Usage;
 use crate::time::Nanos;
 
@@ -19,6 +21,7 @@ const OWN_FIELDS: [&str; 3] = ["role", "content", "tool_calls"];
 
 record! {
     /// What a scripted model answers. The replies are given in order.
+    #[part(true)]
     struct ScriptFile {
         /// The version of this format.
         version: VersionOne,
@@ -28,7 +31,7 @@ record! {
         /// The replies. Each is given once, or as often as `times` says. A reply with `match` is left out until a
         /// request matches.
         /// Example: `[{"text": "The price is 12.50."}]`
-        replies: Spanned<Vec<Spanned<ReplyFile>>>,
+        replies: Spanned<Kept<Spanned<ReplyFile>>>,
         /// Whether the last reply is given again and again.
         repeat_last: bool = false,
         /// What the model answers, with HTTP status 500, when no reply is left.
@@ -178,28 +181,34 @@ impl Script {
     /// # Errors
     /// Every mistake in it, with its place.
     pub fn from_yaml(name: &str, text: &[u8]) -> Result<Self, Report> {
-        let document = decode::read::<ScriptFile>(name, text)?;
-        let file = &document.value;
-        // There is nothing else it could be.
-        let VersionOne = file.version;
-        let mut problems = Vec::new();
-        if file.replies.value.is_empty() {
-            let problem =
-                Diagnostic::error(Code::MISSING_FIELD, file.replies.span, "the script has no replies");
-            problems.push(problem.help("add one, such as `- text: Hello.`"));
-        }
-        let entries =
-            file.replies.value.iter().filter_map(|reply| reply.value.entry(reply.span, &mut problems));
-        let replies = entries.collect();
-        if !problems.is_empty() {
-            return Err(document.report(problems));
-        }
+        let mut replies = Vec::new();
+        let read = decode::read_and(name, text, |document: &Document<ScriptFile>| {
+            // There is nothing else it could be.
+            let VersionOne = document.value.version;
+            let given = &document.value.replies;
+            let mut problems = Vec::new();
+            if given.value.0.is_empty() && document.lost().is_nothing() {
+                let problem = Diagnostic::error(Code::MISSING_FIELD, given.span, "the script has no replies");
+                problems.push(problem.help("add one, such as `- text: Hello.`"));
+            }
+            let entries = given.value.0.iter();
+            replies.extend(entries.filter_map(|reply| reply.value.entry(reply.span, &mut problems)));
+            // What seems to be missing may be what could not be read.
+            problems.retain(|problem| problem.code != Code::MISSING_FIELD || document.lost().is_nothing());
+            problems
+        });
+        let file = match read {
+            (Some(document), None) => document.value,
+            (_, report) => {
+                return Err(report.unwrap_or_else(|| Findings::default().into_report(Sources::new())));
+            }
+        };
         Ok(Self {
             name: name.to_owned(),
-            model: file.model.clone(),
+            model: file.model,
             replies,
             repeat_last: file.repeat_last,
-            on_exhausted: file.on_exhausted.clone(),
+            on_exhausted: file.on_exhausted,
         })
     }
 

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::{Decode, Described, Reader};
+use super::{Decode, Described, Kept, Reader};
 use crate::policy::yaml::{Data, Node};
 
 impl Decode for bool {
@@ -25,6 +25,7 @@ impl Decode for bool {
 impl Decode for String {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         match &node.data {
+            Data::Text(_) if reader.is_ambiguous(node) => None,
             Data::Text(text) => Some(text.to_string()),
             _ => reader.wrong_type(node, "a string"),
         }
@@ -90,8 +91,8 @@ impl Decode for NonZeroU32 {
 
 /// Any JSON. The budgets of loading bound it.
 impl Decode for Value {
-    fn decode(node: &Node, _: &mut Reader<'_>) -> Option<Self> {
-        Some(node.to_json())
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        (!reader.has_ambiguous(node)).then(|| node.to_json())
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -130,6 +131,9 @@ impl<T: Decode> Decode for Vec<T> {
         let Data::List(items) = &node.data else {
             return reader.wrong_type(node, "a list");
         };
+        if T::PART {
+            return Kept::decode(node, reader).map(|kept| kept.0);
+        }
         // Every entry is read before any failure counts, so that all mistakes are reported.
         let decoded: Vec<Option<T>> = items.iter().map(|item| T::decode(item, reader)).collect();
         decoded.into_iter().collect()
@@ -148,7 +152,13 @@ impl<T: Decode> Decode for IndexMap<String, T> {
             .iter()
             .map(|(key, value)| T::decode(value, reader).map(|value| (key.name.to_string(), value)))
             .collect();
-        decoded.into_iter().collect()
+        if !T::PART {
+            return decoded.into_iter().collect();
+        }
+        if decoded.iter().any(Option::is_none) {
+            reader.lose(T::NAME.unwrap_or_default());
+        }
+        Some(decoded.into_iter().flatten().collect())
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {

@@ -43,6 +43,7 @@ mod examples;
 mod list;
 mod patch;
 mod record;
+mod scalars;
 mod union;
 #[cfg(feature = "host")]
 mod version;
@@ -56,14 +57,16 @@ use serde_json::Value;
 pub(crate) use choice::{choice, choice_of};
 pub(crate) use examples::complete;
 pub(crate) use list::list;
-pub use patch::{OneOrMany, Patch, Spanned};
+pub use patch::{Kept, OneOrMany, Patch, Spanned};
 pub(crate) use record::{Object, field_name, join_docs};
 pub(crate) use record::{decode_fields, record};
 pub(crate) use union::union;
 #[cfg(feature = "host")]
-pub(crate) use version::VersionOne;
+pub use version::VersionOne;
 
-use super::did_you_mean::closest;
+use super::did_you_mean::{Habit, closest, elsewhere};
+#[cfg(feature = "host")]
+use super::lost::Lost;
 use super::yaml::{self, Data, Key, Node};
 use super::{Code, Diagnostic, Findings, Report, SourceId, Sources, Span};
 
@@ -75,11 +78,22 @@ pub trait Decode: Sized {
     /// The name of its schema; `None`: the schema is written where it is used.
     const NAME: Option<&'static str> = None;
 
+    /// Whether it is a part of a document rather than a value: it goes on without those of its fields that cannot be
+    /// used, and what holds several of it goes on without those that cannot be used. Whoever reads it asks the findings
+    /// for errors before using it.
+    const PART: bool = false;
+
     /// Reads it. `None`: it cannot be used, and why has been reported.
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self>;
 
     /// The value of a field that is left out; `None`: it is required.
     fn absent() -> Option<Self> {
+        None
+    }
+
+    /// What stands for one that is required and cannot be used, or is not there, while the rest of the document is
+    /// looked at.
+    fn stand_in(_: &Node) -> Option<Self> {
         None
     }
 
@@ -93,6 +107,8 @@ pub struct Document<T> {
     /// What it says.
     pub value: T,
     sources: Sources,
+    #[cfg(feature = "host")]
+    lost: Lost,
 }
 
 /// What decoders read with: the text behind the nodes, and where problems go.
@@ -107,13 +123,34 @@ pub struct Reader<'a> {
 /// # Errors
 /// Every mistake in it.
 pub fn read<T: Decode>(name: &str, bytes: &[u8]) -> Result<Document<T>, Report> {
+    match read_and(name, bytes, |_| Vec::new()) {
+        (Some(document), None) => Ok(document),
+        (_, report) => Err(report.unwrap_or_else(|| Findings::default().into_report(Sources::new()))),
+    }
+}
+
+/// Reads a document, and looks for `more` mistakes in what could be read of it. With a report, that is not all it says.
+pub(crate) fn read_and<T: Decode>(
+    name: &str,
+    bytes: &[u8],
+    more: impl FnOnce(&Document<T>) -> Vec<Diagnostic>,
+) -> (Option<Document<T>>, Option<Report>) {
     let mut sources = Sources::new();
     let mut findings = Findings::default();
-    let value = read_into(&mut sources, &mut findings, name, bytes);
-    match value {
-        Some((_, value)) if !findings.has_errors() => Ok(Document { value, sources }),
-        _ => Err(findings.into_report(sources)),
+    let Some((_, value)) = read_into(&mut sources, &mut findings, name, bytes) else {
+        return (None, Some(findings.into_report(sources)));
+    };
+    let document = Document {
+        value,
+        sources,
+        #[cfg(feature = "host")]
+        lost: findings.lost().clone(),
+    };
+    for problem in more(&document) {
+        findings.push(problem);
     }
+    let report = findings.has_errors().then(|| findings.into_report(document.sources.clone()));
+    (Some(document), report)
 }
 
 /// Reads one of several documents that are reported on together.
@@ -141,6 +178,12 @@ impl<T> Document<T> {
         &self.sources
     }
 
+    /// What could not be read; nothing, unless there are mistakes.
+    #[cfg(feature = "host")]
+    pub(crate) const fn lost(&self) -> &Lost {
+        &self.lost
+    }
+
     /// A report of problems found after reading.
     pub fn report(&self, problems: impl IntoIterator<Item = Diagnostic>) -> Report {
         let mut findings = Findings::default();
@@ -158,6 +201,16 @@ impl<'a> Reader<'a> {
     /// Writes a problem down.
     pub fn report(&mut self, problem: Diagnostic) {
         self.findings.push(problem);
+    }
+
+    /// Goes on without a field, or without an entry of that type.
+    pub(crate) fn lose(&mut self, name: &str) {
+        self.findings.lose(name);
+    }
+
+    /// Goes on without another file.
+    pub(crate) const fn lose_file(&mut self) {
+        self.findings.lose_file();
     }
 
     /// Spends what it takes to keep an expression or a template, which is more than it takes to write it. `None`:
@@ -213,6 +266,7 @@ impl<'a> Reader<'a> {
     /// Reports a value of the wrong type, with a repair where one is evident.
     pub fn wrong_type<T>(&mut self, node: &Node, expected: &str) -> Option<T> {
         if matches!(node.data, Data::Reported) {
+            self.repair_ambiguous(node, expected);
             return None;
         }
         let message = format!("expected {expected}, found {}", node.describe());
@@ -224,14 +278,43 @@ impl<'a> Reader<'a> {
     /// Reports a word that is not one of those allowed.
     pub fn bad_choice<T>(&mut self, span: Span, found: &str, options: &[&str]) -> Option<T> {
         let problem = Diagnostic::error(Code::BAD_VALUE, span, format!("unknown value `{}`", cut(found)));
-        self.suggest(problem, span, found, options)
+        // Nobody reads the hundredth suggestion, and each costs a comparison with every option.
+        let crowded = self.findings.is_crowded();
+        let meant = if crowded { None } else { closest(found, options.iter().copied()) };
+        self.findings.push(match meant {
+            _ if crowded => problem,
+            Some(meant) => problem.meant(span, found, meant, options.iter().copied()),
+            None => problem.help(format!("expected one of {}", list(options))),
+        });
+        None
     }
 
     /// Reports a field that does not exist.
-    pub fn unknown_field(&mut self, key: &Key, fields: &[&str]) {
+    pub fn unknown_field(&mut self, key: &Key, fields: &[&str], entries: &[(Key, Node)]) {
         let problem =
             Diagnostic::error(Code::UNKNOWN_FIELD, key.span, format!("unknown field `{}`", cut(&key.name)));
-        self.suggest::<()>(problem, key.span, &key.name, fields);
+        if self.findings.is_crowded() {
+            return self.findings.push(problem);
+        }
+        let (name, known) = (&*key.name, || fields.iter().copied());
+        let problem = match (closest(name, known()), elsewhere(name, fields)) {
+            (Some(meant), _) => {
+                self.lose(meant);
+                let mut problem = problem.meant(key.span, name, meant, known());
+                if let Some((first, _)) = entries.iter().find(|(other, _)| &*other.name == meant) {
+                    // It cannot be there twice.
+                    problem.fix = None;
+                    problem = problem.also(first.span, format!("`{meant}` is here already"));
+                }
+                problem
+            }
+            (None, Some(Habit { here, help })) => {
+                self.lose(here);
+                problem.help(help)
+            }
+            (None, None) => problem.help(format!("expected one of {}", list(fields))),
+        };
+        self.findings.push(problem);
     }
 
     /// Reports a required field that is not there.
@@ -250,19 +333,6 @@ impl<'a> Reader<'a> {
     pub fn out_of_range<T>(&mut self, node: &Node, must: &str) -> Option<T> {
         let message = format!("{} is out of range", node.describe());
         self.findings.push(Diagnostic::error(Code::OUT_OF_RANGE, node.span, message).label(must));
-        None
-    }
-
-    fn suggest<T>(&mut self, problem: Diagnostic, span: Span, found: &str, options: &[&str]) -> Option<T> {
-        // Nobody reads the hundredth suggestion, and each costs a comparison with every option.
-        let problem = if self.findings.is_crowded() {
-            problem
-        } else if let Some(meant) = closest(found, options.iter().copied()) {
-            problem.meant(span, meant)
-        } else {
-            problem.help(format!("expected one of {}", list(options)))
-        };
-        self.findings.push(problem);
         None
     }
 }

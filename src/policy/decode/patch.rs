@@ -1,4 +1,4 @@
-//! Values with what surrounds them: a place, three states, one or many.
+//! Values with what surrounds them: a place, three states, one or many, those that can be used.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -32,6 +32,10 @@ pub struct Spanned<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneOrMany<T>(pub Vec<T>);
 
+/// A list that goes on without the entries that cannot be used. Whoever reads it asks the findings for errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept<T>(pub Vec<T>);
+
 impl<T> Patch<T> {
     /// The value, if one is set.
     pub const fn as_set(&self) -> Option<&T> {
@@ -54,6 +58,10 @@ impl<T: Decode> Decode for Patch<T> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         match node.data {
             Data::Null => Some(Self::Null(node.span)),
+            Data::Reported => {
+                reader.takes_null(node);
+                T::decode(node, reader).map(|value| Self::Set(value, node.span))
+            }
             _ => T::decode(node, reader).map(|value| Self::Set(value, node.span)),
         }
     }
@@ -82,8 +90,29 @@ impl<T: Decode> Decode for Spanned<T> {
         T::decode(node, reader).map(|value| Self { value, span: node.span })
     }
 
+    fn stand_in(node: &Node) -> Option<Self> {
+        T::stand_in(node).map(|value| Self { value, span: Span { end: node.span.start, ..node.span } })
+    }
+
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         T::schema(generator)
+    }
+}
+
+impl<T: Decode> Decode for Kept<T> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let Data::List(items) = &node.data else {
+            return reader.wrong_type(node, "a list");
+        };
+        let decoded: Vec<Option<T>> = items.iter().map(|item| T::decode(item, reader)).collect();
+        if decoded.iter().any(Option::is_none) {
+            reader.lose(T::NAME.unwrap_or_default());
+        }
+        Some(Self(decoded.into_iter().flatten().collect()))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        <Vec<T>>::schema(generator)
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Decode, Described};
 
 /// Declares a struct that is read from a mapping. See the [module](super) for an example.
 macro_rules! record {
-    ($(#[doc = $doc:literal])* $(#[derive($($derive:path),+)])? $vis:vis struct $name:ident {
+    ($(#[doc = $doc:literal])* $(#[derive($($derive:path),+)])? $(#[part($part:literal)])? $vis:vis struct $name:ident {
         $($(#[doc = $field_doc:literal])* $field_vis:vis $field:ident : $ty:ty $(= $default:expr)?),* $(,)?
     }) => {
         $(#[doc = $doc])*
@@ -18,6 +18,7 @@ macro_rules! record {
 
         impl $crate::policy::decode::Decode for $name {
             const NAME: Option<&'static str> = Some(stringify!($name));
+            $(const PART: bool = $part;)?
 
             fn decode(
                 node: &$crate::policy::yaml::Node,
@@ -58,17 +59,23 @@ macro_rules! decode_fields {
             // A record may have no fields.
             let _ = value;
             if name != $tag {
-                $reader.unknown_field(key, FIELDS);
+                $reader.unknown_field(key, FIELDS, $entries);
             }
         }
-        $(let $field = $field.unwrap_or_else(|| {
+        #[allow(unused_variables, reason = "a record may have no fields")]
+        let part = <Self as $crate::policy::decode::Decode>::PART;
+        $(let lost = part && matches!($field, Some(None));
+        if lost {
+            $reader.lose($crate::policy::decode::field_name(stringify!($field)));
+        }
+        let $field = $field.filter(|_| !lost).unwrap_or_else(|| {
             $(return Some($default);)?
             #[allow(unreachable_code, reason = "a field with a default is never missing")]
             let absent = <$ty as $crate::policy::decode::Decode>::absent();
-            if absent.is_none() {
+            if absent.is_none() && !lost {
                 $reader.missing_field($node, $crate::policy::decode::field_name(stringify!($field)));
             }
-            absent
+            absent.or_else(|| <$ty as $crate::policy::decode::Decode>::stand_in($node).filter(|_| part))
         });)*
         Some($($make)::+ { $($field: $field?,)* })
     }};

@@ -3,7 +3,7 @@
 /// Declares an enum that is read from a mapping whose tag says which form it has. Mistakes are reported for the
 /// form the tag names, never as "matches none of the forms".
 macro_rules! union {
-    ($(#[doc = $doc:literal])* $(#[derive($($derive:path),+)])? $vis:vis enum $name:ident by $tag:ident {
+    ($(#[doc = $doc:literal])* $(#[derive($($derive:path),+)])? $(#[part($part:literal)])? $vis:vis enum $name:ident by $tag:ident {
         $($(#[doc = $variant_doc:literal])* $variant:ident = $word:literal {
             $($(#[doc = $field_doc:literal])* $field:ident : $ty:ty $(= $default:expr)?),* $(,)?
         }),* $(,)?
@@ -17,6 +17,7 @@ macro_rules! union {
 
         impl $crate::policy::decode::Decode for $name {
             const NAME: Option<&'static str> = Some(stringify!($name));
+            $(const PART: bool = $part;)?
 
             fn decode(
                 node: &$crate::policy::yaml::Node,

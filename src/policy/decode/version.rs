@@ -8,7 +8,7 @@ use crate::policy::{Code, Diagnostic};
 
 /// The only version there is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct VersionOne;
+pub struct VersionOne;
 
 impl Decode for VersionOne {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
@@ -22,6 +22,10 @@ impl Decode for VersionOne {
                 None
             }
         }
+    }
+
+    fn stand_in(_: &Node) -> Option<Self> {
+        Some(Self)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {

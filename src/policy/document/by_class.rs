@@ -12,6 +12,7 @@ use crate::policy::{Attempts, Backoff, ClassRetry, ErrorClass, ServerDelay, Span
 record! {
     /// What is different for failures of one class.
     #[derive(Default)]
+    #[part(true)]
     pub(crate) struct ClassLayer {
         /// A failure of this class at this attempt of the call, or later, is not followed by another.
         /// Example: `2`

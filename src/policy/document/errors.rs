@@ -8,6 +8,7 @@ use crate::policy::{ErrorClass, StatusPattern};
 
 record! {
     /// A row of the table: it matches a failure if everything it names does, each by any element of its list.
+    #[part(true)]
     pub(crate) struct ErrorRule {
         /// HTTP status: numbers, or `5xx`.
         /// Example: `[429, "5xx"]`

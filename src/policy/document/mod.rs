@@ -37,12 +37,13 @@ use super::{Code, Diagnostic};
 
 record! {
     /// A policy: what happens when an agent's tool call or model turn goes wrong.
+    #[part(true)]
     pub(crate) struct PolicyFile {
         /// The version of the policy language.
         pub(crate) version: Version,
         /// Files this one stands above: a path relative to this file, or a list, the lowest first.
         /// Example: `["../base.policy.yaml"]`
-        pub(crate) extends: OneOrMany<Parent> = OneOrMany(Vec::new()),
+        pub(crate) extends: Parents = Parents(OneOrMany(Vec::new())),
         /// Variants of the policy by name. The one that is chosen stands above the top-level blocks of all files.
         pub(crate) profiles: Profiles = Profiles(Vec::new()),
         /// Limits that no layer can loosen: the tightest value of all layers wins.
@@ -66,6 +67,7 @@ record! {
 
 record! {
     /// The blocks of a policy that a profile may have too.
+    #[part(true)]
     pub(crate) struct Blocks {
         /// Limits that no layer can loosen: the tightest value of all layers wins.
         pub(crate) limits: Option<TopLimits>,
@@ -100,10 +102,14 @@ impl Decode for Profiles {
             let message = format!("more than {MOST_PROFILES} profiles");
             reader.report(Diagnostic::error(Code::TOO_LARGE, key.span, message));
         }
-        let read = entries.iter().take(MOST_PROFILES);
-        let decoded: Vec<_> =
-            read.map(|(key, node)| Some((key.name.to_string(), Blocks::decode(node, reader)?))).collect();
-        decoded.into_iter().collect::<Option<_>>().map(Self)
+        let mut profiles = Vec::new();
+        for (key, node) in entries.iter().take(MOST_PROFILES) {
+            match Blocks::decode(node, reader) {
+                Some(blocks) => profiles.push((key.name.to_string(), blocks)),
+                None => reader.lose("profiles"),
+            }
+        }
+        Some(Self(profiles))
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
@@ -114,6 +120,28 @@ impl Decode for Profiles {
 
 /// A file that is extended, and where that is said.
 pub(crate) type Parent = Spanned<String>;
+
+/// The files that are extended.
+#[derive(Clone, Debug)]
+pub(crate) struct Parents(OneOrMany<Parent>);
+
+impl Decode for Parents {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let nodes = match &node.data {
+            Data::List(nodes) => nodes,
+            _ => core::slice::from_ref(node),
+        };
+        let read: Vec<Option<Parent>> = nodes.iter().map(|node| Parent::decode(node, reader)).collect();
+        if read.iter().any(Option::is_none) {
+            reader.lose_file();
+        }
+        Some(Self(OneOrMany(read.into_iter().flatten().collect())))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        <OneOrMany<Parent>>::schema(generator)
+    }
+}
 
 /// What a file says besides its blocks.
 pub(crate) struct Header {
@@ -139,7 +167,7 @@ impl PolicyFile {
             errors,
         } = self;
         let blocks = Blocks { limits, retry, tools, models, turn, output, session, errors };
-        (Header { extends: extends.0, profiles: profiles.0 }, blocks)
+        (Header { extends: extends.0.0, profiles: profiles.0 }, blocks)
     }
 }
 
@@ -161,6 +189,10 @@ impl Decode for Version {
             }
             _ => reader.wrong_type(node, "a version number (1)"),
         }
+    }
+
+    fn stand_in(_: &Node) -> Option<Self> {
+        Some(Self)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {

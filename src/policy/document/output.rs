@@ -63,6 +63,9 @@ impl Decode for OutputSchema {
         let (Data::Map(_) | Data::Bool(_)) = node.data else {
             return reader.wrong_type(node, "a JSON Schema (a mapping)");
         };
+        if reader.has_ambiguous(node) {
+            return None;
+        }
         match Schema::compile(&node.to_json()) {
             Ok(schema) => Some(Self(Arc::new(schema))),
             Err(error) => {

@@ -71,6 +71,7 @@ pub(crate) struct MergedRetry {
 
 record! {
     /// Limits on retries. The tightest value of all layers wins; no layer can loosen another's.
+    #[part(true)]
     pub(crate) struct LimitsRule {
         /// The most attempts of one call.
         /// Example: `5`
@@ -92,6 +93,7 @@ record! {
 
 record! {
     /// Limits on everything. The tightest value of all layers wins; no layer can loosen another's.
+    #[part(true)]
     pub(crate) struct TopLimits {
         /// The most attempts of one call.
         /// Example: `5`

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::text::{Cel, variables};
 use crate::policy::decode::{Decode, Described, OneOrMany, Patch, Reader, Spanned, choice_of, record, union};
-use crate::policy::yaml::{Data, Node};
+use crate::policy::yaml::{Data, Key, Node};
 use crate::policy::{Change, ReducerRule, Scope, Span, Trigger};
 
 variables! {
@@ -18,6 +18,7 @@ variables! {
 record! {
     /// What the session remembers: named slices, and the reducers that change them.
     /// Example: `{"slices": {"seen": {}}, "reducers": {"remember": {"on": "tool_failed", "slice": "seen", "do": {"kind": "append", "value": "event.tool"}}}}`
+    #[part(true)]
     pub(crate) struct SessionRule {
         /// The slices, by name.
         pub(crate) slices: Entries<Patch<SliceEntry>> = Entries::default(),
@@ -172,25 +173,26 @@ impl<T> Default for Entries<T> {
     }
 }
 
-impl<T: Decode> Decode for Entries<T> {
+impl<T: Decode> Decode for Entries<Patch<T>> {
+    /// One that cannot be used leaves its name.
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let entries = reader.mapping(node)?;
-        let name = |key: &crate::policy::yaml::Key| Spanned { value: key.name.to_string(), span: key.span };
-        let read =
-            entries.iter().map(|(key, value)| T::decode(value, reader).map(|value| (name(key), value)));
-        let read: Vec<_> = read.collect();
-        read.into_iter().collect::<Option<Vec<_>>>().map(Self)
+        let mut named = |(key, value): &(Key, Node)| {
+            let name = Spanned { value: key.name.to_string(), span: key.span };
+            (name, Patch::decode(value, reader).unwrap_or_default())
+        };
+        Some(Self(entries.iter().map(&mut named).collect()))
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let values = generator.subschema_for::<Described<T>>();
+        let values = generator.subschema_for::<Described<Patch<T>>>();
         json_schema!({"type": "object", "additionalProperties": values})
     }
 }
 
 impl Decode for Initial {
-    fn decode(node: &Node, _: &mut Reader<'_>) -> Option<Self> {
-        (!matches!(node.data, Data::Reported)).then(|| Self(node.to_json()))
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        (!matches!(node.data, Data::Reported) && !reader.has_ambiguous(node)).then(|| Self(node.to_json()))
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {

@@ -203,9 +203,11 @@ impl<T: Decode> Decode for Selected<T> {
                     None
                 }
             };
-            let value = T::decode(value, reader).map(Arc::new);
-            selected
-                .extend(selector.zip(value).map(|(value, rule)| (Spanned { value, span: key.span }, rule)));
+            let rule = T::decode(value, reader).map(Arc::new);
+            match selector.zip(rule) {
+                Some((value, rule)) => selected.push((Spanned { value, span: key.span }, rule)),
+                None => reader.lose(T::NAME.unwrap_or_default()),
+            }
         }
         Some(Self(selected))
     }
@@ -222,6 +224,7 @@ impl<T: Decode> Decode for Selected<T> {
 
 fn string(node: &Node, reader: &mut Reader<'_>, expected: &str) -> Option<Arc<str>> {
     match &node.data {
+        Data::Text(_) if reader.is_ambiguous(node) => None,
         Data::Text(text) => Some(Arc::clone(text)),
         _ => reader.wrong_type(node, expected),
     }

@@ -122,6 +122,7 @@ layer! {
 
 record! {
     /// A layer for single calls of a tool.
+    #[part(true)]
     pub(crate) struct CallRule {
         /// Holds for the calls it is meant for.
         /// Example: `args.priority == "high"`
@@ -135,6 +136,7 @@ record! {
 
 record! {
     /// What a planner says about a single call.
+    #[part(true)]
     pub(crate) struct PlannerRule {
         /// Retries of this call.
         pub(crate) retry: Block<RetryLayer>,

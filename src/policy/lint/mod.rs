@@ -7,6 +7,7 @@ mod amplification;
 mod attempts;
 mod classes;
 mod found;
+mod rest;
 mod selectors;
 mod suppression;
 mod tools;

@@ -67,7 +67,7 @@ impl Seen {
             let problem = Diagnostic::warning(Code::DEAD_SELECTOR, *span, message);
             let names = self.names.iter().map(String::as_str).filter(|_| number < COMPARED);
             found.push(match closest(selector, names) {
-                Some(meant) => problem.meant(*span, meant),
+                Some(meant) => problem.meant(*span, selector, meant, self.names.iter().map(String::as_str)),
                 None => problem.help("remove it, or register what it is meant for"),
             });
         }

@@ -11,6 +11,8 @@ use crate::policy::{Code, Diagnostic, Source, SourceId, Sources, Span};
 
 /// What such a comment begins with.
 const MARK: &str = "unfazed:";
+/// What it begins with if it is not written well.
+const NAME: &str = "unfazed";
 
 /// A lint that a comment suppresses.
 struct Suppression {
@@ -43,7 +45,7 @@ pub(super) fn apply(
     let mut left = Vec::new();
     let mut found: Vec<Suppression> = Vec::new();
     for (number, source) in (0_u16..).zip(sources.iter()).skip(BUILTIN_TEXTS) {
-        if source.text().contains(MARK) {
+        if source.text().contains(NAME) {
             comments(SourceId(number), source, &mut found, &mut left);
         }
     }
@@ -102,7 +104,7 @@ fn comments(id: SourceId, source: &Source, found: &mut Vec<Suppression>, problem
         if alone {
             own.push(line);
         }
-        if said.trim_start().starts_with(MARK) {
+        if is_meant(said.trim_start()) {
             read.push((said.into_owned(), start, line, alone));
         }
     }
@@ -120,6 +122,12 @@ fn comments(id: SourceId, source: &Source, found: &mut Vec<Suppression>, problem
             Err(problem) => problems.push(*problem),
         }
     }
+}
+
+/// Whether a comment is for the product, well written or not: `unfazed ignore[W0202]` is.
+fn is_meant(said: &str) -> bool {
+    let Some(rest) = said.strip_prefix(NAME) else { return false };
+    said.starts_with(MARK) || rest.trim_start_matches([' ', '-', '_', ':', '=']).starts_with("ignore")
 }
 
 /// The line below each line that holds nothing but a comment, and below all such lines that follow.
@@ -147,6 +155,9 @@ impl Comment<'_> {
         let wrong =
             |span, message: &str| Box::new(Diagnostic::error(Code::SUPPRESSION, span, message).help(FORM));
         let whole = self.span(self.said.trim());
+        if !self.said.trim_start().starts_with(MARK) {
+            return Err(wrong(whole, "this comment suppresses nothing: it does not begin with `unfazed:`"));
+        }
         let order = self.said.trim_start().strip_prefix(MARK).unwrap_or_default().trim_start();
         let Some(list) = order.strip_prefix("ignore[") else {
             return Err(wrong(
@@ -157,6 +168,9 @@ impl Comment<'_> {
         let Some((list, reason)) = list.split_once(']') else {
             return Err(wrong(whole, "the list of lints has no end"));
         };
+        if list.split(',').count() > Code::ALL.len() {
+            return Err(wrong(whole, "this comment names more lints than there are"));
+        }
         let codes: Vec<_> = list.split(',').map(|name| self.code(name.trim())).collect();
         let codes = codes.into_iter().collect::<Result<Vec<_>, _>>()?;
         if reason.trim().is_empty() {
@@ -178,8 +192,8 @@ impl Comment<'_> {
         } else {
             let message = format!("there is no lint `{name}`");
             let problem = Diagnostic::error(Code::SUPPRESSION, span, message);
-            match closest(name, known.map(|code| code.as_str())) {
-                Some(meant) => problem.meant(span, meant),
+            match closest(name, known.clone().map(|code| code.as_str())) {
+                Some(meant) => problem.meant(span, name, meant, known.map(|code| code.as_str())),
                 None => problem.help("`unfazed rule` lists them"),
             }
         };

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::policy::{Attempts, Bound, Effect, OnExhausted, TextOnly, yaml};
 
+mod at_once;
 mod by_class;
 
 fn policy(text: &str) -> Policy {

@@ -25,6 +25,10 @@ impl<T: Layer> Decode for Block<T> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         match node.data {
             Data::Null => Some(Self(T::unset(node.span))),
+            Data::Reported => {
+                reader.takes_null(node);
+                None
+            }
             _ => T::decode(node, reader).map(Self),
         }
     }
@@ -59,6 +63,7 @@ macro_rules! layer {
     }) => {
         $crate::policy::decode::record! {
             $(#[doc = $doc])*
+            #[part(true)]
             $vis struct $name {
                 $($(#[doc = $leaf_doc])* $vis $leaf: $crate::policy::decode::Patch<$leaf_ty>,)*
                 $($($(#[doc = $block_doc])* $vis $block: $crate::policy::merge::Block<$block_ty>,)*)?

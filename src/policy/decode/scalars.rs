@@ -1,0 +1,78 @@
+//! Scalars that YAML readers disagree on, and values that are missing: what they may be is known by their field.
+
+use super::Reader;
+use crate::policy::scalar::{decimal, is_ambiguous_text};
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{Code, Diagnostic, Fix};
+
+impl Reader<'_> {
+    /// Reports a word that other readers take for something else than text. `true`: it is one.
+    pub(crate) fn is_ambiguous(&mut self, node: &Node) -> bool {
+        let Data::Text(text) = &node.data else { return false };
+        // Quotes leave no doubt.
+        let doubtful = self.text(node.span) == &**text && is_ambiguous_text(text);
+        if doubtful {
+            let message = format!("`{text}` is read differently by different YAML readers");
+            let problem = Diagnostic::error(Code::AMBIGUOUS, node.span, message);
+            self.report(problem.fix(node.span, "quote it", format!("\"{text}\"")));
+        }
+        doubtful
+    }
+
+    /// As [`is_ambiguous`](Self::is_ambiguous), of every value within.
+    pub(crate) fn has_ambiguous(&mut self, node: &Node) -> bool {
+        // All of them are reported, not the first alone.
+        let mut any = false;
+        match &node.data {
+            Data::List(nodes) => {
+                for node in nodes.iter() {
+                    any |= self.has_ambiguous(node);
+                }
+            }
+            Data::Map(entries) => {
+                for (_, node) in entries.iter() {
+                    any |= self.has_ambiguous(node);
+                }
+            }
+            _ => any = self.is_ambiguous(node),
+        }
+        any
+    }
+
+    /// Repairs a scalar, which was reported already, as its field wants it: quoted as text, in plain decimals as a
+    /// number; nobody knows how as anything else.
+    pub(super) fn repair_ambiguous(&mut self, node: &Node, expected: &str) {
+        if expected.contains("string") {
+            return;
+        }
+        let number = if expected.contains("number") { decimal(self.text(node.span)) } else { None };
+        let known = |problem: &Diagnostic| problem.code == Code::AMBIGUOUS && problem.span == node.span;
+        if let Some(problem) = self.findings.recent(known) {
+            problem.help.clear();
+            problem.fix = None;
+            match number {
+                Some(text) => {
+                    let title = Some("write a plain decimal number".to_owned());
+                    problem.fix = Some(Fix { span: node.span, title, text });
+                }
+                None => problem.help.push(format!("expected {expected}")),
+            }
+        }
+    }
+
+    /// Adds to the report of a value that is missing, if `node` is one, that it may be `null`.
+    pub(crate) fn takes_null(&mut self, node: &Node) {
+        let blank = matches!(node.data, Data::Reported) && node.span.start == node.span.end;
+        let of_key = |problem: &Diagnostic| {
+            problem.code == Code::BLANK
+                && problem.span.source == node.span.source
+                && problem.span.end <= node.span.start
+                && self.text.get(problem.span.end as usize..node.span.start as usize).is_some_and(|between| {
+                    between.chars().all(|c| c.is_whitespace() || c == ':' || c == '"' || c == '\'')
+                })
+        };
+        if let Some(problem) = blank.then(|| self.findings.recent(of_key)).flatten() {
+            problem.help = vec!["write `null` to unset it, or remove the line".to_owned()];
+        }
+    }
+}
