@@ -14,7 +14,7 @@ const MISTAKES: &str = include_str!("../src/policy/load/mistakes.yaml");
 const BROKEN: &str =
     "version: 1\nretry: {max_atempts: 3}\ntools:\n  t: {on_exhausted: fail}\n  t: {on_exhausted: fail}\n";
 /// A value that is repeated, and one that is repeated for a reason.
-const REPEATED: &str = "version: 1\nretry: {max_attempts: 5, deadline: 1m}\ntools:\n  pay, later:\n    retry:\n      max_attempts: 5\n      deadline: 1m  # unfazed: ignore[W0205] the contract says so\n";
+const REPEATED: &str = "version: 1\nretry: {max_attempts: 2, deadline: 1m}\ntools:\n  pay, later:\n    retry:\n      max_attempts: 2\n      deadline: 1m  # unfazed: ignore[W0205] the contract says so\n";
 const TOOLS: &str = r#"{"version": 1, "tools": {"pay": {"effect": "non_idempotent", "inner_retries": 3}, "search": {}}, "models": {"main": {}}}"#;
 
 fn folder(files: &[(&str, &str)]) -> TempDir {
@@ -126,14 +126,14 @@ fn as_many_problems_are_printed_as_are_asked_for() {
 
 #[test]
 fn known_tools_make_more_to_find() {
-    let policy = "version: 1\ntools:\n  pya: {on_exhausted: fail}\n  pay: {retry: {max_attempts: 6}}\nmodels: {\"*\": {retry: {max_attempts: 4}}}\n";
+    let policy = "version: 1\ntools:\n  pya: {on_exhausted: fail}\n  pay: {retry: {max_attempts: 6}, breaker: {failures: never}}\nmodels: {\"*\": {retry: {max_attempts: 4}}}\n";
     let dir = folder(&[("policy.yaml", policy), ("tools.json", TOOLS)]);
     assert_eq!(out(&unfazed(&dir, &["check", "policy.yaml"])), "1 file checked, no problems\n");
     let check = unfazed(&dir, &["check", "policy.yaml", "--tools", "tools.json", "--format", "short"]);
     assert_eq!(code(&check), 0);
     assert_snapshot!(out(&check), @r"
     policy.yaml:3:3: warning[W0204]: the host has no tool `pya` (did you mean `pay`?)
-    policy.yaml:4:31: warning[W0202]: tool `pay` may lead to 96 attempts, more than 64: 4 of model `main` x 6 of tool `pay` x 4 inside it, and to 42.6s asleep
+    policy.yaml:4:31: warning[W0202]: tool `pay` may lead to 96 attempts, more than 64: 4 of model `main` x 6 of tool `pay` x 4 inside it, and to 54.4s asleep
     policy.yaml:4:31: warning[W0207]: a run of tool `pay` that has failed is not repeated, whatever `retry` says: it is not idempotent
     ");
 }

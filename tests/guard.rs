@@ -285,6 +285,30 @@ models:
 }
 
 #[tokio::test(start_paused = true)]
+async fn attempts_at_each_model_are_counted_when_they_end() {
+    let text = "
+version: 1
+models:
+  '*': {retry: {max_attempts: 3, retry_on: [overloaded], backoff: {kind: constant, delay: 1s}}}
+";
+    let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();
+    let spare_fails = Cell::new(1);
+    let turn = guard.turn("hello");
+    let answer =
+        turn.call(|target, _| {
+            let fails = target == "main" || spare_fails.replace(0) > 0;
+            async move {
+                if fails { Err(Failure { status: Some(529), ..Failure::default() }) } else { Ok(target) }
+            }
+        });
+    assert_eq!(answer.await.unwrap(), "spare");
+    let histograms = guard.metrics().histograms;
+    let counted = histograms.iter().filter(|h| h.name == MetricName::RetryAttempts);
+    let counted: Vec<_> = counted.map(|h| (&*h.subject, h.count, h.sum)).collect();
+    assert_eq!(counted, [("model main", 1, 3), ("model spare", 1, 2)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn guards_can_be_used_from_many_tasks() {
     let guard = guard();
     let calls = (0..8).map(|n| {

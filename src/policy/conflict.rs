@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::document::for_all;
+use super::document::{Prioritized, for_all};
 use super::merge::Layer;
 use super::rules::{Rule, Rules};
 use super::{Code, Diagnostic, Findings, Selector, Span};
@@ -48,7 +48,9 @@ struct Voice<'r, T> {
 }
 
 /// Reports patterns that overlap, neither narrower, and disagree where no narrower selector decides.
-pub(crate) fn conflicts<T: Layer>(rules: &Rules<T>, work: &mut Work, findings: &mut Findings) {
+///
+/// Rules for single calls disagree if they have the same condition; what other conditions hold together nobody can tell.
+pub(crate) fn conflicts<T: Layer + Prioritized>(rules: &Rules<T>, work: &mut Work, findings: &mut Findings) {
     // What could not be read may decide between others, or be meant for another value.
     if findings.lost().any(&["ToolLayer", "ModelLayer", "priority"]) {
         return;
@@ -73,11 +75,12 @@ pub(crate) fn conflicts<T: Layer>(rules: &Rules<T>, work: &mut Work, findings: &
 }
 
 /// What the patterns say, value by value: within one selector the later file wins.
-fn by_path<T: Layer>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voice<'_, T>>> {
+fn by_path<T: Layer + Prioritized>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voice<'_, T>>> {
     let patterns = || rules.all().iter().filter(|rule| !rule.selector.is_exact());
     let spoken = |rule: &Rule<T>| {
         let mut entries = Vec::new();
         rule.layer.entries("", &mut entries);
+        entries.extend(rule.layer.conditional());
         entries
     };
     let paths = patterns().flat_map(|rule| spoken(rule).into_iter().map(|(path, ..)| path));
@@ -98,8 +101,10 @@ fn by_path<T: Layer>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voice<'_, T>>> {
             let voice = Voice { rule, span, value };
             let voices = all.entry(path).or_default();
             match voices.last_mut() {
-                // The rules of one selector stand together.
-                Some(last) if last.rule.selector == rule.selector => *last = voice,
+                // The rules of one selector stand together; an edit leaves what is said below.
+                Some(last) if last.rule.selector == rule.selector && edit(&voice.value).is_none() => {
+                    *last = voice;
+                }
                 _ => voices.push(voice),
             }
         }
@@ -117,7 +122,7 @@ struct Search<'a, 'r, T> {
 /// Voices sorted by one end of their patterns: the end, the voice, and up to where ends continue this one.
 type Sorted = Vec<(String, usize, usize)>;
 
-impl<T: Layer> Search<'_, '_, T> {
+impl<T: Layer + Prioritized> Search<'_, '_, T> {
     /// `false`: there is too much to look at.
     fn run(&self, work: &mut Work, findings: &mut Findings) -> bool {
         let by_beginning = self.sorted(|selector| selector.beginning().to_owned());
@@ -129,7 +134,8 @@ impl<T: Layer> Search<'_, '_, T> {
         for (i, (_, one, end)) in sorted.iter().enumerate() {
             for (_, other, _) in sorted.get(i.saturating_add(1)..*end).unwrap_or_default() {
                 let (Some(a), Some(b)) = (self.voices.get(*one), self.voices.get(*other)) else { continue };
-                let decided = a.value == b.value || a.rule.priority != b.rule.priority;
+                let alike = a.value == b.value || commute(&a.value, &b.value);
+                let decided = alike || a.rule.priority != b.rule.priority;
                 if decided || !a.rule.selector.may_overlap(&b.rule.selector) {
                     continue;
                 }
@@ -211,11 +217,27 @@ fn pairs(sorted: &Sorted) -> usize {
     each.fold(0, usize::saturating_add)
 }
 
-fn says<T: Layer>(layer: &T, path: &str) -> bool {
+fn says<T: Layer + Prioritized>(layer: &T, path: &str) -> bool {
     let mut entries = Vec::new();
     layer.entries("", &mut entries);
+    entries.extend(layer.conditional());
     let general = for_all(path);
     entries.iter().any(|(said, ..)| said == path || Some(said) == general.as_ref())
+}
+
+/// What a value adds to a list and removes from it, if it edits one.
+fn edit(value: &Value) -> Option<[&[Value]; 2]> {
+    let edit = value.as_object().filter(|edit| !edit.is_empty())?;
+    let known = edit.iter().all(|(key, list)| matches!(key.as_str(), "add" | "remove") && list.is_array());
+    let part = |key: &str| edit.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    known.then(|| [part("add"), part("remove")])
+}
+
+/// Whether two edits make the same of a list, whichever comes first: neither removes what the other adds.
+fn commute(a: &Value, b: &Value) -> bool {
+    let (Some([add, remove]), Some([adds, removes])) = (edit(a), edit(b)) else { return false };
+    let apart = |one: &[Value], other: &[Value]| !one.iter().any(|class| other.contains(class));
+    apart(add, removes) && apart(adds, remove)
 }
 
 /// A value in a few words.

@@ -139,6 +139,16 @@ codes! {
     WITHOUT_BOUND = "W0210",
     /// A `null` that unsets nothing.
     IDLE_NULL = "W0211",
+    /// A shortest wait that is longer than the longest.
+    UPSIDE_DOWN = "W0212",
+    /// A delay above its cap.
+    ABOVE_CAP = "W0213",
+    /// A retry that no budget ever grants.
+    NEVER_GRANTED = "W0214",
+    /// A class that is to be retried and never is.
+    NEVER_RETRIED = "W0215",
+    /// Rules for a class that never decide.
+    DEAD_CLASS_RULE = "W0216",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// The host's tools and models, as JSON: their names, effects and own retries.
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
+    /// The most attempts that one call may lead to, over all layers (W0202).
+    #[arg(long, value_name = "N", default_value_t = LintOptions::MOST_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..))]
+    most_attempts: u32,
     /// How problems are printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -73,6 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         Some(path) => known(path, &mut reports)?,
         None => LintOptions::default(),
     };
+    let options = LintOptions { most_attempts: args.most_attempts, ..options };
     for path in &paths {
         let bytes = match files::read(path) {
             Ok(bytes) => bytes,

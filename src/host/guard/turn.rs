@@ -59,6 +59,7 @@ impl<R: Clone> TurnGuard<R> {
             let run = run(target.clone(), self.request.clone());
             let cause = match within(timeout, pin!(run)).await {
                 Ok(value) => {
+                    self.ended(target, attempts.attempt());
                     self.inner.earn(&format!("model {target}"), retry, attempts.last_class());
                     self.inner.session.resting(|resting| resting.wake(target, policy));
                     return Ok(value);
@@ -69,14 +70,26 @@ impl<R: Clone> TurnGuard<R> {
             let turn = Turn { guard: &self.inner, rules: &rules, policies: &policies };
             match turn.next(&mut order, policy, target, &mut attempts, verdict) {
                 Ok((delay, goes_on)) => {
+                    if !goes_on {
+                        self.ended(target, attempts.attempt().saturating_sub(1));
+                    }
                     spent = goes_on.then_some(attempts);
                     if !delay.is_zero() {
                         tokio::time::sleep(delay.to_std()).await;
                     }
                 }
-                Err(reason) => return Err(given_up(attempts, target, reason)),
+                Err(reason) => {
+                    // The attempt that was under way has been counted as failed.
+                    self.ended(target, attempts.attempt().saturating_sub(1));
+                    return Err(given_up(attempts, target, reason));
+                }
             }
         }
+    }
+
+    /// So many attempts at a target, and there is no other.
+    fn ended(&self, target: &str, attempts: u32) {
+        self.inner.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
     }
 
     fn failed<E: Classify>(

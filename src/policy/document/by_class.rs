@@ -141,6 +141,16 @@ impl ByClass {
         self.own.0.iter().map(|(class, _)| *class)
     }
 
+    /// What it says of each class.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = (ErrorClass, &ClassLayer)> + Clone {
+        self.own.0.iter().map(|(class, layer)| (*class, &layer.0))
+    }
+
+    /// Where it forgets what the layers below say.
+    pub(crate) const fn unset_at(&self) -> Option<Span> {
+        self.unset
+    }
+
     fn get(&self, class: ErrorClass) -> Option<&ClassLayer> {
         self.own.0.iter().find(|(named, _)| *named == class).map(|(_, layer)| &layer.0)
     }

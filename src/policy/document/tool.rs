@@ -10,11 +10,11 @@ use super::retry::{Classes, Failures, LimitsRule, MergedRetry, RetryLayer};
 use super::targets::{MergedTargets, TargetsLayer};
 use super::text::{Cel, Text, Variables, variables};
 use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, decode_fields, record};
-use crate::policy::merge::{Block, Leaf, Trail, layer, plain_leaf};
+use crate::policy::merge::{Block, Layer as _, Leaf, Trail, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
     Bound, BreakerPolicy, ContextWindow, Effect, ModelPolicy, OnExhausted, OnStop, Provider, Scope, Setting,
-    TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
+    Span, TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
 };
 
 variables! {
@@ -252,11 +252,24 @@ pub(crate) struct Priority(pub(crate) i32);
 pub(crate) trait Prioritized {
     /// What one of them says about the priority of the selector.
     fn priority(&self) -> Patch<Priority>;
+
+    /// What one of them says for single calls, by paths that name the condition.
+    fn conditional(&self) -> Vec<(String, Span, Value)> {
+        Vec::new()
+    }
 }
 
 impl Prioritized for ToolLayer {
     fn priority(&self) -> Patch<Priority> {
         self.priority
+    }
+
+    fn conditional(&self) -> Vec<(String, Span, Value)> {
+        let mut found = Vec::new();
+        for call in &self.calls {
+            call.retry.0.entries(&format!("calls[{}].retry", call.when.value.source()), &mut found);
+        }
+        found
     }
 }
 

@@ -2,17 +2,19 @@
 //!
 //! A run has at most `turn.max_turns` turns. Where a report is due, the last one is repeated for as many attempts as
 //! the report has. In each turn one model replies, after at most as many calls as its worst case says. A model whose
-//! attempts are used up is not called again in the run, except in a last turn that `on_exhausted` asks for.
+//! attempts are used up is not called again in the run, except in a last turn that `on_exhausted` asks for. Arguments
+//! that do not hold are corrected in a later turn, and the longest wait of those of one reply comes before it; the last
+//! turn runs no tools.
 
 use core::fmt;
 
 use serde_json::{Value, json};
 
 use super::render::{exact, length};
-use super::work;
-use super::worst::{Work, Worst, add, larger};
+use super::worst::{Kind, Work, Worst, add, larger};
+use super::worst_run;
 use crate::policy::names::{self, Named};
-use crate::policy::{Bound, Names, OnExhausted, Place, Policy};
+use crate::policy::{Bound, Names, OnExhausted, Place, Policy, ToolPolicy};
 use crate::time::Nanos;
 
 /// The most that anything can cost.
@@ -41,10 +43,13 @@ pub struct RunBounds {
     pub replies: Option<u64>,
     /// Calls of models; `None`: unbounded.
     pub calls: Option<u64>,
-    /// The time asleep between calls of models and attempts at the report, by the backoff alone.
+    /// The time asleep between calls of models, attempts at the report, and before turns that correct arguments, by the
+    /// backoff alone.
     pub asleep: Bound,
     /// The same if the other side asks for waits.
     pub asleep_if_asked: Bound,
+    /// The part of it before turns that correct arguments.
+    pub correcting: Bound,
 }
 
 /// The most that a model can cost.
@@ -67,11 +72,13 @@ pub struct ToolBounds {
     pub name: String,
     /// The worst case of one call. A model may ask for any number of calls in a reply.
     pub call: Worst,
-    /// The most calls of a model in a turn; `None`: unbounded.
+    /// The longest wait before a turn that corrects its arguments.
+    pub correction: Bound,
+    /// The most calls of models in a turn, those that are given up in it among them; `None`: unbounded.
     pub in_turn: Option<u64>,
     /// The attempts the tool makes itself in each run, as the host says.
     pub inner: u32,
-    /// Calls of a model in a turn, times runs of a call, times the tool's own attempts; `None`: unbounded.
+    /// Calls of models in a turn, times runs of a call, times the tool's own attempts; `None`: unbounded.
     pub product: Option<u64>,
 }
 
@@ -88,7 +95,8 @@ impl Policy {
         let models = all(&of.models, &|| names::models(self, self, &[]).all);
         let tools = all(&of.tools, &|| names::tools(self, self, &[]).all);
         let turns = self.turn().max_turns;
-        let report = self.output().map(|output| Worst::of(&output.retry, Work::default()));
+        let as_report = Work { kind: Kind::Report, ..Work::default() };
+        let report = self.output().map(|output| Worst::of(&output.retry, as_report));
         let replies = replies(turns.value.get(), report.as_ref());
         let mut again = 1;
         let models: Vec<_> = models
@@ -102,38 +110,55 @@ impl Policy {
             })
             .collect();
         let most = models.iter().map(|model| model.turn).reduce(Worst::or);
-        let in_turn = most.and_then(|most| most.calls).map(u64::from);
-        let tools = tools.into_iter().map(|(name, example)| {
-            let call = self.worst_call(&example);
-            let product = product([in_turn, call.calls.map(u64::from), Some(u64::from(inner))]);
-            ToolBounds { name, call, in_turn, inner, product }
-        });
         // Names that stand for many may be several models; they are taken as one.
+        let one = most.and_then(|most| most.calls).map(u64::from);
+        let in_turn = if of.models.is_empty() { one } else { called(&models) };
+        let tools: Vec<_> = tools
+            .into_iter()
+            .map(|(name, example)| {
+                let (call, correction) = self.worst_call(&example);
+                let product = product([in_turn, call.calls.map(u64::from), Some(u64::from(inner))]);
+                ToolBounds { name, call, correction, in_turn, inner, product }
+            })
+            .collect();
         let others = if of.models.is_empty() { &[] } else { models.as_slice() };
+        let corrected = tools.iter().fold(ZERO, |longest, tool| larger(longest, tool.correction));
         let run = Run {
             replies,
             most,
             others,
             again,
             report: report.as_ref().zip(self.output().map(|o| passes(o.on_exhausted.value))),
+            correcting: times(corrected, Some(u64::from(turns.value.get()).saturating_sub(1))),
         };
         Bounds {
             turns: turns.value.get(),
             turns_at: self.place(turns.origin),
             run: run.bounds(),
             report,
-            tools: tools.collect(),
+            tools,
             models,
             inner,
         }
     }
 
-    /// The worst case of one call of a tool, whichever of its `calls` hold.
-    fn worst_call(&self, name: &str) -> Worst {
+    /// The worst case of one call of a tool, whichever of its `calls` hold, and the longest wait for a correction.
+    fn worst_call(&self, name: &str) -> (Worst, Bound) {
         let layers: Vec<_> = self.layers().calls(name).into_iter().map(|(_, above)| above).collect();
         let policy = self.tool(name);
-        self.worst(name, &layers, Worst::of(&policy.retry, work(&policy)))
+        let corrected = |policy: &ToolPolicy| Worst::of(&policy.retry, CORRECTION);
+        let correction = self.worst(name, &layers, corrected(&policy), &corrected);
+        (self.worst(name, &layers, worst_run(&policy), &worst_run), correction.wait)
     }
+}
+
+/// Arguments that are corrected.
+const CORRECTION: Work = Work { kind: Kind::Correction, breaker: None, asks: false };
+
+/// The calls of all models, each of which is called until it is given up; `None`: unbounded.
+fn called(models: &[ModelBounds]) -> Option<u64> {
+    let mut calls = models.iter().map(|model| model.turn.calls.map(u64::from));
+    calls.try_fold(0_u64, |sum, calls| Some(sum.saturating_add(calls?)))
 }
 
 /// What the bounds of a run are made of.
@@ -147,16 +172,17 @@ struct Run<'a> {
     again: u64,
     /// The report, and how often its attempts may start anew.
     report: Option<(&'a Worst, u64)>,
+    /// The waits for corrections.
+    correcting: Bound,
 }
 
 impl Run<'_> {
     /// In each turn the worst model replies; all others are given up once, or twice.
     fn bounds(&self) -> RunBounds {
         let worst = self.most.and_then(|most| most.calls).map(u64::from);
-        let mut given_up = self.others.iter().map(|model| model.turn.calls.map(u64::from));
-        let given_up = given_up.try_fold(0_u64, |sum, calls| Some(sum.saturating_add(calls?)));
-        let given_up =
-            given_up.zip(worst).map(|(all, worst)| all.saturating_sub(worst).saturating_mul(self.again));
+        let given_up = called(self.others)
+            .zip(worst)
+            .map(|(all, worst)| all.saturating_sub(worst).saturating_mul(self.again));
         let calls = product([self.replies, worst]).zip(given_up).map(|(a, b)| a.saturating_add(b));
         let asleep = |figure: fn(&Worst) -> Bound| {
             let most = self.most.as_ref().map_or(ZERO, figure);
@@ -164,10 +190,11 @@ impl Run<'_> {
             let given_up = self.others.iter().fold(ZERO, |sum, model| add(sum, figure(&model.turn)));
             let given_up = times(less(given_up, most), Some(self.again));
             let report = self.report.map_or(ZERO, |(report, passes)| times(figure(report), Some(passes)));
-            add(add(models, given_up), report)
+            add(add(add(models, given_up), report), self.correcting)
         };
         let (asleep, asked) = (asleep(|worst| worst.asleep), asleep(|worst| worst.asleep_if_asked));
-        RunBounds { replies: self.replies, calls, asleep, asleep_if_asked: larger(asleep, asked) }
+        let asleep_if_asked = larger(asleep, asked);
+        RunBounds { replies: self.replies, calls, asleep, asleep_if_asked, correcting: self.correcting }
     }
 }
 
@@ -223,6 +250,14 @@ impl fmt::Display for Bounds {
         if self.run.asleep_if_asked != self.run.asleep {
             write!(f, ", {} if the other side asks to wait", length(self.run.asleep_if_asked))?;
         }
+        if self.run.correcting != ZERO {
+            write!(
+                f,
+                "\n  {:14}  of it {} before turns that correct arguments",
+                "",
+                length(self.run.correcting)
+            )?;
+        }
         writeln!(f, "; waits for tools are counted by call, below")?;
         let mut rows = vec![["model", "calls in a turn", "in a run", "asleep in a turn"].map(str::to_owned)];
         rows.extend(self.models.iter().map(|model| {
@@ -234,12 +269,14 @@ impl fmt::Display for Bounds {
             ]
         }));
         table(f, &rows)?;
-        let mut rows = vec![["tool", "runs of a call", "asleep in a call", "product"].map(str::to_owned)];
+        let head = ["tool", "runs of a call", "asleep in a call", "before a correction", "product"];
+        let mut rows = vec![head.map(str::to_owned)];
         rows.extend(self.tools.iter().map(|tool| {
             [
                 tool.name.clone(),
                 count(tool.call.calls.map(u64::from)),
                 length(tool.call.asleep),
+                length(tool.correction),
                 count(tool.product),
             ]
         }));
@@ -291,6 +328,7 @@ impl Bounds {
                 "calls": self.run.calls,
                 "asleep": exact(self.run.asleep),
                 "asleep_if_asked": exact(self.run.asleep_if_asked),
+                "correcting": exact(self.run.correcting),
             },
             "report": self.report.as_ref().map(worst_json),
             "models": self.models.iter().map(ModelBounds::to_json).collect::<Vec<_>>(),
@@ -334,7 +372,8 @@ impl ToolBounds {
     pub fn to_json(&self) -> Value {
         let call = worst_json(&self.call);
         let (in_turn, inner, product) = (self.in_turn, self.inner, self.product);
-        json!({"name": self.name, "call": call, "in_turn": in_turn, "inner": inner, "product": product, "runs": null})
+        let correction = exact(self.correction);
+        json!({"name": self.name, "call": call, "correction": correction, "in_turn": in_turn, "inner": inner, "product": product, "runs": null})
     }
 }
 

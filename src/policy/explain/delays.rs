@@ -1,7 +1,7 @@
 //! The waits of a retry policy, and what it costs at worst.
 
-use super::worst::{Work, Worst};
-use crate::policy::{Backoff, ClassSet, ErrorClass, RetryPolicy};
+use super::worst::{Kind, Work, Worst};
+use crate::policy::{Backoff, ErrorClass, Jitter, RetryPolicy};
 use crate::time::Nanos;
 
 /// The rows of a table of delays.
@@ -10,12 +10,23 @@ const ROWS: u32 = 10;
 /// The waits of a retry policy, and what it costs at worst.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delays {
+    /// The waits after failures of classes without rules of their own.
+    pub waits: DelayTable,
+    /// The waits after failures of classes whose own rules make them others.
+    pub by_class: Vec<(ErrorClass, DelayTable)>,
+    /// The worst case of one call, also with the layers that hold for some calls only.
+    pub worst: Worst,
+}
+
+/// The waits if all failures are alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DelayTable {
     /// The waits after the first attempts.
     pub rows: Vec<DelayRow>,
     /// Whether there are more waits than rows.
     pub more: bool,
-    /// The worst case of one call, also with the layers that hold for some calls only.
-    pub worst: Worst,
+    /// Whether the waits depend on those before them; the middle one is then what comes of middle draws only.
+    pub decorrelated: bool,
 }
 
 /// The wait after an attempt that failed.
@@ -35,23 +46,52 @@ impl Delays {
     /// Of that policy.
     pub(super) fn of(retry: &RetryPolicy, work: Work) -> Self {
         let worst = Worst::of(retry, work);
-        let waits = worst.calls.map(|calls| calls.saturating_sub(1));
-        let shown = waits.unwrap_or(ROWS).min(ROWS);
-        let row = |attempt| row(&retry.backoff.value, attempt);
-        Self { rows: (1..=shown).map(row).collect(), more: waits.is_none_or(|waits| waits > shown), worst }
+        if retry.by_class.is_empty() {
+            let waits = DelayTable::of(&retry.backoff.value, &worst);
+            return Self { waits, by_class: Vec::new(), worst };
+        }
+        let has_own = |class| retry.by_class.iter().any(|own| own.class == class);
+        let others = Worst::of(&only(retry, |class| !has_own(class)), work);
+        let waits = DelayTable::of(&retry.backoff.value, &others);
+        let own = retry.by_class.iter().filter(|own| retry.retries(own.class));
+        let own = own.map(|own| (own.class, DelayTable::for_class(retry, work, own.class)));
+        let by_class = own.filter(|(_, table)| *table != waits).collect();
+        Self { waits, by_class, worst }
     }
+
     /// If all failures are of that class.
     pub(super) fn for_class(retry: &RetryPolicy, work: Work, class: ErrorClass) -> Self {
-        let only = |classes: ClassSet| {
-            if classes.contains(class) { ClassSet::EMPTY.with(class) } else { ClassSet::EMPTY }
-        };
-        let mut retry = retry.clone();
-        retry.retry_on.value = only(retry.retry_on.value);
-        let backoff = retry.for_class(class).backoff.value.clone();
-        let mut delays = Self::of(&retry, work);
-        delays.rows.iter_mut().for_each(|held| *held = row(&backoff, held.attempt));
-        delays
+        let worst = Worst::of(&only(retry, |other| other == class), work);
+        let waits = DelayTable::of(&retry.for_class(class).backoff.value, &worst);
+        Self { waits, by_class: Vec::new(), worst }
     }
+}
+
+impl DelayTable {
+    fn of(backoff: &Backoff, worst: &Worst) -> Self {
+        let waits = worst.calls.map(|calls| calls.saturating_sub(1));
+        let shown = waits.unwrap_or(ROWS).min(ROWS);
+        Self {
+            rows: (1..=shown).map(|attempt| row(backoff, attempt)).collect(),
+            more: waits.is_none_or(|waits| waits > shown),
+            decorrelated: backoff.jitter == Jitter::Decorrelated,
+        }
+    }
+
+    fn for_class(retry: &RetryPolicy, work: Work, class: ErrorClass) -> Self {
+        // Arguments that do not hold are no runs, and the breaker does not count them.
+        let corrected = work.kind == Kind::Run && Kind::Correction.fails_with(class);
+        let work = if corrected { Work { kind: Kind::Correction, ..Work::default() } } else { work };
+        let worst = Worst::of(&only(retry, |other| other == class), work);
+        Self::of(&retry.for_class(class).backoff.value, &worst)
+    }
+}
+
+/// The policy if only these classes were retried.
+fn only(retry: &RetryPolicy, kept: impl Fn(ErrorClass) -> bool) -> RetryPolicy {
+    let mut retry = retry.clone();
+    retry.retry_on.value = retry.retry_on.value.iter().filter(|class| kept(*class)).collect();
+    retry
 }
 
 fn row(backoff: &Backoff, attempt: u32) -> DelayRow {

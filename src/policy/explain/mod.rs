@@ -14,12 +14,12 @@ use serde_json::{Map, Value};
 
 pub use bounds::{Bounds, ModelBounds, RunBounds, ToolBounds};
 pub use call_file::CallFile;
-pub use delays::{DelayRow, Delays};
+pub use delays::{DelayRow, DelayTable, Delays};
 pub use key::UnknownKey;
 pub use on_error::{ErrorAction, ErrorExplanation, Reason};
 pub use worst::Worst;
 
-pub(super) use worst::Work;
+pub(super) use worst::{Kind, Work, add};
 
 use super::document::CallRule;
 use super::layers::{Above, unbounded};
@@ -27,7 +27,7 @@ use super::merge::{AnyTrail, Limits};
 use super::{CallOverride, Place, Policy, RetryPolicy, Scope, ToolPolicy};
 
 /// So many layers for single calls are combined in every way.
-const MOST_COMBINED: u32 = 6;
+const MOST_COMBINED: u32 = 10;
 
 /// The effective policy of a subject with the reasons for each value.
 #[derive(Clone, Debug)]
@@ -133,7 +133,7 @@ impl Policy {
         let rules = merged.policy().map(|policy| (policy.retry.clone(), work(&policy)));
         let delays = rules.as_ref().map(|(retry, work)| {
             let mut delays = Delays::of(retry, *work);
-            delays.worst = self.worst(name, &above, delays.worst);
+            delays.worst = self.worst(name, &above, delays.worst, &worst_run);
             delays
         });
         Explanation {
@@ -214,17 +214,7 @@ impl Policy {
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
         let work = Work { asks: true, ..Work::default() };
         let rules = merged.retry.policy().map(|retry| (retry, work));
-        Explanation {
-            subject: format!("model `{name}`"),
-            limits: self.in_force(&limits, &values),
-            values,
-            delays: rules.as_ref().map(|(retry, work)| Delays::of(retry, *work)),
-            conditional: Vec::new(),
-            left_out: Vec::new(),
-            planner: None,
-            path: vec!["models".into(), name.into()],
-            rules,
-        }
+        self.of_retries(format!("model `{name}`"), vec!["models".into(), name.into()], values, &limits, rules)
     }
 
     /// Why the rules for the final report are what they are; `None`: no report is asked for.
@@ -233,18 +223,31 @@ impl Policy {
         let (merged, limits) = self.layers().output_and_limits();
         let mut values = Vec::new();
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
-        let rules = merged.retry.policy().map(|retry| (retry, Work::default()));
-        Some(Explanation {
-            subject: "the final report".into(),
-            limits: self.in_force(&limits, &values),
+        let as_report = Work { kind: Kind::Report, ..Work::default() };
+        let rules = merged.retry.policy().map(|retry| (retry, as_report));
+        Some(self.of_retries("the final report".into(), vec!["output".into()], values, &limits, rules))
+    }
+
+    /// What is retried, and has no layers for single calls.
+    fn of_retries(
+        &self,
+        subject: String,
+        path: Vec<String>,
+        values: Vec<Explained>,
+        limits: &Limits,
+        rules: Option<(RetryPolicy, Work)>,
+    ) -> Explanation {
+        Explanation {
+            subject,
+            limits: self.in_force(limits, &values),
             values,
             delays: rules.as_ref().map(|(retry, work)| Delays::of(retry, *work)),
             conditional: Vec::new(),
             left_out: Vec::new(),
             planner: None,
-            path: vec!["output".into()],
+            path,
             rules,
-        })
+        }
     }
 
     /// Why the rules for the loop of turns are what they are.
@@ -270,28 +273,30 @@ impl Policy {
         }
     }
 
-    /// The worst case with any of these layers above the tool's own. So many layers that their combinations are too
-    /// many are taken one by one and all together.
-    fn worst(&self, name: &str, layers: &[Above<'_>], alone: Worst) -> Worst {
+    /// The worst case with any of these layers above the tool's own. Of more layers than can be combined in every way
+    /// no bound is told.
+    fn worst(
+        &self,
+        name: &str,
+        layers: &[Above<'_>],
+        alone: Worst,
+        of: &dyn Fn(&ToolPolicy) -> Worst,
+    ) -> Worst {
         let count = u32::try_from(layers.len()).unwrap_or(u32::MAX);
-        let chosen: Vec<Vec<&Above<'_>>> = if count <= MOST_COMBINED {
-            let holds = |set: u32, i: usize| {
-                set.checked_shr(u32::try_from(i).unwrap_or(u32::MAX)).unwrap_or(0) & 1 == 1
-            };
-            let sets = 1..1_u32.checked_shl(count).unwrap_or(1);
-            let pick =
-                |set| layers.iter().enumerate().filter(move |(i, _)| holds(set, *i)).map(|(_, layer)| layer);
-            sets.map(|set| pick(set).collect()).collect()
-        } else {
-            layers.iter().map(|layer| vec![layer]).chain([layers.iter().collect()]).collect()
-        };
-        chosen.into_iter().fold(alone, |worst, chosen| {
+        if count > MOST_COMBINED {
+            return Worst::UNBOUNDED;
+        }
+        let holds =
+            |set: u32, i: usize| set.checked_shr(u32::try_from(i).unwrap_or(u32::MAX)).unwrap_or(0) & 1 == 1;
+        let sets = 1..1_u32.checked_shl(count).unwrap_or(1);
+        let pick =
+            |set| layers.iter().enumerate().filter(move |(i, _)| holds(set, *i)).map(|(_, layer)| layer);
+        let chosen = sets.map(|set| pick(set).collect::<Vec<_>>());
+        chosen.fold(alone, |worst, chosen| {
             let above: Vec<_> = chosen.into_iter().cloned().collect();
             match self.layers().tool(name, &above).policy() {
                 // Layers that leave the attempts without end do not apply.
-                Some(policy) if unbounded(&policy.retry).is_none() => {
-                    worst.or(Worst::of(&policy.retry, work(&policy)))
-                }
+                Some(policy) if unbounded(&policy.retry).is_none() => worst.or(of(&policy)),
                 _ => worst,
             }
         })
@@ -329,9 +334,14 @@ impl Policy {
     }
 }
 
+/// The worst case of the runs of one call.
+fn worst_run(policy: &ToolPolicy) -> Worst {
+    Worst::of(&policy.retry, work(policy))
+}
+
 /// What is attempted when a tool is called.
 pub(super) fn work(policy: &ToolPolicy) -> Work {
-    Work { tool: true, breaker: policy.breaker.failures.value, asks: true }
+    Work { kind: Kind::Run, breaker: policy.breaker.failures.value, asks: true }
 }
 
 impl Explanation {

@@ -2,9 +2,9 @@
 
 use core::fmt::{self, Write as _};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{CallLayer, Contribution, Delays, Explained, Explanation, Holds};
+use super::{CallLayer, Contribution, DelayTable, Delays, Explained, Explanation, Holds};
 use crate::policy::display::flow;
 use crate::policy::{Bound, Place};
 use crate::time::Nanos;
@@ -70,15 +70,12 @@ impl fmt::Display for Explained {
 
 impl fmt::Display for Delays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.rows.is_empty() {
-            writeln!(f, "  wait after attempt    shortest      median     longest")?;
-            for row in &self.rows {
-                let [min, median, max] = [row.min, row.median, row.max].map(rounded);
-                writeln!(f, "  {:>18}  {min:>10}  {median:>10}  {max:>10}", row.attempt)?;
-            }
-            if self.more {
-                writeln!(f, "  {:>18}", "...")?;
-            }
+        let others = if self.by_class.is_empty() { "wait after attempt" } else { "wait after another class" };
+        let own = self.by_class.iter().map(|(class, table)| (format!("wait after {class}"), table));
+        let tables: Vec<_> = core::iter::once((others.to_owned(), &self.waits)).chain(own).collect();
+        let width = tables.iter().map(|(title, _)| title.len()).max().unwrap_or_default();
+        for (title, table) in tables {
+            table.write(f, &title, width)?;
         }
         let worst = &self.worst;
         let calls = match worst.calls {
@@ -91,6 +88,39 @@ impl fmt::Display for Delays {
             write!(f, " ({} if the other side asks to wait)", length(worst.asleep_if_asked))?;
         }
         writeln!(f, ", {} in attempts, {} in all", length(worst.in_attempts), length(worst.total))
+    }
+}
+
+impl DelayTable {
+    /// With what is waited after as its title; nothing if nothing is waited for.
+    fn write(&self, f: &mut fmt::Formatter<'_>, title: &str, width: usize) -> fmt::Result {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let middle = if self.decorrelated { "middle draw" } else { "median" };
+        let wide = middle.len().max(10);
+        writeln!(f, "  {title:width$}  {:>10}  {middle:>wide$}  {:>10}", "shortest", "longest")?;
+        for row in &self.rows {
+            let [min, median, max] = [row.min, row.median, row.max].map(rounded);
+            writeln!(f, "  {:>width$}  {min:>10}  {median:>wide$}  {max:>10}", row.attempt)?;
+        }
+        if self.more {
+            writeln!(f, "  {:>width$}", "...")?;
+        }
+        Ok(())
+    }
+
+    fn to_json(&self) -> Value {
+        let row = |row: &super::DelayRow| {
+            json!({
+                "attempt": row.attempt,
+                "min": row.min.to_string(),
+                "median": row.median.to_string(),
+                "max": row.max.to_string(),
+            })
+        };
+        let rows = self.rows.iter().map(row).collect::<Vec<_>>();
+        json!({"rows": rows, "more": self.more, "decorrelated": self.decorrelated})
     }
 }
 
@@ -175,23 +205,17 @@ impl Explained {
 
 impl Delays {
     pub(super) fn to_json(&self) -> Value {
-        let row = |row: &super::DelayRow| {
-            json!({
-                "attempt": row.attempt,
-                "min": row.min.to_string(),
-                "median": row.median.to_string(),
-                "max": row.max.to_string(),
-            })
-        };
-        json!({
-            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
-            "more": self.more,
-            "calls": self.worst.calls,
-            "asleep": exact(self.worst.asleep),
-            "asleep_if_asked": exact(self.worst.asleep_if_asked),
-            "in_attempts": exact(self.worst.in_attempts),
-            "total": exact(self.worst.total),
-        })
+        let by_class = self.by_class.iter().map(|(class, table)| (class.name().to_owned(), table.to_json()));
+        let mut json = self.waits.to_json();
+        if let Value::Object(json) = &mut json {
+            json.insert("by_class".into(), by_class.collect::<Map<_, _>>().into());
+            json.insert("calls".into(), self.worst.calls.into());
+            json.insert("asleep".into(), exact(self.worst.asleep).into());
+            json.insert("asleep_if_asked".into(), exact(self.worst.asleep_if_asked).into());
+            json.insert("in_attempts".into(), exact(self.worst.in_attempts).into());
+            json.insert("total".into(), exact(self.worst.total).into());
+        }
+        json
     }
 }
 

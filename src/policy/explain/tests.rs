@@ -248,6 +248,39 @@ fn one_value_or_block_is_shown_alone() {
 }
 
 #[test]
+fn what_holds_for_a_class_is_shown_by_its_key() {
+    let text = "version: 1\nretry: {max_attempts: 3, by_class: {timeout: {max_attempts: 2}}}\n";
+    let tool = Policy::from_yaml("x.yaml", text).unwrap().explain_tool("t");
+    let shown = |key: &str| {
+        let values = tool.only(key).unwrap().values.into_iter();
+        values.map(|value| format!("{} = {}", value.path, value.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(shown("by_class"), ["retry.by_class.timeout.max_attempts = 2"]);
+    assert_eq!(shown("by_class.timeout.max_attempts"), ["retry.by_class.timeout.max_attempts = 2"]);
+    assert_eq!(shown("retry.by_class.overloaded.max_attempts"), ["retry.max_attempts = 3"]);
+    assert_eq!(shown("by_class.timeout").len(), 3);
+    let told = |key: &str| tool.only(key).unwrap_err().to_string();
+    assert_snapshot!(told("by_class.timeuot"), @"tool `t` has no `by_class.timeuot`; there is no class `timeuot` (did you mean `timeout`?)");
+    let plain = Policy::builtin().explain_tool("t");
+    assert_snapshot!(plain.only("by_class").unwrap_err().to_string(), @"tool `t` has no `by_class`; no class of errors has rules of its own");
+}
+
+#[test]
+fn a_class_whose_waits_are_others_has_a_table_of_its_own() {
+    let text = "\
+version: 1
+retry:
+  by_class:
+    timeout: {max_attempts: 2, backoff: {kind: constant, delay: 7s}}
+    invalid_args: {max_attempts: 6, backoff: {kind: exponential, base: 1s, factor: 3, cap: 9s, jitter: decorrelated}}
+    auth_error: {max_attempts: 9}
+";
+    let delays = Policy::from_yaml("x.yaml", text).unwrap().explain_tool("t").delays.unwrap();
+    assert_snapshot!(delays.to_string());
+    assert_json_snapshot!(delays.to_json());
+}
+
+#[test]
 fn a_key_that_is_not_there_is_told_with_what_is_meant() {
     let turn = policy().explain_turn();
     let told = |key: &str| turn.only(key).unwrap_err().to_string();
@@ -333,7 +366,7 @@ fn the_waits_of_every_jitter_have_a_shortest_a_middle_and_a_longest() {
         let text = format!("version: 1\nretry: {{max_attempts: 4, backoff: {{{backoff}}}}}\n");
         let delays = Policy::from_yaml("x.yaml", &text).unwrap().explain_model("m").delays.unwrap();
         let row = |row: &DelayRow| format!("{}: {} {} {}", row.attempt, row.min, row.median, row.max);
-        format!("{backoff}\n{}", delays.rows.iter().map(row).collect::<Vec<_>>().join("\n"))
+        format!("{backoff}\n{}", delays.waits.rows.iter().map(row).collect::<Vec<_>>().join("\n"))
     };
     let jitters = ["none", "full", "equal", "plus_minus, spread: 0.5", "decorrelated"];
     let tables = jitters

@@ -5,7 +5,9 @@
 
 use core::num::NonZeroU32;
 
-use crate::policy::{AboveMax, Attempts, Bound, ClassRules, ErrorClass, RetryPolicy, ServerDelayMode, Shape};
+use crate::policy::{
+    AboveMax, Attempts, Backoff, Bound, ClassRules, ErrorClass, RetryPolicy, ServerDelayMode, Shape,
+};
 use crate::time::Nanos;
 
 /// So many waits are followed one by one. Beyond them, waits that still grow are counted as if they did not: the
@@ -25,25 +27,58 @@ pub struct Worst {
     pub in_attempts: Bound,
     /// The longest time from the first attempt to the end of the last, whatever the other side asks for.
     pub total: Bound,
+    /// The longest single wait by the backoff alone.
+    pub wait: Bound,
 }
 
 /// What is attempted, besides the policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::policy) struct Work {
-    /// Runs of a tool: arguments that do not hold are corrected by the model, which is no further run.
-    pub(in crate::policy) tool: bool,
+    /// What an attempt is.
+    pub(in crate::policy) kind: Kind,
     /// The failures that open the breaker, which ends the attempts.
     pub(in crate::policy) breaker: Option<NonZeroU32>,
     /// Whether there is another side that may ask to wait.
     pub(in crate::policy) asks: bool,
 }
 
+/// What an attempt is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::policy) enum Kind {
+    /// A call of a model.
+    #[default]
+    Call,
+    /// A run of a tool. Arguments that do not hold are corrected by the model, which is no further run.
+    Run,
+    /// Arguments for a tool that do not hold. A reply may bring any number of them at the same time.
+    Correction,
+    /// A report. A reply may bring any number of them at the same time.
+    Report,
+}
+
+impl Kind {
+    /// Whether such attempts end by failures of that class.
+    pub(in crate::policy) const fn fails_with(self, class: ErrorClass) -> bool {
+        match (self, class) {
+            (Self::Correction, _) => matches!(class, ErrorClass::InvalidArgs | ErrorClass::MalformedToolCall),
+            (Self::Run, ErrorClass::InvalidArgs) => false,
+            (Self::Call | Self::Run | Self::Report, _) => true,
+        }
+    }
+
+    /// Whether several attempts may fall into one moment: what is slept is then less than what is waited for.
+    const fn at_once(self) -> bool {
+        matches!(self, Self::Correction | Self::Report)
+    }
+}
+
 /// The waits that are possible after an attempt.
 #[derive(Clone, Copy)]
 struct Waits<'a> {
     retry: &'a RetryPolicy,
-    /// Whether these are runs of a tool.
-    tool: bool,
+    kind: Kind,
+    /// Whether a wait may pass while one before it is waited for.
+    hides: bool,
     /// Whether the other side asks for waits.
     asked: bool,
 }
@@ -54,14 +89,28 @@ struct Reach {
     /// The most waits; `None`: unbounded.
     waits: Option<u32>,
     asleep: Bound,
+    /// The longest wait.
+    wait: Bound,
     /// The most time in attempts that still leaves room for the waits.
     in_attempts: Bound,
 }
 
 impl Worst {
+    /// Of what nobody has counted.
+    pub(super) const UNBOUNDED: Self = Self {
+        calls: None,
+        asleep: Bound::Unlimited,
+        asleep_if_asked: Bound::Unlimited,
+        in_attempts: Bound::Unlimited,
+        total: Bound::Unlimited,
+        wait: Bound::Unlimited,
+    };
+
     /// Of that policy.
     pub(in crate::policy) fn of(retry: &RetryPolicy, work: Work) -> Self {
-        let waits = Waits { retry, tool: work.tool, asked: false };
+        let waits = Waits { retry, kind: work.kind, hides: false, asked: false };
+        let falls = work.kind.at_once() && waits.rules().any(|rules| falls(&rules.backoff.value));
+        let waits = Waits { hides: falls, ..waits };
         let alone = reach(waits, work);
         let asked = if work.asks { reach(Waits { asked: true, ..waits }, work) } else { alone };
         let calls = |reach: &Reach| reach.waits.map(|waits| waits.saturating_add(1));
@@ -75,7 +124,7 @@ impl Worst {
             _ => Bound::Unlimited,
         };
         let total = smaller(everything, retry.deadline.value);
-        Self { calls, asleep: alone.asleep, asleep_if_asked, in_attempts, total }
+        Self { calls, asleep: alone.asleep, asleep_if_asked, in_attempts, total, wait: alone.wait }
     }
 
     /// The worse of the two, figure by figure.
@@ -87,6 +136,7 @@ impl Worst {
             asleep_if_asked: larger(self.asleep_if_asked, other.asleep_if_asked),
             in_attempts: larger(self.in_attempts, other.in_attempts),
             total: larger(self.total, other.total),
+            wait: larger(self.wait, other.wait),
         }
     }
 }
@@ -114,9 +164,14 @@ fn reach(waits: Waits<'_>, work: Work) -> Reach {
         Bound::Within(deadline) => Bound::Within(deadline.saturating_sub(Nanos(1))),
         Bound::Unlimited => Bound::Unlimited,
     };
-    let room = smaller(before, retry.total_delay.value);
+    // Of attempts at the same moment all waits count for `total_delay`, and only the longest passes.
+    let room = match waits.kind {
+        Kind::Correction => retry.total_delay.value,
+        Kind::Call | Kind::Run | Kind::Report => smaller(before, retry.total_delay.value),
+    };
     let fits = |least: Nanos| !matches!(room, Bound::Within(room) if least > room);
     let (mut n, mut least, mut longest) = (0_u32, Nanos::ZERO, Bound::Within(Nanos::ZERO));
+    let mut one = longest;
     let mut in_attempts = in_attempts(retry, n, least);
     let steady = waits.steady();
     let listed = waits.rules().map(|rules| match &rules.backoff.value.shape {
@@ -133,16 +188,18 @@ fn reach(waits: Waits<'_>, work: Work) -> Reach {
         // Classes with rules of their own drop out one after the other.
         let is_steady = retry.by_class.is_empty() && attempt >= listed && steady == Some((shortest, wait));
         if is_steady || n >= FOLLOWED.max(listed) {
-            return rest(Rest { retry, n, least, longest, shortest, most, room }, waits, in_attempts);
+            let reach = rest(Rest { retry, n, least, longest, shortest, most, room }, waits, in_attempts);
+            return Reach { wait: smaller(larger(one, smaller(reach.wait, room)), before), ..reach };
         }
         let next = least.saturating_add(shortest);
         if !fits(next) {
             break;
         }
+        one = larger(one, smaller(wait, less(room, least)));
         (n, least, longest) = (attempt, next, add(longest, wait));
         in_attempts = larger(in_attempts, self::in_attempts(retry, n, least));
     }
-    Reach { waits: Some(n), asleep: smaller(longest, room), in_attempts }
+    Reach { waits: Some(n), asleep: smaller(longest, room), wait: smaller(one, before), in_attempts }
 }
 
 /// Where the waits have got to when the shortest ones no longer change.
@@ -182,7 +239,7 @@ fn rest(at: Rest<'_>, waits: Waits<'_>, so_far: Bound) -> Reach {
         _ => Bound::Unlimited,
     };
     let attempts = larger(so_far, smaller(attempts, at.retry.deadline.value));
-    Reach { waits: all, asleep: smaller(longest, at.room), in_attempts: attempts }
+    Reach { waits: all, asleep: smaller(longest, at.room), wait, in_attempts: attempts }
 }
 
 /// The most time in attempts if there are `waits` waits of that length in all.
@@ -206,8 +263,7 @@ impl<'a> Waits<'a> {
     /// The rules that hold after a failure of some class that is followed by another attempt.
     fn rules(self) -> impl Iterator<Item = ClassRules<'a>> {
         let retry = self.retry;
-        // Arguments that do not hold are corrected, which is no further run.
-        let retried = move |class| retry.retries(class) && !(self.tool && class == ErrorClass::InvalidArgs);
+        let retried = move |class| retry.retries(class) && self.kind.fails_with(class);
         let others = |class| retried(class) && !retry.by_class.iter().any(|own| own.class == class);
         let general = retry.retry_on.value.iter().any(others).then(|| retry.for_others());
         let own = retry.by_class.iter().filter(move |own| retried(own.class));
@@ -228,6 +284,8 @@ impl<'a> Waits<'a> {
     /// As [`of`](Self::of), after a failure to which these rules apply.
     fn after(self, rules: ClassRules<'_>, attempt: u32) -> Option<(Nanos, Bound)> {
         let (min, max) = rules.backoff.value.bounds(attempt);
+        // Of waits at the same moment the longest hides those that come after it.
+        let min = if self.hides { Nanos::ZERO } else { min };
         let rule = rules.server_delay.value;
         if !self.asked || rule.mode == ServerDelayMode::Ignore {
             return Some((min, Bound::Within(max)));
@@ -247,6 +305,11 @@ impl<'a> Waits<'a> {
     }
 }
 
+/// Whether some wait is shorter than one before it.
+fn falls(backoff: &Backoff) -> bool {
+    matches!(&backoff.shape, Shape::Schedule { delays } if !delays.is_sorted())
+}
+
 /// The shortest of the shortest waits and the longest of the longest.
 fn either(waits: impl Iterator<Item = (Nanos, Bound)>) -> Option<(Nanos, Bound)> {
     waits.reduce(|(a, b), (c, d)| (a.min(c), larger(b, d)))
@@ -259,6 +322,14 @@ pub(super) fn larger(a: Bound, b: Bound) -> Bound {
     }
 }
 
+/// What is left of a length.
+fn less(a: Bound, b: Nanos) -> Bound {
+    match a {
+        Bound::Within(a) => Bound::Within(a.saturating_sub(b)),
+        Bound::Unlimited => a,
+    }
+}
+
 fn smaller(a: Bound, b: Bound) -> Bound {
     match (a, b) {
         (Bound::Within(a), Bound::Within(b)) => Bound::Within(a.min(b)),
@@ -266,7 +337,7 @@ fn smaller(a: Bound, b: Bound) -> Bound {
     }
 }
 
-pub(super) fn add(a: Bound, b: Bound) -> Bound {
+pub(in crate::policy) fn add(a: Bound, b: Bound) -> Bound {
     match (a, b) {
         (Bound::Within(a), Bound::Within(b)) => Bound::Within(a.saturating_add(b)),
         _ => Bound::Unlimited,

@@ -3,16 +3,14 @@
 use indexmap::IndexMap;
 
 use super::{Found, KnownTool, View};
-use crate::policy::explain::{self, Work, Worst};
-use crate::policy::{
-    Attempts, Bound, Code, Diagnostic, ErrorClass, ModelPolicy, Origin, OutputPolicy, RetryPolicy, ToolPolicy,
-};
+use crate::policy::explain::{self, Kind, Work, Worst};
+use crate::policy::{Bound, Code, Diagnostic, ModelPolicy, Origin, OutputPolicy, ToolPolicy};
 use crate::time::Nanos;
 
 /// The largest product for each pair of places that make it.
 #[derive(Default)]
 pub(super) struct Amplification {
-    model: Option<Layer>,
+    models: Vec<Layer>,
     found: IndexMap<(Option<Origin>, Origin), Product>,
 }
 
@@ -22,6 +20,15 @@ struct Layer {
     subject: String,
     attempts: u32,
     inside: u32,
+    /// The turns of the model that it may take.
+    turns: u32,
+    asleep: Bound,
+    origin: Origin,
+}
+
+/// All models that may be called in a turn.
+struct Models {
+    factors: Vec<(u64, String)>,
     asleep: Bound,
     origin: Origin,
 }
@@ -30,27 +37,24 @@ struct Product {
     all: u64,
     most: u32,
     subject: String,
-    factors: Vec<(u32, String)>,
+    factors: Vec<(u64, String)>,
     asleep: Bound,
 }
 
 impl Amplification {
     /// Begins a view: its models are not known yet.
     pub(super) fn begin(&mut self) {
-        self.model = None;
+        self.models.clear();
     }
 
-    /// Hears a model. The one with the most attempts counts.
+    /// Hears a model.
     pub(super) fn model(&mut self, subject: &str, policy: &ModelPolicy, inside: u32) {
         let worst = Worst::of(&policy.retry, Work { asks: true, ..Work::default() });
         let Some(attempts) = worst.calls else { return };
         let inside = inside.saturating_add(1);
-        let all = |layer: &Layer| layer.attempts.saturating_mul(layer.inside);
-        if self.model.as_ref().is_none_or(|held| all(held) < attempts.saturating_mul(inside)) {
-            let (subject, asleep) = (subject.to_owned(), worst.asleep);
-            let origin = policy.retry.max_attempts.origin;
-            self.model = Some(Layer { subject, attempts, inside, asleep, origin });
-        }
+        let (subject, asleep) = (subject.to_owned(), worst.asleep);
+        let origin = policy.retry.max_attempts.origin;
+        self.models.push(Layer { subject, attempts, inside, turns: 1, asleep, origin });
     }
 
     /// Hears a tool.
@@ -61,50 +65,77 @@ impl Amplification {
         policy: &ToolPolicy,
         known: Option<&KnownTool>,
     ) {
-        let worst = Worst::of(&policy.retry, explain::work(policy));
-        let Some(runs) = worst.calls else { return };
+        let runs = Worst::of(&policy.retry, explain::work(policy));
+        let corrections = Worst::of(&policy.retry, Work { kind: Kind::Correction, ..Work::default() });
+        let Some(calls) = runs.calls else { return };
         let inside = known.map_or(1, |tool| tool.inner_retries.saturating_add(1));
-        // Corrections of arguments are no runs of the tool, but turns of the model.
-        let attempts = runs.max(corrections(&policy.retry));
-        let (origin, asleep) = (policy.retry.max_attempts.origin, worst.asleep);
-        self.layer(view, Layer { subject: subject.to_owned(), attempts, inside, asleep, origin });
+        // Corrections of arguments are no runs of the tool, but turns of the model, of which there are so many.
+        let most = view.layers.turn().max_turns.get().map_or(u32::MAX, |turns| turns.get());
+        let turns = corrections.calls.unwrap_or(u32::MAX).min(most);
+        let (attempts, asleep) = (calls.max(turns), explain::add(runs.asleep, corrections.asleep));
+        let origin = policy.retry.max_attempts.origin;
+        self.layer(view, Layer { subject: subject.to_owned(), attempts, inside, turns, asleep, origin });
     }
 
     /// Hears the final report.
     pub(super) fn output(&mut self, view: &View<'_>, policy: &OutputPolicy) {
-        let worst = Worst::of(&policy.retry, Work::default());
+        let worst = Worst::of(&policy.retry, Work { kind: Kind::Report, ..Work::default() });
         let Some(attempts) = worst.calls else { return };
         let (origin, asleep) = (policy.retry.max_attempts.origin, worst.asleep);
-        self.layer(view, Layer { subject: "the report".into(), attempts, inside: 1, asleep, origin });
+        let subject = "the report".to_owned();
+        self.layer(view, Layer { subject, attempts, inside: 1, turns: attempts, asleep, origin });
     }
 
     fn layer(&mut self, view: &View<'_>, layer: Layer) {
-        let mut factors = Vec::new();
-        if let Some(model) = &self.model {
-            factors.push((model.attempts, format!("of {}", model.subject)));
-            factors.push((model.inside, "inside its client".to_owned()));
-        }
-        factors.push((layer.attempts, format!("of {}", layer.subject)));
-        factors.push((layer.inside, "inside it".to_owned()));
-        let all = factors.iter().fold(1_u64, |all, (factor, _)| all.saturating_mul(u64::from(*factor)));
+        let models = self.models(view);
+        let mut factors = models.as_ref().map_or(Vec::new(), |models| models.factors.clone());
+        factors.push((layer.attempts.into(), format!("of {}", layer.subject)));
+        factors.push((layer.inside.into(), "inside it".to_owned()));
+        let all = factors.iter().fold(1_u64, |all, (factor, _)| all.saturating_mul(*factor));
         let most = view.options.most_attempts;
         if all <= u64::from(most) {
             return;
         }
-        let asleep = match (self.model.as_ref().map(|model| model.asleep), layer.asleep) {
-            (Some(Bound::Within(turn)), Bound::Within(own)) => {
-                Bound::Within(turn.saturating_mul(layer.attempts.into()).saturating_add(own))
-            }
-            (None, own) => own,
-            _ => Bound::Unlimited,
+        let turns = match models.as_ref().map(|models| models.asleep) {
+            Some(Bound::Within(turn)) => Bound::Within(turn.saturating_mul(layer.turns.into())),
+            Some(Bound::Unlimited) => Bound::Unlimited,
+            None => Bound::Within(Nanos::ZERO),
         };
-        let key = (self.model.as_ref().map(|model| model.origin), layer.origin);
+        let asleep = explain::add(turns, layer.asleep);
+        let key = (models.map(|models| models.origin), layer.origin);
         let product = Product { all, most, subject: layer.subject, factors, asleep };
         match self.found.get_mut(&key) {
             Some(held) if held.all >= all => {}
             Some(held) => *held = product,
             None => drop(self.found.insert(key, product)),
         }
+    }
+
+    /// What is called in one turn: all models of the host, one after the other. Selectors stand for models that are
+    /// not known, and the one with the most attempts counts.
+    fn models(&self, view: &View<'_>) -> Option<Models> {
+        let all = |layer: &Layer| u64::from(layer.attempts).saturating_mul(layer.inside.into());
+        let worst = self.models.iter().max_by_key(|layer| all(layer))?;
+        let origin = worst.origin;
+        if view.options.models.is_none() || self.models.len() < 2 {
+            let attempts = (worst.attempts.into(), format!("of {}", worst.subject));
+            let factors = vec![attempts, (worst.inside.into(), "inside its client".to_owned())];
+            return Some(Models { factors, asleep: worst.asleep, origin });
+        }
+        let (count, inside) = (self.models.len(), worst.inside);
+        let alike = self.models.iter().all(|layer| layer.inside == inside);
+        let sum = |of: &dyn Fn(&Layer) -> u64| {
+            self.models.iter().fold(0_u64, |sum, layer| sum.saturating_add(of(layer)))
+        };
+        let factors = if alike {
+            let attempts = sum(&|layer| layer.attempts.into());
+            vec![(attempts, format!("of {count} models")), (inside.into(), "inside their clients".to_owned())]
+        } else {
+            vec![(sum(&all), format!("of {count} models and inside their clients"))]
+        };
+        let asleep = self.models.iter().map(|layer| layer.asleep);
+        let asleep = asleep.fold(Bound::Within(Nanos::ZERO), explain::add);
+        Some(Models { factors, asleep, origin })
     }
 
     /// Says what multiplies to too much.
@@ -145,15 +176,4 @@ impl Product {
 /// Rounded up to what people read.
 fn rounded(length: Nanos) -> Nanos {
     Nanos::from_millis(length.0.div_ceil(1_000_000))
-}
-
-/// How often the model may be asked for other arguments.
-fn corrections(retry: &RetryPolicy) -> u32 {
-    let corrected = retry.enabled.value
-        && retry.retry_on.value.contains(ErrorClass::InvalidArgs)
-        && !retry.never_retry.value.contains(ErrorClass::InvalidArgs);
-    match retry.max_attempts.value {
-        Attempts::Limited(attempts) if corrected => attempts.get(),
-        _ => 1,
-    }
 }

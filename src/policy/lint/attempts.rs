@@ -1,43 +1,123 @@
 //! Attempts that can never start, and work without a bound.
 
 use super::Found;
-use crate::policy::explain::{Work, Worst};
-use crate::policy::{Attempts, Bound, Code, Diagnostic, Origin, RetryPolicy, Setting};
+use crate::policy::explain::{Kind, Work, Worst};
+use crate::policy::{
+    Attempts, Backoff, Bound, BreakerPolicy, Code, Diagnostic, Origin, RetryPolicy, Scope, Setting, Span,
+};
 use crate::time::Nanos;
 
 /// So many waits are added up for a message.
 const ADDED: u32 = 1_000;
 
-/// Looks at one retry policy. `timed`: an attempt takes time that somebody should bound.
-pub(super) fn judge(subject: &str, retry: &RetryPolicy, work: Work, timed: bool, found: &mut Found<'_>) {
-    unreachable(subject, retry, Work { breaker: None, asks: false, ..work }, found);
-    unbounded(subject, &Worst::of(retry, work), retry, timed, found);
+/// What is attempted, and what somebody should know of it.
+pub(super) struct Subject<'a> {
+    pub(super) name: &'a str,
+    pub(super) work: Work,
+    /// Whether an attempt takes time that somebody should bound.
+    pub(super) timed: bool,
+    /// The breaker of a tool.
+    pub(super) breaker: Option<&'a BreakerPolicy>,
+}
+
+/// Looks at one retry policy.
+pub(super) fn judge(subject: &Subject<'_>, retry: &RetryPolicy, found: &mut Found<'_>) {
+    unreachable(subject, retry, found);
+    if let Some(breaker) = subject.breaker {
+        broken_off(subject, retry, breaker, found);
+    }
+    unbounded(subject.name, &Worst::of(retry, subject.work), retry, subject.timed, found);
+}
+
+/// The most attempts of each kind of failure that is repeated, with the backoff: of those without rules of their own,
+/// and of each class that has some.
+fn wanted(retry: &RetryPolicy, kind: Kind) -> Vec<(Setting<Attempts>, &Backoff)> {
+    // Calls that cannot be read are corrected before there is a run.
+    let corrected = |class| kind == Kind::Run && Kind::Correction.fails_with(class);
+    let repeated = |class| retry.retries(class) && kind.fails_with(class) && !corrected(class);
+    let has_own = |class| retry.by_class.iter().any(|own| own.class == class);
+    let general = retry.retry_on.value.iter().any(|class| repeated(class) && !has_own(class));
+    let general = general.then_some((retry.max_attempts, &retry.backoff.value));
+    let own = retry.by_class.iter().filter(|own| repeated(own.class));
+    general.into_iter().chain(own.map(|own| (own.max_attempts, &own.backoff.value))).collect()
+}
+
+/// Reports runs that the breaker ends before: it opens at the latest when so many runs of one call have failed.
+fn broken_off(subject: &Subject<'_>, retry: &RetryPolicy, breaker: &BreakerPolicy, found: &mut Found<'_>) {
+    let Some(failures) = breaker.failures.value else { return };
+    let alone = Worst::of(retry, Work { breaker: None, ..subject.work }).calls;
+    if alone.is_some_and(|runs| runs <= failures.get()) {
+        return;
+    }
+    for (most, _) in wanted(retry, Kind::Run) {
+        let said = most.origin.scope != Scope::Global && most.origin.scope != Scope::Profile;
+        let (asked, opens) = (found.place(most.origin), found.place(breaker.failures.origin));
+        let Some(span) = asked.filter(|_| said || opens.is_some()) else { continue };
+        let most = match most.value {
+            Attempts::Limited(most) if most <= failures => continue,
+            Attempts::Limited(most) => most.to_string(),
+            Attempts::Unlimited => "unlimited".to_owned(),
+        };
+        let message = format!(
+            "run {} of {most} of a call of {} can never start: the breaker opens after {failures} failures in a row",
+            failures.saturating_add(1),
+            subject.name,
+        );
+        let problem = Diagnostic::warning(Code::UNREACHABLE_ATTEMPT, span, message);
+        let problem = match opens.filter(|opens| *opens != span) {
+            Some(opens) => problem.also(opens, "opens it"),
+            None => problem,
+        };
+        found.push(problem.help(format!(
+            "set `breaker: {{failures: {most}}}` or `failures: never`, or ask for {failures} attempts; only corrections of arguments are not counted by the breaker",
+        ).replace("failures: unlimited", "failures: never")));
+    }
 }
 
 /// Reports attempts that the shortest waits already push past the deadline or above `total_delay`.
-fn unreachable(subject: &str, retry: &RetryPolicy, work: Work, found: &mut Found<'_>) {
-    let Attempts::Limited(most) = retry.max_attempts.value else { return };
+fn unreachable(subject: &Subject<'_>, retry: &RetryPolicy, found: &mut Found<'_>) {
+    let work = Work { breaker: None, asks: false, ..subject.work };
     let (bound, name) = tighter(retry);
     let Some(bound_at) = found.place(bound.origin) else { return };
-    let most = most.get();
     let reached = |retry: &RetryPolicy| Worst::of(retry, work).calls.unwrap_or(u32::MAX);
     let attempts = reached(retry);
-    if attempts >= most {
-        return;
-    }
     let unlimited = Setting::new(Bound::Unlimited, bound.origin);
     let free = RetryPolicy { deadline: unlimited, total_delay: unlimited, ..retry.clone() };
     if attempts >= reached(&free) {
         return;
     }
-    let next = attempts.saturating_add(1);
-    let waits = (1..=attempts.min(ADDED)).map(|attempt| retry.backoff.value.bounds(attempt).0);
-    let waits = waits.fold(Nanos::ZERO, Nanos::saturating_add);
+    for (most, backoff) in wanted(retry, work.kind) {
+        let Attempts::Limited(limit) = most.value else { continue };
+        if attempts < limit.get() {
+            let ends = End { bound, bound_at, name, attempts, alone: retry.by_class.is_empty() };
+            too_late(subject.name, most.origin, limit.get(), backoff, ends, found);
+        }
+    }
+}
+
+/// What ends the attempts, and how many there are.
+#[derive(Clone, Copy)]
+struct End {
+    bound: Setting<Bound>,
+    bound_at: Span,
+    name: &'static str,
+    attempts: u32,
+    /// Whether no class has rules of its own.
+    alone: bool,
+}
+
+fn too_late(subject: &str, said: Origin, most: u32, backoff: &Backoff, ends: End, found: &mut Found<'_>) {
+    let End { bound, bound_at, name, attempts, alone } = ends;
     let Bound::Within(length) = bound.value else { return };
+    let next = attempts.saturating_add(1);
+    let waits = (1..=attempts.min(ADDED)).map(|attempt| backoff.bounds(attempt).0);
+    let waits = waits.fold(Nanos::ZERO, Nanos::saturating_add);
+    // Where failures of other classes come before it, their waits count.
+    let waits = if alone { format!("take at least {waits}") } else { "are too long".to_owned() };
     let message = format!(
-        "attempt {next} of {most} of {subject} can never start: the waits before it take at least {waits}, and `{name}` is {length}"
+        "attempt {next} of {most} of {subject} can never start: the waits before it {waits}, and `{name}` is {length}"
     );
-    let wanted = found.place(retry.max_attempts.origin);
+    let wanted = found.place(said);
     let problem = Diagnostic::warning(Code::UNREACHABLE_ATTEMPT, wanted.unwrap_or(bound_at), message);
     let problem = match wanted {
         Some(_) => {

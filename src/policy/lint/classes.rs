@@ -42,21 +42,26 @@ const OF_REPORTS: &[ErrorClass] = &[
 
 /// Looks at every `retry_on` of the files.
 pub(super) fn judge(parts: &[Part], found: &mut Found<'_>) {
-    let rows = parts.iter().flat_map(|part| &part.blocks.errors).map(|row| row.class.value);
-    let raised = Raised::new(rows.collect());
+    let raised = Raised::of(parts);
     for part in parts.iter().filter(|part| part.kind != PartKind::Builtin) {
         raised.blocks(&part.blocks, found);
     }
 }
 
 /// What each kind of work fails with.
-struct Raised {
-    tools: ClassSet,
-    models: ClassSet,
-    reports: ClassSet,
+pub(super) struct Raised {
+    pub(super) tools: ClassSet,
+    pub(super) models: ClassSet,
+    pub(super) reports: ClassSet,
 }
 
 impl Raised {
+    /// By these files.
+    pub(super) fn of(parts: &[Part]) -> Self {
+        let rows = parts.iter().flat_map(|part| &part.blocks.errors).map(|row| row.class.value);
+        Self::new(rows.collect())
+    }
+
     fn new(rows: ClassSet) -> Self {
         let without = |never: &[ErrorClass]| {
             let all = ErrorClass::ALL.iter().copied();

@@ -7,6 +7,10 @@ mod amplification;
 mod attempts;
 mod classes;
 mod found;
+mod never;
+mod nulls;
+mod numbers;
+mod of_class;
 mod rest;
 mod selectors;
 mod suppression;
@@ -15,13 +19,17 @@ mod view;
 mod words;
 
 use amplification::Amplification;
+use classes::Raised;
 use found::Found;
+use never::Never;
+use of_class::OfClass;
 use selectors::Selectors;
+use tools::Repeats;
 use view::{View, spend, subject};
 use words::Words;
 
 use super::conflict::Work;
-use super::explain::{self, Work as Attempted};
+use super::explain::{self, Kind, Work as Attempted};
 use super::layers::Layers;
 use super::loader::{PartKind, chosen};
 use super::{Diagnostic, Effect, Findings, Policy, Report};
@@ -59,9 +67,14 @@ pub struct KnownModel {
     pub inner_retries: u32,
 }
 
+impl LintOptions {
+    /// The most attempts that one call may lead to, if nobody says another number.
+    pub const MOST_ATTEMPTS: u32 = 64;
+}
+
 impl Default for LintOptions {
     fn default() -> Self {
-        Self { tools: None, models: None, inner_retries: 0, most_attempts: 64 }
+        Self { tools: None, models: None, inner_retries: 0, most_attempts: Self::MOST_ATTEMPTS }
     }
 }
 
@@ -78,7 +91,8 @@ impl Policy {
     /// ```
     pub fn lint(&self, options: &LintOptions) -> Report {
         let mut found = Found::new(self.sources());
-        let mut lints = Lints::default();
+        let raised = Raised::of(self.parts());
+        let mut lints = Lints::new(&raised);
         let mut work = Work::new();
         let mut go = |layers: &Layers| {
             let view = View { layers, options };
@@ -91,6 +105,8 @@ impl Policy {
             }
         }
         classes::judge(self.parts(), &mut found);
+        numbers::judge(self.parts(), &mut found);
+        nulls::judge(self.parts(), &mut found);
         if finished {
             lints.finish(&mut found);
         }
@@ -118,17 +134,32 @@ impl Policy {
 }
 
 /// What the lints remember from view to view.
-#[derive(Default)]
-struct Lints {
+struct Lints<'p> {
+    raised: &'p Raised,
     words: Words,
     selectors: Selectors,
     amplification: Amplification,
+    never: Never,
+    of_class: OfClass,
+    repeats: Repeats,
 }
 
-impl Lints {
+impl<'p> Lints<'p> {
+    fn new(raised: &'p Raised) -> Self {
+        Self {
+            raised,
+            words: Words::default(),
+            selectors: Selectors::default(),
+            amplification: Amplification::default(),
+            never: Never::default(),
+            of_class: OfClass::default(),
+            repeats: Repeats::default(),
+        }
+    }
+
     /// Judges one view. `false`: too much is left to look at.
     fn hear(&mut self, view: &View<'_>, work: &mut Work, found: &mut Found<'_>) -> bool {
-        self.words.of_blocks(view);
+        self.never.compare(self.words.of_blocks(view));
         self.amplification.begin();
         self.models(view, work, found) && self.tools(view, work, found) && {
             self.output(view, found);
@@ -143,16 +174,13 @@ impl Lints {
                 return false;
             }
             let merged = view.layers.model(named.name);
-            self.words.hear(&mut |visit| merged.each("", visit));
+            self.never.compare(self.words.hear(&mut |visit| merged.each("", visit)));
             let Some(policy) = merged.policy() else { continue };
+            self.of_class.hear(&policy.retry, self.raised.models);
             let subject = subject("model", named.name);
-            attempts::judge(
-                &subject,
-                &policy.retry,
-                Attempted { asks: true, ..Attempted::default() },
-                true,
-                found,
-            );
+            let work = Attempted { asks: true, ..Attempted::default() };
+            let attempted = attempts::Subject { name: &subject, work, timed: true, breaker: None };
+            attempts::judge(&attempted, &policy.retry, found);
             self.amplification.model(&subject, &policy, view.inner_retries(named.name));
         }
         true
@@ -166,17 +194,22 @@ impl Lints {
             }
             let above: Vec<_> = calls.iter().map(|(_, above)| above.clone()).collect();
             let merged = view.layers.tool(named.name, &above);
-            self.words.hear(&mut |visit| merged.each("", visit));
+            self.never.compare(self.words.hear(&mut |visit| merged.each("", visit)));
             let plain = if above.is_empty() { merged } else { view.layers.tool(named.name, &[]) };
             let Some(policy) = plain.policy() else { continue };
             let subject = subject("tool", named.name);
-            let attempted = explain::work(&policy);
-            attempts::judge(&subject, &policy.retry, attempted, true, found);
+            let (work, breaker) = (explain::work(&policy), Some(&policy.breaker));
+            let attempted = attempts::Subject { name: &subject, work, timed: true, breaker };
+            attempts::judge(&attempted, &policy.retry, found);
             self.amplification.tool(view, &subject, &policy, named.known);
-            tools::judge(view, named, &policy, found);
+            tools::idle_breaker(&subject, &policy, found);
+            self.repeats.hear(named, &policy, &policy.retry, found);
+            self.of_class.hear(&policy.retry, self.raised.tools);
             for layer in above {
                 if let Some(retry) = view.layers.tool_retry(named.name, &[layer]).policy() {
-                    attempts::judge(&subject, &retry, attempted, true, found);
+                    attempts::judge(&attempted, &retry, found);
+                    self.repeats.hear(named, &policy, &retry, found);
+                    self.of_class.hear(&retry, self.raised.tools);
                 }
             }
         }
@@ -187,8 +220,11 @@ impl Lints {
         if view.layers.output_wanted().is_some()
             && let Some(policy) = view.layers.output().policy()
         {
-            attempts::judge("the report", &policy.retry, Attempted::default(), false, found);
+            let work = Attempted { kind: Kind::Report, ..Attempted::default() };
+            let attempted = attempts::Subject { name: "the report", work, timed: false, breaker: None };
+            attempts::judge(&attempted, &policy.retry, found);
             self.amplification.output(view, &policy);
+            self.of_class.hear(&policy.retry, self.raised.reports);
         }
     }
 
@@ -197,6 +233,9 @@ impl Lints {
         self.words.finish(found);
         self.selectors.finish(found);
         self.amplification.finish(found);
+        self.never.finish(found);
+        self.of_class.finish(found);
+        self.repeats.finish(found);
     }
 }
 

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use super::*;
 use crate::policy::Loader;
 
+mod values;
+
 fn linted(files: &[&str], options: &LintOptions) -> Report {
     let named =
         |(number, text): (usize, &&str)| (format!("{}.yaml", ["a", "b", "c"][number]), (*text).to_owned());
@@ -76,7 +78,7 @@ mod shadowed {
     #[test]
     fn a_later_file_is_meant_to_replace() {
         let base = "version: 1\ntools: {t: {retry: {max_attempts: 2}}}\n";
-        assert_eq!(lint(&[base, "version: 1\ntools: {t: {retry: {max_attempts: 5}}}\n"]), "");
+        assert_eq!(lint(&[base, "version: 1\ntools: {t: {retry: {max_attempts: 1}}}\n"]), "");
     }
 
     #[test]
@@ -100,7 +102,7 @@ mod repeated {
 
     #[test]
     fn a_value_that_is_inherited_anyway_is_told_with_both_places() {
-        let text = "version: 1\nretry: {max_attempts: 5}\ntools:\n  t:\n    retry: {max_attempts: 5}\n";
+        let text = "version: 1\nretry: {max_attempts: 2}\ntools:\n  t:\n    retry: {max_attempts: 2}\n";
         assert_snapshot!(linted(&[text], &LintOptions::default()).human(false));
     }
 
@@ -121,10 +123,10 @@ mod repeated {
 
     #[test]
     fn what_a_later_file_says_may_have_been_said_before() {
-        let base = "version: 1\ntools: {t: {retry: {max_attempts: 5}}}\n";
-        assert_eq!(lint(&[base, "version: 1\nretry: {max_attempts: 5}\n"]), "");
+        let base = "version: 1\ntools: {t: {retry: {max_attempts: 2}}}\n";
+        assert_eq!(lint(&[base, "version: 1\nretry: {max_attempts: 2}\n"]), "");
         assert!(
-            lint(&["version: 1\nretry: {max_attempts: 5}\n", base]).contains("b.yaml:2:35: warning[W0205]")
+            lint(&["version: 1\nretry: {max_attempts: 2}\n", base]).contains("b.yaml:2:35: warning[W0205]")
         );
     }
 
@@ -132,7 +134,7 @@ mod repeated {
     fn a_rule_between_makes_it_a_change() {
         assert_eq!(
             one(
-                "retry: {max_attempts: 5}\ntools:\n  \"h.*\": {retry: {max_attempts: 2}}\n  h.get: {retry: {max_attempts: 5}}\n"
+                "retry: {max_attempts: 2}\ntools:\n  \"h.*\": {retry: {max_attempts: 1}}\n  h.get: {retry: {max_attempts: 2}}\n"
             ),
             ""
         );
@@ -142,7 +144,7 @@ mod repeated {
     fn a_priority_may_make_a_pattern_matter_for_some_names() {
         assert_eq!(
             one(
-                "retry: {max_attempts: 3}\ntools:\n  \"h.*\": {retry: {max_attempts: 5}}\n  \"*.get\": {priority: 1, retry: {max_attempts: 3}}\n"
+                "retry: {max_attempts: 3}\ntools:\n  \"h.*\": {retry: {max_attempts: 2}}\n  \"*.get\": {priority: 1, retry: {max_attempts: 3}}\n"
             ),
             ""
         );
@@ -151,10 +153,10 @@ mod repeated {
     #[test]
     fn a_call_that_says_what_holds_for_all_calls_is_told() {
         let said = one(
-            "tools: {t: {retry: {max_attempts: 5}, calls: [{when: args.x == 1, retry: {max_attempts: 5}}]}}\n",
+            "tools: {t: {retry: {max_attempts: 2}, calls: [{when: args.x == 1, retry: {max_attempts: 2}}]}}\n",
         );
         assert!(
-            said.contains(r#"`tools["t"].calls[0].retry.max_attempts` repeats what it inherits: 5"#),
+            said.contains(r#"`tools["t"].calls[0].retry.max_attempts` repeats what it inherits: 2"#),
             "{said}"
         );
     }
@@ -211,7 +213,7 @@ mod amplified {
 
     #[test]
     fn attempts_of_model_tool_and_what_is_inside_are_multiplied() {
-        let text = "version: 1\nmodels: {\"*\": {retry: {max_attempts: 4}}}\ntools:\n  t: {retry: {max_attempts: 6}}\n";
+        let text = "version: 1\nmodels: {\"*\": {retry: {max_attempts: 4}}}\ntools:\n  t: {breaker: {failures: never}, retry: {max_attempts: 6}}\n";
         let options = |inside| {
             let models = vec![KnownModel { name: "main".into(), inner_retries: 0 }];
             let tools = vec![tool("t", Effect::ReadOnly, inside)];
@@ -235,6 +237,42 @@ mod amplified {
     }
 
     #[test]
+    fn all_models_of_the_host_are_called_in_a_turn() {
+        let text = "version: 1\nmodels: {\"*\": {retry: {max_attempts: 4}}, spare: {retry: {max_attempts: 7}}}\ntools:\n  t: {breaker: {failures: never}, retry: {max_attempts: 6}}\n";
+        let options = |inside| {
+            let models = ["main", "spare"].map(|name| KnownModel {
+                name: name.into(),
+                inner_retries: if name == "main" { 0 } else { inside },
+            });
+            let tools = vec![tool("t", Effect::ReadOnly, 0)];
+            LintOptions { tools: Some(tools), models: Some(models.to_vec()), ..LintOptions::default() }
+        };
+        let said = |inside| linted(&[text], &options(inside)).to_string();
+        assert!(said(0).contains("66 attempts, more than 64: 11 of 2 models x 6 of tool `t`"), "{}", said(0));
+        assert!(said(1).contains(": 18 of 2 models and inside their clients x 6 of"), "{}", said(1));
+    }
+
+    #[test]
+    fn corrections_are_turns_of_the_model_with_waits_of_their_own() {
+        let text = |most: &str| {
+            format!(
+                "models: {{\"*\": {{retry: {{max_attempts: 10, backoff: {{kind: constant, delay: 1s}}}}}}}}
+tools: {{t: {{breaker: {{failures: 1}}, retry: {{by_class: {{invalid_args: {{max_attempts: {most}, backoff: {{kind: constant, delay: 1m}}}}}}}}}}}}
+limits: {{total_delay: 10m}}
+"
+            )
+        };
+        let said = one(&text("8"));
+        assert!(
+            said.contains("80 attempts, more than 64: 10 of models x 8 of tool `t`, and to 8m12s asleep"),
+            "{said}"
+        );
+        let endless = text("unlimited").replace("total_delay: 10m", "deadline: 10m");
+        let said = one(&endless);
+        assert!(said.contains("120 attempts, more than 64: 10 of models x 12 of tool `t`"), "{said}");
+    }
+
+    #[test]
     fn the_report_multiplies_too() {
         let said = one("models: {\"*\": {retry: {max_attempts: 10}}}\noutput: {retry: {max_attempts: 7}}\n");
         assert!(
@@ -252,10 +290,10 @@ mod attempts_that_cannot_start {
     fn waits_longer_than_the_deadline_are_added_up() {
         let retry = |deadline: &str| {
             one(&format!(
-                "tools: {{t: {{retry: {{max_attempts: 5, deadline: {deadline}, backoff: {{kind: exponential, base: 1s, factor: 2}}}}}}}}\n"
+                "models: {{t: {{retry: {{max_attempts: 5, deadline: {deadline}, backoff: {{kind: exponential, base: 1s, factor: 2}}}}}}}}\n"
             ))
         };
-        assert_snapshot!(retry("5s"), @"a.yaml:2:35: warning[W0203]: attempt 4 of 5 of tool `t` can never start: the waits before it take at least 7s, and `deadline` is 5s (only 3 can start)");
+        assert_snapshot!(retry("5s"), @"a.yaml:2:36: warning[W0203]: attempt 4 of 5 of model `t` can never start: the waits before it take at least 7s, and `deadline` is 5s (only 3 can start)");
         assert_eq!(retry("15001ms"), "");
         assert!(retry("15s").contains("attempt 5 of 5"), "at the deadline is too late");
     }
@@ -280,6 +318,25 @@ mod attempts_that_cannot_start {
             ),
             ""
         );
+    }
+    #[test]
+    fn the_breaker_opens_before_runs_that_are_asked_for() {
+        let tool = |rules: &str| one(&format!("tools: {{t: {{{rules}}}}}\n"));
+        assert_snapshot!(tool("retry: {max_attempts: 5}"), @"a.yaml:2:35: warning[W0203]: run 4 of 5 of a call of tool `t` can never start: the breaker opens after 3 failures in a row");
+        assert_snapshot!(tool("breaker: {failures: 2}, retry: {max_attempts: 3}"), @"a.yaml:2:59: warning[W0203]: run 3 of 3 of a call of tool `t` can never start: the breaker opens after 2 failures in a row");
+        assert_snapshot!(tool("calls: [{when: args.x == 1, retry: {max_attempts: 4}}]"), @"a.yaml:2:63: warning[W0203]: run 4 of 4 of a call of tool `t` can never start: the breaker opens after 3 failures in a row");
+        assert_snapshot!(tool("retry: {by_class: {timeout: {max_attempts: 4}}}"), @"a.yaml:2:56: warning[W0203]: run 4 of 4 of a call of tool `t` can never start: the breaker opens after 3 failures in a row");
+        for fine in [
+            "retry: {max_attempts: 3}",
+            "breaker: {failures: 2}",
+            "breaker: {failures: never}, retry: {max_attempts: 5}",
+            "breaker: {failures: 5}, retry: {max_attempts: 5}",
+            "retry: {max_attempts: 5, retry_on: [invalid_args, malformed_tool_call]}",
+            "retry: {by_class: {invalid_args: {max_attempts: 6}}}",
+        ] {
+            assert_eq!(tool(fine), "", "{fine}");
+        }
+        assert_eq!(one("retry: {max_attempts: 5}\n"), "", "what holds for all is not about tools");
     }
 }
 
@@ -344,7 +401,7 @@ mod non_idempotent {
 
     #[test]
     fn a_rule_that_repeats_what_must_not_act_twice_is_told() {
-        let text = "version: 1\ntools:\n  pay:\n    effect: non_idempotent\n    retry: {max_attempts: 4}\n";
+        let text = "version: 1\ntools:\n  pay:\n    effect: non_idempotent\n    retry: {max_attempts: 3}\n";
         assert_snapshot!(linted(&[text], &LintOptions::default()).human(false));
     }
 
@@ -359,16 +416,10 @@ mod non_idempotent {
 
     #[test]
     fn a_wider_rule_is_not_about_this_tool() {
-        let wider = "tools:\n  \"h.*\": {retry: {max_attempts: 4}}\n  h.post: {effect: non_idempotent}\n";
+        let wider = "tools:\n  \"h.*\": {retry: {max_attempts: 3}}\n  h.post: {effect: non_idempotent}\n";
         assert_eq!(one(wider), "");
-        let whole = "tools: {\"h.*\": {effect: non_idempotent, retry: {max_attempts: 4}}}\n";
+        let whole = "tools: {\"h.*\": {effect: non_idempotent, retry: {max_attempts: 3}}}\n";
         assert!(one(whole).contains("a run of tools `h.*` that has failed"));
-        let wide = "version: 1\ntools: {\"p*\": {retry: {max_attempts: 4}}}\n";
-        let known = LintOptions {
-            tools: Some(vec![tool("pay", Effect::NonIdempotent, 0)]),
-            ..LintOptions::default()
-        };
-        assert_eq!(linted(&[wide], &known).to_string(), "");
     }
 
     #[test]
@@ -386,7 +437,7 @@ mod non_idempotent {
         assert_eq!(one("tools: {pay: {effect: non_idempotent, retry: {max_attempts: 1}}}\n"), "");
         assert_eq!(
             one(
-                "tools: {pay: {effect: non_idempotent, retry: {max_attempts: 5, retry_on: [invalid_args]}}}\n"
+                "tools: {pay: {effect: non_idempotent, retry: {max_attempts: 3, retry_on: [invalid_args]}}}\n"
             ),
             ""
         );
@@ -467,10 +518,10 @@ mod suppressed {
     use super::*;
     use insta::assert_snapshot;
 
-    const REPEATED: &str = "version: 1\nretry: {max_attempts: 5}\ntools:\n  t:\n";
+    const REPEATED: &str = "version: 1\nretry: {max_attempts: 2}\ntools:\n  t:\n";
 
     fn comment(above: &str, behind: &str) -> String {
-        lint(&[&format!("{REPEATED}    {above}\n    retry: {{max_attempts: 5}} {behind}\n")])
+        lint(&[&format!("{REPEATED}    {above}\n    retry: {{max_attempts: 2}} {behind}\n")])
     }
 
     #[test]
@@ -485,7 +536,7 @@ mod suppressed {
     fn a_suppression_needs_a_reason_and_a_lint_that_is_there() {
         assert_snapshot!(comment("# unfazed: ignore[W0205]", ""), @r#"
         a.yaml:5:7: error[P0205]: a suppression needs a reason
-        a.yaml:6:27: warning[W0205]: `tools["t"].retry.max_attempts` repeats what it inherits: 5
+        a.yaml:6:27: warning[W0205]: `tools["t"].retry.max_attempts` repeats what it inherits: 2
         "#);
         let wrong = "version: 1 # unfazed: ignore[W0250] why\n# unfazed: ignore[P0101] why\n# unfazed: ignore W0205\n# unfazed: ignore[W0205 why\n";
         assert_snapshot!(lint(&[wrong]), @r"
@@ -504,7 +555,7 @@ mod suppressed {
 
     #[test]
     fn nobody_says_so_who_cannot_know() {
-        let text = "version: 1\n# unfazed: ignore[W0204, W0208] for other hosts\nretry: {max_attempts: 5}\n";
+        let text = "version: 1\n# unfazed: ignore[W0204, W0208] for other hosts\nretry: {max_attempts: 2}\n";
         assert_eq!(lint(&[text]), "");
         assert!(linted(&[text], &tools(&[])).to_string().contains("there is no W0204"));
         assert!(lint(&["version: 1\n", text]).contains("there is no W0208"));
@@ -513,7 +564,7 @@ mod suppressed {
     #[test]
     fn a_file_below_others_may_suppress_what_is_only_there_without_them() {
         let base =
-            format!("{REPEATED}    retry: {{max_attempts: 5}}  # unfazed: ignore[W0205] it must stay\n");
+            format!("{REPEATED}    retry: {{max_attempts: 2}}  # unfazed: ignore[W0205] it must stay\n");
         assert_eq!(lint(&[&base]), "");
         let said = lint(&[&base, "version: 1\nretry: {max_attempts: 6}\n"]);
         assert!(!said.contains("W0299"), "{said}");
@@ -539,7 +590,7 @@ mod suppressed {
         let comments = "# nothing\n".repeat(500);
         assert_eq!(
             lint(&[&format!(
-                "{REPEATED}    # unfazed: ignore[W0205] why\n{comments}    retry: {{max_attempts: 5}}\n"
+                "{REPEATED}    # unfazed: ignore[W0205] why\n{comments}    retry: {{max_attempts: 2}}\n"
             )]),
             ""
         );
@@ -570,8 +621,8 @@ fn ten_thousand_selectors_are_looked_at_in_a_moment() {
     let mut text = String::from("version: 1\ntools:\n");
     for i in 0..10_000 {
         let (selector, rule) = match i % 10 {
-            0..7 => (format!("s{i}"), "retry: {max_attempts: 5, total_delay: 30s}"),
-            7 | 8 => (format!("p{i}.*"), "retry: {max_attempts: 4, deadline: 30s}"),
+            0..7 => (format!("s{i}"), "retry: {max_attempts: 2, total_delay: 30s}"),
+            7 | 8 => (format!("p{i}.*"), "retry: {max_attempts: 3, deadline: 30s}"),
             _ => (format!("*.e{i}"), "effect: read_only"),
         };
         writeln!(text, "  \"{selector}\": {{{rule}}}").unwrap();

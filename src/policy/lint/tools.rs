@@ -1,11 +1,13 @@
 //! Rules for single tools: retries of what must not act twice, breakers that wait in vain.
 
+use std::collections::HashSet;
+
+use indexmap::IndexMap;
+
+use super::Found;
 use super::view::{Named, subject};
-use super::{Found, View};
-use crate::policy::document::ToolLayer;
-use crate::policy::rules::Rule;
 use crate::policy::{
-    Attempts, ClassSet, Code, Diagnostic, Effect, ErrorClass, OnExhausted, Origin, Span, ToolPolicy,
+    Attempts, Code, Diagnostic, Effect, ErrorClass, OnExhausted, Origin, RetryPolicy, Scope, Span, ToolPolicy,
 };
 
 /// Failures after which a run has certainly not started, or was none.
@@ -17,70 +19,93 @@ const BEFORE: &[ErrorClass] = &[
     ErrorClass::CircuitOpen,
 ];
 
-/// Looks at the rules of one tool.
-pub(super) fn judge(view: &View<'_>, named: Named<'_>, policy: &ToolPolicy, found: &mut Found<'_>) {
-    non_idempotent(view, named, policy, found);
-    idle_breaker(&subject("tool", named.name), policy, found);
+/// Retries that rules about tools ask for, and the tools do not bear.
+#[derive(Default)]
+pub(super) struct Repeats {
+    in_vain: IndexMap<Span, Diagnostic>,
+    /// Where what is asked for holds for a tool that may run again.
+    count: HashSet<Span>,
 }
 
-/// Reports retries that a rule about a tool asks for and the tool does not bear.
-fn non_idempotent(view: &View<'_>, named: Named<'_>, policy: &ToolPolicy, found: &mut Found<'_>) {
-    let told = policy.effect.value;
-    let effect = match named.known {
-        Some(known) if told == Effect::Unknown => known.effect,
-        _ => told,
-    };
-    let retry = &policy.retry;
-    let after = retry.retry_on.value.iter().filter(|class| !BEFORE.contains(class));
-    let after: ClassSet = after.filter(|class| !retry.never_retry.value.contains(*class)).collect();
-    let once = retry.max_attempts.value == Attempts::Limited(core::num::NonZeroU32::MIN);
-    if effect != Effect::NonIdempotent || !retry.enabled.value || once || after == ClassSet::EMPTY {
-        return;
+impl Repeats {
+    /// Hears how calls of a tool are retried, all or some.
+    pub(super) fn hear(
+        &mut self,
+        named: Named<'_>,
+        policy: &ToolPolicy,
+        retry: &RetryPolicy,
+        found: &mut Found<'_>,
+    ) {
+        let told = policy.effect.value;
+        let known = named.known.map_or(Effect::Unknown, |known| known.effect);
+        let effect = if told == Effect::Unknown { known } else { told };
+        let asked = asked(retry, found);
+        let Some(first) = asked.first().copied() else { return };
+        if effect != Effect::NonIdempotent {
+            self.count.extend(asked);
+            if known == Effect::NonIdempotent
+                && let Some(at) = found.place(policy.effect.origin)
+            {
+                found.push(contradicted(&subject("tool", named.name), told, at));
+            }
+            return;
+        }
+        let message = format!(
+            "a run of {} that has failed is not repeated, whatever `retry` says: it is not idempotent",
+            subject("tool", named.name)
+        );
+        let problem = Diagnostic::warning(Code::NON_IDEMPOTENT, first, message);
+        let problem = match found.place(policy.effect.origin) {
+            Some(at) if told == Effect::NonIdempotent => problem.also(at, "said here"),
+            _ => problem.help("the host says so of the tool"),
+        };
+        self.in_vain.entry(first).or_insert_with(|| problem.help(
+            "only runs that certainly did not start are repeated, and arguments corrected; ask for no retries, or declare `effect: idempotent` if acting twice does no harm",
+        ));
     }
-    let rules = view.layers.tool_rules().matching(named.name);
-    let about = about(&rules, policy.effect.origin);
-    let said = [retry.max_attempts.origin, retry.retry_on.origin];
-    let Some(span) = said.into_iter().find_map(|origin| about.iter().find_map(|rule| asks(rule, origin)))
-    else {
-        return;
-    };
-    let subject = subject("tool", named.name);
-    let message = format!(
-        "a run of {subject} that has failed is not repeated, whatever `retry` says: it is not idempotent"
-    );
-    let problem = Diagnostic::warning(Code::NON_IDEMPOTENT, span, message);
-    let problem = match found.place(policy.effect.origin) {
-        Some(at) if told == Effect::NonIdempotent => problem.also(at, "said here"),
-        _ => problem.help("the host says so of the tool"),
-    };
-    found.push(problem.help(
-        "only runs that certainly did not start are repeated, and arguments corrected; ask for no retries, or declare `effect: idempotent` if acting twice does no harm",
-    ));
-}
 
-/// The rules that speak of such a tool knowing what it is: the one that says what its runs do and narrower ones. If
-/// only the host says so, those that name it.
-fn about<'r, 'p>(rules: &'r [&'p Rule<ToolLayer>], effect: Origin) -> Vec<&'r &'p Rule<ToolLayer>> {
-    let says = |rule: &&Rule<ToolLayer>| rule.layer.effect.span().is_some_and(|span| is_at(span, effect));
-    match rules.iter().rposition(says) {
-        Some(first) => rules.iter().skip(first).collect(),
-        None => rules.iter().filter(|rule| rule.selector.is_exact()).collect(),
+    /// Says what is asked for in vain.
+    pub(super) fn finish(self, found: &mut Found<'_>) {
+        for (span, problem) in self.in_vain {
+            if !self.count.contains(&span) {
+                found.push(problem);
+            }
+        }
     }
 }
 
-/// Where the rule says what holds, if it does.
-fn asks(rule: &Rule<ToolLayer>, origin: Origin) -> Option<Span> {
-    let retry = &rule.layer.retry.0;
-    let said = [retry.max_attempts.span(), retry.retry_on.span()];
-    said.into_iter().flatten().find(|span| is_at(*span, origin))
+/// Where rules about tools or single calls ask for further runs of a tool that may have acted.
+fn asked(retry: &RetryPolicy, found: &Found<'_>) -> Vec<Span> {
+    let retried = |class| {
+        let listed = retry.retry_on.value.contains(class) && !retry.never_retry.value.contains(class);
+        listed && !BEFORE.contains(&class)
+    };
+    let several = |attempts| attempts != Attempts::Limited(core::num::NonZeroU32::MIN);
+    let has_own = |class| retry.by_class.iter().any(|own| own.class == class);
+    let own = retry.by_class.iter().filter(|own| retried(own.class) && several(own.max_attempts.value));
+    let own: Vec<Origin> = own.map(|own| own.max_attempts.origin).collect();
+    let others = retry.retry_on.value.iter().any(|class| retried(class) && !has_own(class));
+    let others = others && several(retry.max_attempts.value);
+    if !retry.enabled.value || (!others && own.is_empty()) {
+        return Vec::new();
+    }
+    let said =
+        others.then_some(retry.max_attempts.origin).into_iter().chain(own).chain([retry.retry_on.origin]);
+    let about = said.filter(|origin| matches!(origin.scope, Scope::Tool | Scope::Call));
+    about.filter_map(|origin| found.place(origin)).collect()
 }
 
-fn is_at(span: Span, origin: Origin) -> bool {
-    span.source == origin.source && span.start == origin.at
+/// The policy says that acting twice does no harm, and the host that it does.
+fn contradicted(subject: &str, told: Effect, at: Span) -> Diagnostic {
+    let told = if told == Effect::ReadOnly { "read_only" } else { "idempotent" };
+    let message =
+        format!("the host says that {subject} must not act twice, and here it is `{told}`: it is run again");
+    Diagnostic::warning(Code::NON_IDEMPOTENT, at, message)
+        .help("remove `effect` if the host is right, or tell the host what the tool does")
 }
 
 /// Reports breakers whose count the attempts of one call never reach, where the run ends with that call.
-fn idle_breaker(subject: &str, policy: &ToolPolicy, found: &mut Found<'_>) {
+pub(super) fn idle_breaker(subject: &str, policy: &ToolPolicy, found: &mut Found<'_>) {
     let (Some(failures), Attempts::Limited(attempts)) =
         (policy.breaker.failures.value, policy.retry.max_attempts.value)
     else {

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use indexmap::map::Entry;
 use serde_json::Value;
 
+use super::never::Lists;
 use super::{Found, View};
 use crate::policy::conflict::short;
 use crate::policy::layers::Layers;
@@ -54,23 +55,27 @@ struct Blocked {
 
 impl Words {
     /// Hears what is said of turns and of the report.
-    pub(super) fn of_blocks(&mut self, view: &View<'_>) {
+    pub(super) fn of_blocks(&mut self, view: &View<'_>) -> Lists {
         self.uneven |= uneven(view.layers);
         let turn = view.layers.turn();
         self.hear(&mut |visit| turn.each("", visit));
-        if view.layers.output_wanted().is_some() {
-            let output = view.layers.output();
-            self.hear(&mut |visit| output.each("", visit));
+        if view.layers.output_wanted().is_none() {
+            return Lists::default();
         }
+        let output = view.layers.output();
+        self.hear(&mut |visit| output.each("", visit))
     }
 
-    /// Hears what is said of one name.
-    pub(super) fn hear(&mut self, each: &mut dyn FnMut(Visit<'_>)) {
+    /// Hears what is said of one name; returns its lists of classes.
+    pub(super) fn hear(&mut self, each: &mut dyn FnMut(Visit<'_>)) -> Lists {
+        let mut lists = Lists::default();
         each(&mut |path, trail| {
             let words = trail.words();
+            lists.hear(&path, trail, &words);
             self.count(&path, &words);
             self.reach(&path, &words);
         });
+        lists
     }
 
     /// Which words count, and which change something.
@@ -230,6 +235,8 @@ fn is_file(word: &Word) -> bool {
 
 /// The path of a value as it is written in the file.
 fn spoken(layer: &str, path: &str) -> String {
+    // The path names the class itself.
+    let layer = layer.rsplit_once(" by_class.").map_or(layer, |(layer, _)| layer);
     let layer = layer.split_once(" (priority").map_or(layer, |(layer, _)| layer);
     match layer.strip_suffix("retry") {
         // A block for every kind of work: its values are known by paths that begin with it.

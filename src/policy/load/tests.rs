@@ -237,54 +237,7 @@ mod limits {
     }
 }
 
-mod conflicts {
-    use super::*;
-
-    const TWO: &str = "version: 1\ntools:\n  db.*: {retry: {max_attempts: 4}}\n  \"*.delete\": {retry: {max_attempts: 1}}\n";
-
-    #[test]
-    fn patterns_that_overlap_and_disagree_are_an_error() {
-        assert_snapshot!(Policy::from_yaml("team.yaml", TWO).unwrap_err().human(false));
-    }
-
-    #[test]
-    fn a_narrower_rule_decides() {
-        let policy = policy(&format!("{TWO}  db.delete: {{retry: {{max_attempts: 2}}}}\n"));
-        assert_eq!(attempts(&policy, "db.delete"), 2);
-    }
-
-    #[test]
-    fn patterns_that_agree_or_set_different_values_are_fine() {
-        policy(
-            "version: 1\ntools:\n  db.*: {retry: {max_attempts: 4}}\n  \"*.delete\": {retry: {max_attempts: 4}, effect: non_idempotent}\n",
-        );
-    }
-
-    #[test]
-    fn every_pattern_is_compared_however_it_begins_and_ends() {
-        let conflict = |a: &str, b: &str| {
-            let text = format!(
-                "version: 1\ntools:\n  \"{a}\": {{effect: read_only}}\n  \"{b}\": {{effect: unknown}}\n"
-            );
-            Policy::from_yaml("x", &text).is_err()
-        };
-        assert!(conflict("a*", "*b"));
-        assert!(conflict("a*b", "*c*"));
-        assert!(conflict("ab*", "a*c"));
-        assert!(conflict("*bc", "a*c"));
-        assert!(!conflict("a*", "b*"));
-        assert!(!conflict("*a", "*b"));
-        assert!(!conflict("a*", "ab*"));
-        assert!(!conflict("a*", "ab"));
-    }
-
-    #[test]
-    fn they_are_found_across_files_too() {
-        let a = "version: 1\nmodels: {gpt-*: {on_exhausted: fail}}";
-        let b = "version: 1\nmodels: {\"*-mini\": {on_exhausted: ask_planner}}";
-        assert_snapshot!(files(&[("a.yaml", a), ("b.yaml", b)]).unwrap_err());
-    }
-}
+mod conflicts;
 
 mod bad_input {
     use super::*;

@@ -1,0 +1,91 @@
+//! Numbers of one value that exclude each other: waits above their cap, waits that can never be asked for, retries
+//! that no budget ever grants.
+
+use super::Found;
+use crate::policy::decode::Patch;
+use crate::policy::document::{Blocks, RetryLayer};
+use crate::policy::loader::{Part, PartKind};
+use crate::policy::{
+    AboveMax, Backoff, Bound, Budget, Code, Diagnostic, ServerDelay, ServerDelayMode, Shape, Span,
+};
+use crate::time::Nanos;
+
+/// Looks at every retry policy of the files.
+pub(super) fn judge(parts: &[Part], found: &mut Found<'_>) {
+    for part in parts.iter().filter(|part| part.kind != PartKind::Builtin) {
+        each(&part.blocks, &mut |layer| retry(layer, found));
+    }
+}
+
+/// Every layer that speaks of retries.
+pub(super) fn each(blocks: &Blocks, visit: &mut dyn FnMut(&RetryLayer)) {
+    visit(&blocks.retry.0);
+    for (_, tool) in &blocks.tools.0 {
+        visit(&tool.retry.0);
+        tool.calls.iter().for_each(|call| visit(&call.retry.0));
+    }
+    blocks.models.0.iter().for_each(|(_, model)| visit(&model.retry.0));
+    if let Patch::Set(output, _) = &blocks.output {
+        visit(&output.retry.0);
+    }
+}
+
+fn retry(layer: &RetryLayer, found: &mut Found<'_>) {
+    let own = layer.by_class.0.layers();
+    let backoffs = core::iter::once(&layer.backoff).chain(own.clone().map(|(_, own)| &own.backoff));
+    for backoff in backoffs {
+        if let Patch::Set(backoff, span) = backoff {
+            above_cap(backoff, *span, found);
+        }
+    }
+    let delays = core::iter::once(&layer.server_delay).chain(own.map(|(_, own)| &own.server_delay));
+    for delay in delays {
+        if let Patch::Set(delay, span) = delay {
+            upside_down(*delay, *span, found);
+        }
+    }
+    if let Patch::Set(Budget::Tokens(budget), span) = &layer.budget {
+        let capacity = budget.capacity.get();
+        let general = (budget.cost > capacity).then(|| (String::new(), budget.cost));
+        let own = budget.cost_of.iter().filter(|(_, cost)| *cost > capacity);
+        let own = own.map(|(class, cost)| (format!(" after {class}"), *cost));
+        for (after, cost) in general.into_iter().chain(own) {
+            let message =
+                format!("a retry{after} costs {cost}, and the budget never holds more than {capacity}");
+            let problem = Diagnostic::warning(Code::NEVER_GRANTED, *span, message).label("never granted");
+            found.push(problem.help("raise `capacity`, lower the cost, or take the class out of `retry_on`"));
+        }
+    }
+}
+
+/// Reports delays that the cap cuts down from the first one on.
+fn above_cap(backoff: &Backoff, span: Span, found: &mut Found<'_>) {
+    let Some(cap) = backoff.cap else { return };
+    let longest = match &backoff.shape {
+        Shape::Constant { delay: first }
+        | Shape::Linear { base: first, .. }
+        | Shape::Exponential { base: first, .. }
+        | Shape::Fibonacci { base: first } => *first,
+        Shape::Schedule { delays } => delays.iter().copied().max().unwrap_or(Nanos::ZERO),
+    };
+    if longest > cap {
+        let message = format!("a delay of {longest} is longer than the `cap` of {cap}, and never waited for");
+        let problem = Diagnostic::warning(Code::ABOVE_CAP, span, message);
+        found.push(problem.help("raise `cap`, or write the delay that is meant"));
+    }
+}
+
+/// Reports waits whose shortest is longer than their longest.
+fn upside_down(delay: ServerDelay, span: Span, found: &mut Found<'_>) {
+    let Bound::Within(most) = delay.max else { return };
+    if delay.min <= most || delay.mode == ServerDelayMode::Ignore {
+        return;
+    }
+    let then = match delay.above_max {
+        AboveMax::GiveUp | AboveMax::NextTarget => "every wait that is asked for ends the attempts",
+        AboveMax::Clamp => "every wait that is asked for is the longest",
+    };
+    let message = format!("`min` is {}, and `max` is {most}: {then}", delay.min);
+    let problem = Diagnostic::warning(Code::UPSIDE_DOWN, span, message);
+    found.push(problem.help("make `max` at least as long as `min`"));
+}

@@ -1,0 +1,315 @@
+//! Models, tools and a planner that do their worst, in a time of their own, under policies made at random.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use unfazed::engine::{
+    CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure, Hint,
+    Interpreter, ModelReply, Note, Order, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec,
+    TurnMeasure, Wait, Work,
+};
+use unfazed::policy::{ErrorClass, Policy};
+use unfazed::session::ToolCall;
+use unfazed::time::{Instant, Nanos};
+
+use crate::tape::Tape;
+
+/// A run that is longer than this has met an unbounded policy, which is nothing to hold a bound against.
+const STEPS: usize = 3_000;
+
+/// What a run has cost.
+#[derive(Debug, Default)]
+pub(crate) struct Cost {
+    pub(crate) turns: u64,
+    pub(crate) model_calls: u64,
+    /// Calls of each model in a turn, at most.
+    pub(crate) calls_in_turn: BTreeMap<String, u64>,
+    /// Calls of all models in a turn, at most.
+    pub(crate) all_in_turn: u64,
+    /// Runs of one call of each tool, at most.
+    pub(crate) runs: BTreeMap<String, u64>,
+    /// Time asleep between the runs of one call of each tool, at most.
+    pub(crate) tool_waits: BTreeMap<String, Nanos>,
+    /// Time asleep between calls of models and before turns.
+    pub(crate) asleep: Nanos,
+    /// The part of it before turns that correct arguments.
+    pub(crate) correcting: Nanos,
+    /// Whether somebody asked to wait.
+    pub(crate) asked: bool,
+}
+
+/// A policy whose numbers are chosen by the tape.
+pub(crate) fn policy(t: &mut Tape) -> String {
+    let mut text = vec![format!("version: 1\nretry: {{{}}}\n", retry(t, true))];
+    let breaker = t.of(&["never", "1", "2", "3", "9"]);
+    text.push(format!(
+        "tools:\n  '*': {{breaker: {{failures: {breaker}, open_for: 1s}}, retry: {{{}}}}}\n",
+        retry(t, false)
+    ));
+    text.push(format!(
+        "  alpha:\n    effect: {}\n    retry: {{{}}}\n",
+        t.of(&["idempotent", "unknown"]),
+        retry(t, false)
+    ));
+    let calls: Vec<_> = ["args.n > 5", "args.n > 1"].iter().take(t.below(3)).collect();
+    let calls = calls.into_iter().map(|when| format!("{{when: {when}, retry: {{{}}}}}", retry(t, false)));
+    text.push(format!("    calls: [{}]\n", calls.collect::<Vec<_>>().join(", ")));
+    let exhausted = ["fail", "final_turn", "tell_model", "ask_planner"];
+    text.push("models:\n".to_owned());
+    for model in ["main", "spare"] {
+        text.push(format!(
+            "  {model}: {{on_exhausted: {}, retry: {{{}}}}}\n",
+            t.of(&exhausted),
+            retry(t, false)
+        ));
+    }
+    text.push(format!(
+        "turn: {{max_turns: {}, text_only: {}}}\n",
+        t.below(4) + 1,
+        t.of(&["accept", "reject"])
+    ));
+    if t.once_in(2) {
+        text.push(format!(
+            "output: {{schema: {{type: object, required: [total]}}, on_exhausted: {}, retry: {{{}}}}}\n",
+            t.of(&exhausted),
+            retry(t, false)
+        ));
+    }
+    text.concat()
+}
+
+fn retry(t: &mut Tape, all: bool) -> String {
+    let mut fields = Vec::new();
+    if t.once_in(2) {
+        fields.push(format!("max_attempts: {}", attempts(t)));
+    }
+    if t.once_in(2) {
+        fields.push(format!("backoff: {}", backoff(t)));
+    }
+    if all {
+        let classes = "[timeout, overloaded, invalid_args, malformed_tool_call, invalid_output, text_only, empty_response]";
+        fields.push(format!("retry_on: {classes}, server_delay: {}", server_delay(t)));
+    }
+    for bound in ["deadline", "total_delay"] {
+        if t.once_in(4) {
+            fields.push(format!("{bound}: {}", t.of(&["500ms", "3s", "10s", "20s"])));
+        }
+    }
+    if t.once_in(3) {
+        let class = t.of(&["timeout", "invalid_args", "malformed_tool_call", "overloaded", "invalid_output"]);
+        fields.push(format!(
+            "by_class: {{{class}: {{max_attempts: {}, backoff: {}}}}}",
+            attempts(t),
+            backoff(t)
+        ));
+    }
+    fields.join(", ")
+}
+
+fn attempts(t: &mut Tape) -> &'static str {
+    t.of(&["1", "2", "3", "4", "7", "unlimited"])
+}
+
+fn backoff(t: &mut Tape) -> String {
+    let jitter = t.of(&["none", "none", "full", "equal", "plus_minus, spread: 0.5", "decorrelated"]);
+    let shape = t.of(&[
+        "kind: constant, delay: 2s",
+        "kind: constant, delay: 0s",
+        "kind: exponential, base: 500ms, factor: 2, cap: 6s",
+        "kind: linear, base: 1s, step: 2s",
+        "kind: fibonacci, base: 1s",
+        "kind: schedule, delays: [5s, 1s]",
+        "kind: schedule, delays: [1s, 7s, 0s]",
+    ]);
+    format!("{{{shape}, jitter: {jitter}}}")
+}
+
+fn server_delay(t: &mut Tape) -> &'static str {
+    t.of(&[
+        "{mode: ignore}",
+        "{mode: floor, max: 4s, above_max: clamp}",
+        "{mode: replace, min: 1s, max: 4s, above_max: next_target}",
+        "{mode: clamp, margin: 1s}",
+        "{mode: floor}",
+    ])
+}
+
+/// A run of that policy, and what it cost; `None`: it does not end.
+pub(crate) fn play(policy: &Policy, targets: &[String], t: &mut Tape) -> Option<Cost> {
+    let interpreter = Interpreter::new(policy.clone(), Catalogue::new(tools()).unwrap());
+    let mut host =
+        Host { interpreter, state: State::new(), now: Instant(0), open: Vec::new(), ..Host::default() };
+    let started = RunStarted {
+        run: "r".into(),
+        policy: String::new(),
+        seed: t.below(1 << 16) as u64,
+        drive: Drive::Turns,
+        system: String::new(),
+        task: String::new(),
+        targets: targets.to_vec(),
+        tools: tools().iter().map(ToolFacts::from).collect(),
+        deadline: None,
+    };
+    host.tell(Event::RunStarted(started));
+    for _ in 0..STEPS {
+        let Some(work) = host.open.pop() else { break };
+        let event = host.answer(work, t);
+        host.tell(event);
+    }
+    assert!(host.finished || !host.open.is_empty(), "the run is not over and nothing is asked for");
+    host.finished.then_some(host.cost)
+}
+
+fn tools() -> Vec<ToolSpec> {
+    let tool = |name: &str| ToolSpec {
+        name: name.into(),
+        description: String::new(),
+        parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+        effect: None,
+    };
+    vec![tool("alpha"), tool("beta")]
+}
+
+struct Host {
+    interpreter: Interpreter,
+    state: State,
+    now: Instant,
+    open: Vec<Work>,
+    finished: bool,
+    cost: Cost,
+    ids: u32,
+    /// Calls of models in this turn.
+    in_turn: BTreeMap<String, u64>,
+    /// Runs and time asleep of each call.
+    calls: BTreeMap<String, (u64, Nanos)>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self {
+            interpreter: Interpreter::new(Policy::builtin(), Catalogue::default()),
+            state: State::new(),
+            now: Instant(0),
+            open: Vec::new(),
+            finished: false,
+            cost: Cost::default(),
+            ids: 0,
+            in_turn: BTreeMap::new(),
+            calls: BTreeMap::new(),
+        }
+    }
+}
+
+impl Host {
+    fn tell(&mut self, event: Event) {
+        let envelope = Envelope { seq: self.state.seq + 1, now: self.now, event };
+        let Directives(list) = self.interpreter.step(&mut self.state, envelope);
+        for directive in list {
+            match directive.order {
+                Order::Note(Note::Finish { .. }) => self.finished = true,
+                Order::Note(_) => {}
+                Order::Work(work) => self.open.push(work),
+            }
+        }
+        if self.finished {
+            self.open.clear();
+        }
+    }
+
+    fn answer(&mut self, work: Work, t: &mut Tape) -> Event {
+        match work {
+            Work::PrepareTurn(turn) => {
+                self.cost.turns += 1;
+                self.in_turn.clear();
+                turn.prepared(TurnMeasure::default())
+            }
+            Work::CallModel(call) => self.answer_model(call, t),
+            Work::RunTool(run) => self.answer_tool(run, t),
+            Work::Wait(wait) => {
+                self.count_wait(&wait);
+                self.now = self.now.max(wait.until);
+                wait.fired()
+            }
+            Work::Consult(consult) => {
+                consult.decided(t.of(&[Decision::Fail, Decision::FinalTurn, Decision::TellModel]))
+            }
+        }
+    }
+
+    fn count_wait(&mut self, wait: &Wait) {
+        let state = serde_json::to_value(&self.state).unwrap();
+        let pending = &state["work"][serde_json::to_value(wait).unwrap()["work"].to_string()];
+        if let Some(index) = pending["wait_tool"].as_u64() {
+            let slot = &state["batch"][usize::try_from(index).unwrap()];
+            let (_, slept) = self.calls.get_mut(slot["call"].as_str().unwrap()).unwrap();
+            *slept = slept.saturating_add(wait.delay);
+            let most = self.cost.tool_waits.entry(slot["tool"].as_str().unwrap().to_owned()).or_default();
+            *most = (*most).max(*slept);
+            return;
+        }
+        self.cost.asleep = self.cost.asleep.saturating_add(wait.delay);
+        if wait.subject.starts_with("tool ") {
+            self.cost.correcting = self.cost.correcting.saturating_add(wait.delay);
+        }
+    }
+
+    fn answer_model(&mut self, call: CallModel, t: &mut Tape) -> Event {
+        let cost = &mut self.cost;
+        cost.model_calls += 1;
+        *self.in_turn.entry(call.target.clone()).or_default() += 1;
+        cost.all_in_turn = cost.all_in_turn.max(self.in_turn.values().sum());
+        let most = cost.calls_in_turn.entry(call.target.clone()).or_default();
+        *most = (*most).max(self.in_turn[&call.target]);
+        if t.below(3) == 1 {
+            return call.failed(self.failure(&[ErrorClass::Overloaded, ErrorClass::Timeout], t));
+        }
+        let mut reply = ModelReply::default();
+        match t.below(6) {
+            0 if t.is_over() => reply.text = "done".into(),
+            0 | 5 => reply.text = t.of(&["done", ""]).into(),
+            _ => reply.calls = (0..=t.below(4)).map(|_| self.proposal(t).into()).collect(),
+        }
+        call.responded(reply)
+    }
+
+    fn proposal(&mut self, t: &mut Tape) -> ToolCall {
+        self.ids += 1;
+        let (name, arguments) = t.of(&[
+            ("alpha", r#"{"n": 9}"#),
+            ("alpha", r#"{"n": "x"}"#),
+            ("beta", r#"{"n": 1}"#),
+            ("beta", "{}"),
+            ("beta", r#"{"n": 1 2}"#),
+            ("alpha", r#"{"n": 1}"#),
+            ("final_report", "{}"),
+            ("final_report", "{}"),
+            ("final_report", r#"{"total": 1}"#),
+        ]);
+        ToolCall { id: format!("c{}", self.ids), name: name.into(), arguments: arguments.into() }
+    }
+
+    fn answer_tool(&mut self, run: RunTool, t: &mut Tape) -> Event {
+        let (runs, _) = self.calls.entry(run.call.clone()).or_default();
+        *runs += 1;
+        let most = self.cost.runs.entry(run.tool.clone()).or_default();
+        *most = (*most).max(*runs);
+        if t.below(5) == 0 {
+            return run.finished(ToolOutcome::Ok { data: json!(1) });
+        }
+        let classes =
+            [ErrorClass::Timeout, ErrorClass::Overloaded, ErrorClass::Timeout, ErrorClass::InvalidArgs];
+        let failure = self.failure(&classes, t);
+        run.finished(ToolOutcome::Failed { failure, effect: EffectState::NotStarted })
+    }
+
+    fn failure(&mut self, classes: &[ErrorClass], t: &mut Tape) -> Failure {
+        // Most failures take no time: that leaves the most room for others.
+        self.now = self.now.saturating_add(Nanos(t.of(&[0, 0, 0, 0, 400_000_000])));
+        let mut failure = Failure::of(t.of(classes), "it broke");
+        if t.once_in(4) {
+            self.cost.asked = true;
+            failure.retry_after = Hint::Wait(Nanos::from_secs(t.of(&[0, 1, 4, 60])));
+        }
+        failure
+    }
+}

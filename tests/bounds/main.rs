@@ -1,0 +1,169 @@
+//! The bounds that `explain` tells are those of real runs: the worst run reaches them.
+//!
+//! Each case of the law is a tape of choices. `PROPTEST_CASES=20000` runs more of them.
+#![cfg(feature = "cli")]
+
+mod adversary;
+#[expect(dead_code, reason = "the other laws need more of it")]
+#[path = "../streams/tape.rs"]
+mod tape;
+
+use proptest::prelude::*;
+use unfazed::cases::Loader;
+use unfazed::policy::{Bound, Names, Policy};
+use unfazed::time::Nanos;
+
+use adversary::Cost;
+use tape::Tape;
+
+/// A report, or none; two turns; models are tried three times, one second apart.
+fn policy(output: &str) -> String {
+    format!(
+        "turn: {{max_turns: 2}}
+models:
+  '*': {{retry: {{max_attempts: 3, retry_on: [overloaded], backoff: {{kind: constant, delay: 1s}}}}}}
+  spare: {{retry: {{max_attempts: 2}}}}
+{output}"
+    )
+}
+
+/// Plays replies and says how often models were called and how long the run took; each tool runs at once.
+#[track_caller]
+fn play(policy: &str, models: &str, replies: &str, calls: u64, asleep: u64) {
+    let inline = policy.replace('\n', "\n  ");
+    let text = format!(
+        "version: 1
+inline:
+  {inline}
+tools: {{search: {{outcomes: [ok x9]}}}}
+cases:
+  - name: the worst run
+    models: {models}
+    replies: [{replies}]
+    expect: {{attempts: {calls}, elapsed: {asleep}s}}
+"
+    );
+    let open = |_: &str, path: &str| Err(format!("there is no {path}"));
+    let suite = Loader::new(open).read("worst.test.yaml", text.as_bytes());
+    let suite = suite.unwrap_or_else(|report| panic!("{}\n{text}", report[0]));
+    let verdict = suite.cases()[0].run();
+    assert!(verdict.passed(), "{:#?}", verdict.mismatches);
+}
+
+fn bounds(policy: &str, models: &[&str]) -> (u64, u64) {
+    let policy = Policy::from_yaml("x.yaml", &format!("version: 1\n{policy}")).unwrap();
+    let models = models.iter().map(|&name| name.to_owned()).collect();
+    let run = policy.bounds(&Names { models, tools: Vec::new() }, 1).run;
+    let Bound::Within(asleep) = run.asleep else { panic!("unbounded") };
+    (run.calls.unwrap(), asleep.0 / Nanos::from_secs(1).0)
+}
+
+const BUSY: &str = "{error: {status: 503, message: busy}}";
+const SEARCH: &str = "{calls: [{name: search, arguments: {}}]}";
+
+#[test]
+fn without_a_report_every_turn_may_need_all_attempts() {
+    let policy = policy("");
+    let replies = [BUSY, BUSY, SEARCH, BUSY, BUSY, "{text: done}"].join(", ");
+    assert_eq!(bounds(&policy, &["main"]), (6, 4));
+    play(&policy, "[main]", &replies, 6, 4);
+}
+
+#[test]
+fn the_last_turn_comes_again_for_each_attempt_at_the_report() {
+    let policy = policy("output: {retry: {max_attempts: 2, backoff: {kind: constant, delay: 5s}}}\n");
+    let nothing = "{text: not what was asked for}";
+    let replies = [BUSY, BUSY, SEARCH, BUSY, BUSY, nothing, BUSY, BUSY, nothing].join(", ");
+    assert_eq!(bounds(&policy, &["main"]), (9, 11));
+    play(&policy, "[main]", &replies, 9, 11);
+}
+
+#[test]
+fn a_model_that_is_given_up_adds_its_attempts_once() {
+    let policy = policy("");
+    let replies = [BUSY, BUSY, BUSY, SEARCH, "{error: {status: 503, message: busy}, times: 9}"].join(", ");
+    // The spare model is second: three calls of `main`, then `spare` once, then twice.
+    assert_eq!(bounds(&policy, &["main", "spare"]), (8, 5));
+    play(&policy, "[main, spare]", &replies, 6, 3);
+    // It is first: two calls of it, then three of `main` in each turn.
+    let replies = [BUSY, BUSY, BUSY, BUSY, SEARCH, BUSY, BUSY, "{text: done}"].join(", ");
+    play(&policy, "[spare, main]", &replies, 8, 5);
+}
+
+#[test]
+fn a_wait_for_corrected_arguments_may_come_before_every_turn_but_the_first() {
+    let policy = "turn: {max_turns: 3}
+models: {'*': {retry: {max_attempts: 1}}}
+tools: {'*': {retry: {max_attempts: 2, backoff: {kind: constant, delay: 5m}}}}
+";
+    let wrong = "{calls: [{name: search, arguments: '1 2'}]}";
+    assert_eq!(bounds(policy, &[]), (3, 600));
+    play(policy, "[main]", &[wrong, SEARCH, "{text: done}"].join(", "), 3, 300);
+    // A run that goes well in between begins the count anew.
+    let again = format!(
+        "{{calls: [{}]}}",
+        ["{name: search, arguments: {}}", "{name: search, arguments: '1 2'}"].join(", ")
+    );
+    play(policy, "[main]", &[wrong, &again, "{text: done}"].join(", "), 3, 600);
+}
+
+fn within(cost: Nanos, bound: Bound) -> bool {
+    match bound {
+        Bound::Within(most) => cost <= most,
+        Bound::Unlimited => true,
+    }
+}
+
+fn at_most(count: u64, most: Option<u64>) -> bool {
+    most.is_none_or(|most| count <= most)
+}
+
+/// Holds what a run has cost against the bounds of its policy.
+fn holds(policy: &Policy, models: &[String], cost: &Cost) -> Result<(), TestCaseError> {
+    let tools = vec!["alpha".to_owned(), "beta".to_owned()];
+    let bounds = policy.bounds(&Names { models: models.to_vec(), tools }, 1);
+    let of = |alone: Bound, asked: Bound| if cost.asked { asked } else { alone };
+    let run = bounds.run;
+    prop_assert!(at_most(cost.turns, run.replies), "{} turns of {:?}", cost.turns, run.replies);
+    prop_assert!(at_most(cost.model_calls, run.calls), "{} calls of {:?}", cost.model_calls, run.calls);
+    prop_assert!(
+        within(cost.asleep, of(run.asleep, run.asleep_if_asked)),
+        "asleep {} of {run:?}",
+        cost.asleep
+    );
+    prop_assert!(within(cost.correcting, run.correcting), "correcting {} of {run:?}", cost.correcting);
+    for model in &bounds.models {
+        let calls = cost.calls_in_turn.get(&model.name).copied().unwrap_or_default();
+        prop_assert!(at_most(calls, model.turn.calls.map(u64::from)), "{calls} calls of {model:?}");
+    }
+    for tool in &bounds.tools {
+        let runs = cost.runs.get(&tool.name).copied().unwrap_or_default();
+        prop_assert!(at_most(runs, tool.call.calls.map(u64::from)), "{runs} runs of {tool:?}");
+        let slept = cost.tool_waits.get(&tool.name).copied().unwrap_or_default();
+        prop_assert!(
+            within(slept, of(tool.call.asleep, tool.call.asleep_if_asked)),
+            "asleep {slept} of {tool:?}"
+        );
+        prop_assert!(
+            at_most(cost.all_in_turn, tool.in_turn),
+            "{} calls in a turn of {tool:?}",
+            cost.all_in_turn
+        );
+        prop_assert!(at_most(cost.all_in_turn * runs, tool.product), "{cost:?} of {tool:?}");
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn nobody_gets_past_the_bounds(choices in prop::collection::vec(any::<u16>(), 0..600)) {
+        let mut t = Tape::new(choices);
+        let text = adversary::policy(&mut t);
+        // Attempts without end need a deadline.
+        let Ok(policy) = Policy::from_yaml("x.yaml", &text) else { return Ok(()) };
+        let models: Vec<String> = ["main", "spare"].iter().take(t.below(2) + 1).map(|&name| name.to_owned()).collect();
+        if let Some(cost) = adversary::play(&policy, &models, &mut t) {
+            holds(&policy, &models, &cost).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+        }
+    }
+}
