@@ -109,6 +109,120 @@ cases:
 }
 
 #[test]
+fn an_expectation_that_cannot_fail_or_cannot_hold_is_an_error() {
+    insta::assert_snapshot!(mistakes(
+        "version: 1
+cases:
+  - {name: a, tool: t, outcomes: [ok], expect: {told: ''}}
+  - {name: b, tool: t, outcomes: [ok], expect: {messages: [{text: {contains: ''}}]}}
+  - {name: c, tool: t, outcomes: [ok], expect: {never: [{directive: wait, call: x}]}}
+  - {name: d, tool: t, outcomes: [ok], expect: {never: [{event: tool_finished, outcome: {dta: 1}}]}}
+  - {name: e, tool: t, outcomes: [ok], expect: {never: [{subject: a, target: b}]}}
+  - {name: f, tool: t, outcomes: [ok], expect: {never: [{directive: wait, error_type: tmeout}]}}
+  - {name: g, tool: t, outcomes: [ok], expect: {output: {matches: '('}}}
+  - {name: h, tool: t, outcomes: [ok], expect: {why: {max_attempts: []}}}
+"
+    ));
+}
+
+#[test]
+fn what_a_case_says_twice_or_without_use_is_an_error() {
+    insta::assert_snapshot!(mistakes(
+        "version: 1
+cases:
+  - {name: same, tool: t, outcomes: [ok], expect: {final: ok}}
+  - {name: same, tool: t, outcomes: [200], expect: {final: ok}}
+  - {name: same, tool: t, order: [1], outcomes: [ok], expect: {final: ok}}
+  - {name: other, replies: [{text: a}], order: [2, 1, 2], resume_at: [3, 3], expect: {turns: 1}}
+"
+    ));
+}
+
+#[test]
+fn a_mistake_in_one_case_does_not_hide_those_in_others() {
+    let said = mistakes(
+        "version: 1
+inline: {retry: {max_atempts: 3}}
+cases:
+  - {name: a, tool: t, outcome: [ok], expect: {final: ok}}
+  - {name: b, tool: t, outcomes: [okay], expect: {final: ok}}
+  - {name: c, expect: {final: ok}}
+  - {name: d, profile: night, tool: t, expect: {}}
+",
+    );
+    for told in ["`max_atempts`", "`outcome`", "`okay`", "exactly one of", "expects nothing"] {
+        assert!(said.contains(told), "{told} is not in\n{said}");
+    }
+}
+
+#[test]
+fn a_profile_that_is_not_there_is_told_with_the_case_that_asks_for_it() {
+    insta::assert_snapshot!(mistakes(
+        "version: 1
+inline: {profiles: {night: {retry: {max_attempts: 2}}}}
+cases:
+  - {name: a, tool: t, outcomes: [ok], expect: {final: ok}}
+  - {name: b, tool: t, profile: nite, outcomes: [ok], expect: {final: ok}}
+"
+    ));
+}
+
+fn failures(case: &str) -> Vec<String> {
+    let text = format!("version: 1\ncases:\n  - {{name: a, {case}}}\n");
+    let suite = Loader::new(open).read("a.test.yaml", text.as_bytes()).unwrap();
+    let verdict = suite.cases()[0].run();
+    let rows = verdict.mismatches.iter().flat_map(|mismatch| &mismatch.rows).filter(|row| !row.same);
+    rows.map(|row| row.got.clone()).collect()
+}
+
+#[test]
+fn what_is_scripted_and_never_used_fails_the_case() {
+    let run = "tool: t, outcomes: [ok, timeout, ok x9]";
+    assert_eq!(
+        failures(&format!("{run}, expect: {{final: ok}}")),
+        ["these are never used:", "outcome 2 of `t`", "outcome 3 of `t`"]
+    );
+    assert_eq!(failures(&format!("{run}, expect: {{final: ok, unused: 2}}")), [""; 0]);
+    assert_eq!(failures("tool: t, outcomes: [ok x9], expect: {final: ok}"), [""; 0], "one use is enough");
+    assert_eq!(
+        failures("replies: [{text: a}, {text: b}], tools: {t: {outcomes: [ok]}}, expect: {turns: 1}"),
+        ["these are never used:", "outcome 1 of `t`", "reply 2"]
+    );
+    assert_eq!(
+        failures(
+            "tool: t, outcomes: [ok], planner: {decisions: [fail], calls: {u: {retry: {max_attempts: 2}}}}, \
+             expect: {final: ok}"
+        ),
+        ["these are never used:", "decision 1 of the planner", "the planner's layer for `u`"]
+    );
+}
+
+#[test]
+fn what_a_case_waits_for_and_never_reaches_fails_it() {
+    assert_eq!(
+        failures("tool: t, outcomes: [ok], cancel: 5s, expect: {final: ok}"),
+        ["`cancel` is at 5s, but all is over at 0s"]
+    );
+    assert_eq!(
+        failures("tool: t, outcomes: [ok], resume_at: [2, 9], expect: {final: ok}"),
+        ["`resume_at` names event 9, but the last is event 3"]
+    );
+    assert_eq!(
+        failures("replies: [{text: a}], order: [2], expect: {turns: 1}"),
+        ["`order` names call 2, but no such call runs"]
+    );
+}
+
+#[test]
+fn ten_thousand_attempts_of_one_call_are_no_more_work_than_ten_thousand() {
+    let policy = "{tools: {t: {effect: read_only, breaker: {failures: never}, retry: {max_attempts: 10000, \
+                  retry_on: [rate_limit], backoff: {kind: constant, delay: 1s}}}}}";
+    let case =
+        format!("inline: {policy}, tool: t, outcomes: [rate_limit x10000], expect: {{attempts: 10000}}");
+    assert_eq!(failures(&case), [""; 0]);
+}
+
+#[test]
 fn a_mistake_in_an_inline_policy_has_its_place_in_the_test_file() {
     insta::assert_snapshot!(mistakes(
         "version: 1
@@ -153,4 +267,42 @@ cases:
         ]
     );
     assert_eq!(coverage.count(), (8, 4));
+}
+
+#[test]
+fn a_value_that_is_in_force_and_decides_nothing_is_not_covered() {
+    let policy = "version: 1
+tools:
+  search:
+    effect: read_only
+    on_exhausted: fail
+    messages: {failed: no luck, exhausted: never again}
+    retry: {max_attempts: 2, attempt_timeout: 5s, total_delay: 9s, backoff: {kind: constant, delay: 1s}}
+";
+    let lost = |case: &str| -> Vec<String> {
+        let text = format!("version: 1\npolicy: p.yaml\ncases:\n  - {{name: a, tool: search, {case}}}\n");
+        let open = |_: &str, _: &str| Ok(("p.yaml".to_owned(), policy.as_bytes().to_vec()));
+        let suite = Loader::new(open).read("a.test.yaml", text.as_bytes()).unwrap();
+        let mut coverage = Coverage::new();
+        assert!(suite.cases()[0].run_counted(&mut coverage).passed());
+        let lost = coverage.leaves().filter(|leaf| leaf.cases == 0);
+        lost.map(|leaf| leaf.path.trim_start_matches("tools.search.").to_owned()).collect()
+    };
+    assert_eq!(lost("outcomes: [ok], expect: {final: ok}").len(), 8, "a success needs no rule");
+    assert_eq!(
+        lost("outcomes: [timeout x2], expect: {final: retry_exhausted}"),
+        ["messages.failed", "retry.total_delay"]
+    );
+    assert_eq!(
+        lost("outcomes: [auth_error], expect: {final: failed}"),
+        [
+            "effect",
+            "on_exhausted",
+            "messages.exhausted",
+            "retry.max_attempts",
+            "retry.attempt_timeout",
+            "retry.total_delay",
+            "retry.backoff"
+        ]
+    );
 }

@@ -82,7 +82,7 @@ fn every_row_of_the_tables_has_an_example() {
     let policy = Policy::builtin();
     let used: HashSet<_> =
         examples().iter().filter_map(|(_, example)| example.failure().classified(&policy).origin).collect();
-    let rows = policy.errors().rows();
+    let rows = policy.errors().rows().collect::<Vec<_>>();
     assert!(rows.len() > 60, "only {} rows were found", rows.len());
     let without = rows.iter().filter(|row| !used.contains(&row.origin));
     let without: Vec<_> =

@@ -84,13 +84,73 @@ fn a_file_with_mistakes_and_one_that_is_not_there() {
 fn values_that_never_win_are_listed_and_may_be_too_many() {
     let dir = folder(CASES);
     let output = test(dir.path(), &["--coverage", "--lcov", "lcov.info"]);
-    let expected = "p.yaml:4:33: `tools.other.retry.max_attempts` never wins\n\
-                    coverage: 3 of 4 values win at least once, 75 %\n2 passed, 0 failed\n";
+    let expected = "p.yaml:4:33: `tools.other.retry.max_attempts` never decides anything\n\
+                    coverage: 3 of 4 values decide something in a case, 75 %\n2 passed, 0 failed\n";
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), expected));
     let lcov = fs::read_to_string(dir.path().join("lcov.info")).unwrap();
-    assert_eq!(lcov, "TN:\nSF:p.yaml\nDA:3,2\nDA:4,0\nLF:2\nLH:1\nend_of_record\n");
+    assert_eq!(lcov, "TN:\nSF:p.yaml\nDA:3,1\nDA:4,0\nLF:2\nLH:1\nend_of_record\n");
     assert_eq!(test(dir.path(), &["--coverage=75"]).status.code(), Some(0));
     assert_eq!(test(dir.path(), &["--coverage=76"]).status.code(), Some(1));
+}
+
+#[test]
+fn without_a_policy_file_no_coverage_is_enough() {
+    let dir = folder("version: 1\ncases:\n  - {name: a, tool: t, outcomes: [ok], expect: {final: ok}}\n");
+    let output = test(dir.path(), &["--coverage=100"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("the cases name no policy file"), "{said}");
+    assert_eq!(test(dir.path(), &["--coverage"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_file_that_is_named_twice_is_played_once() {
+    let dir = folder(CASES);
+    let whole = dir.path().join("p.test.yaml");
+    let output = test(dir.path(), &[".", "p.test.yaml", "./p.test.yaml", whole.to_str().unwrap()]);
+    assert_eq!(out(&output), "2 passed, 0 failed\n");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_an_error_in_every_format() {
+    let dir = folder(CASES);
+    fs::write(dir.path().join("bad.test.yaml"), "version: 1\ncasess: []\n").unwrap();
+    fs::write(dir.path().join("lost.test.yaml"), "version: 1\npolicy: gone.yaml\ncases: []\n").unwrap();
+    let output = test(dir.path(), &["--junit", "junit.xml"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(out(&output), "2 passed, 0 failed, 2 files cannot be used\n");
+    let junit = fs::read_to_string(dir.path().join("junit.xml")).unwrap();
+    assert!(
+        junit.contains("<testsuite name=\"bad.test.yaml\" tests=\"1\" failures=\"0\" errors=\"1\""),
+        "{junit}"
+    );
+    assert!(
+        junit.contains("<error message=\"lost.test.yaml:2:9: error[P0201]: cannot read gone.yaml"),
+        "{junit}"
+    );
+    let json = test(dir.path(), &["--format", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&json["passed"], &json["broken"]), (&2.into(), &2.into()));
+    assert_eq!(json["files"][0]["errors"][1]["message"], "unknown field `casess`");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_does_not_keep_the_others_from_being_played() {
+    let dir = folder(CASES);
+    let output = test(dir.path(), &["none.test.yaml", ".", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["passed"], &json["broken"]), (&2.into(), &1.into()));
+}
+
+#[test]
+fn on_a_narrow_terminal_what_came_stands_below_what_was_expected() {
+    let dir = folder(&CASES.replace("[1s, 1s]", "[1s, 2s]"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
+    let command = command.env("NO_COLOR", "1").env("COLUMNS", "40").args(["test"]).current_dir(dir.path());
+    let said = out(&command.output().unwrap());
+    assert!(said.contains("  ≠ expected 2s\n  ≠ got      1s\n"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said}");
 }
 
 #[test]
@@ -105,10 +165,13 @@ fn machines_get_junit() {
 
 #[test]
 fn an_update_writes_the_exact_numbers_and_keeps_the_comments() {
-    let dir = folder(&CASES.replace("attempts: 3  ", "attempts: 7  ").replace("[1s, 1s]", "[9s]"));
+    let whole = CASES.replace("      attempts: 3", "      elapsed:   2s     # two waits\n      attempts: 3");
+    let wrong =
+        whole.replace("attempts: 3  ", "attempts: 7  ").replace("[1s, 1s]", "[9s]").replace("  2s ", "  9s ");
+    let dir = folder(&wrong);
     let output = test(dir.path(), &["--update"]);
     assert_eq!((output.status.code(), out(&output).as_str()), (Some(0), "2 passed, 0 failed\n"));
-    assert_eq!(fs::read_to_string(dir.path().join("p.test.yaml")).unwrap(), CASES);
+    assert_eq!(fs::read_to_string(dir.path().join("p.test.yaml")).unwrap(), whole);
 }
 
 #[test]

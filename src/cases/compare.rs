@@ -35,7 +35,10 @@ pub struct Row {
 pub(crate) fn compare(expect: &ExpectRule, record: &Record) -> Vec<Mismatch> {
     let mut held = Comparison { mismatches: Vec::new() };
     for problem in &record.problems {
-        held.fail("case", vec![row("it can be played to its end", problem, false)], None);
+        held.fail("case", vec![row(problem.expected, &problem.found, false)], None);
+    }
+    if record.problems.is_empty() {
+        held.unused(expect, record);
     }
     held.numbers(expect, record);
     if let Some(calls) = &expect.calls {
@@ -89,7 +92,7 @@ impl Comparison {
     fn equal<T: PartialEq + ToString>(&mut self, what: &str, expected: Option<&Spanned<T>>, got: &T) {
         if let Some(expected) = expected.filter(|expected| expected.value != *got) {
             let (wanted, got) = (expected.value.to_string(), got.to_string());
-            let fix = (what == "attempts").then(|| (expected.span, got.clone()));
+            let fix = Some((expected.span, got.clone()));
             self.fail(what, vec![row(&wanted, &got, false)], fix);
         }
     }
@@ -107,6 +110,23 @@ impl Comparison {
             let fix = (delays.span, format!("[{}]", got.join(", ")));
             self.fail("delays", rows(&expected, &got, |a, b| a == b), Some(fix));
         }
+    }
+
+    /// A case that says more than what happens usually shows something else than it means to.
+    fn unused(&mut self, expect: &ExpectRule, record: &Record) {
+        let wanted = expect.unused.as_ref().map_or(0, |unused| unused.value);
+        let left = record.unused.len();
+        if usize::try_from(wanted).is_ok_and(|wanted| wanted == left) {
+            return;
+        }
+        let all = match wanted {
+            0 => format!("all that is scripted is used, or `unused: {left}`"),
+            some => format!("{some} of what is scripted are never used"),
+        };
+        let first = if left == 0 { "all of it is used" } else { "these are never used:" };
+        let mut rows = vec![row(&all, first, false)];
+        rows.extend(record.unused.iter().map(|what| row("", what, false)));
+        self.fail("unused", rows, None);
     }
 
     fn patterns<F: Fields>(
@@ -188,12 +208,12 @@ impl Comparison {
         if let Some(slices) = &expect.slices {
             self.partial(
                 "slices",
-                &slices.value,
+                &slices.value.0,
                 &serde_json::to_value(&record.state.slices).unwrap_or_default(),
             );
         }
         if let Some(state) = &expect.state {
-            self.partial("state", &state.value, &serde_json::to_value(&record.state).unwrap_or_default());
+            self.partial("state", &state.value.0, &serde_json::to_value(&record.state).unwrap_or_default());
         }
     }
 
@@ -241,10 +261,10 @@ impl Comparison {
         }
         if let Some(wanted) = &expect.output {
             match &ending.output {
-                Some(output) if matches(&wanted.value, output) => {}
+                Some(output) if matches(&wanted.value.0, output) => {}
                 output => {
                     let got = output.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
-                    self.fail("output", vec![row(&wanted.value.to_string(), &got, false)], None);
+                    self.fail("output", vec![row(&wanted.value.0.to_string(), &got, false)], None);
                 }
             }
         }
@@ -304,13 +324,22 @@ fn timed(moment: &Moment) -> Value {
 
 /// The fields of `found` that are expected, for a line of their own.
 fn like(expected: Option<&Value>, found: &Value) -> String {
-    match (expected, found) {
-        (Some(Value::Object(expected)), Value::Object(found)) => {
-            let fields =
-                expected.keys().map(|key| (key.clone(), found.get(key).cloned().unwrap_or_default()));
-            Value::Object(fields.collect()).to_string()
-        }
+    match expected {
+        Some(expected @ Value::Object(_)) if found.is_object() => fields(expected, found).to_string(),
         _ => short(found),
+    }
+}
+
+/// What is expected of a record, as it is found.
+fn fields(expected: &Value, found: &Value) -> Value {
+    match (expected, found) {
+        (Value::Object(expected), Value::Object(record)) if !expected.is_empty() => {
+            let field = |(key, wanted): (&String, &Value)| {
+                (key.clone(), fields(wanted, record.get(key).unwrap_or(&Value::Null)))
+            };
+            Value::Object(expected.iter().map(field).collect())
+        }
+        _ => found.clone(),
     }
 }
 

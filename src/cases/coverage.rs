@@ -1,9 +1,10 @@
-//! Which values of policy files were in force, or decided, in at least one case.
+//! Which values of policy files decided something in at least one case.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::record::Record;
 use super::run::Setup;
+use super::worked::Worked;
 use crate::policy::yaml::{self, Data, Node};
 use crate::policy::{BUILTIN_TEXTS, Explanation, Findings, Place, Policy, SourceId, Trigger};
 
@@ -11,7 +12,7 @@ use crate::policy::{BUILTIN_TEXTS, Explanation, Findings, Place, Policy, SourceI
 const WHOLE: [&str; 8] =
     ["backoff", "server_delay", "retry_on", "never_retry", "schema", "initial", "budget", "do"];
 /// Keys that say what a file or a rule is, and decide nothing themselves.
-const NO_RULE: [&str; 11] = [
+const NO_RULE: [&str; 12] = [
     "version",
     "extends",
     "when",
@@ -23,6 +24,7 @@ const NO_RULE: [&str; 11] = [
     "detail",
     "provider",
     "request_at_fault",
+    "priority",
 ];
 
 /// A value of a policy file.
@@ -32,7 +34,7 @@ pub struct Leaf {
     pub place: Place,
     /// Its path in the file: `tools.search.retry.max_attempts`.
     pub path: String,
-    /// How many cases it won in.
+    /// How many cases it decided something in.
     pub cases: u32,
 }
 
@@ -61,7 +63,7 @@ impl Coverage {
         })
     }
 
-    /// How many values there are, and how many of them won at least once.
+    /// How many values there are, and how many of them decided something at least once.
     pub fn count(&self) -> (usize, usize) {
         let won = self.leaves.values().filter(|(_, cases)| *cases > 0).count();
         (self.leaves.len(), won)
@@ -104,30 +106,33 @@ impl Coverage {
     }
 }
 
-/// The places of all values that were in force for something the case did.
+/// The places of all values that decided something in the case: those that decisions name, with what they are made
+/// of, and those that were at work without being named.
 fn effective(setup: &Setup, record: &Record, won: &mut BTreeSet<Key>) {
     let policy = &setup.policy;
+    let worked = Worked::of(record);
     let mut seen = HashSet::new();
     for (tool, arguments) in &record.used.tools {
         let layer = setup.layers.get(tool);
         let special = layer.is_some() || policy.has_call_rules(tool);
+        let subject = format!("tool {tool}");
         if special {
-            explained(&policy.explain_call(tool, arguments, layer), won);
+            explained(&policy.explain_call(tool, arguments, layer), &subject, &worked, won);
         } else if seen.insert(tool.as_str()) {
-            explained(&policy.explain_tool(tool), won);
+            explained(&policy.explain_tool(tool), &subject, &worked, won);
         }
     }
     let models: BTreeSet<&String> = record.used.models.iter().collect();
     for model in models {
-        explained(&policy.explain_model(model), won);
+        explained(&policy.explain_model(model), &format!("model {model}"), &worked, won);
     }
-    if record.used.turns {
-        explained(&policy.explain_turn(), won);
+    if record.used.turns || !record.used.tools.is_empty() {
+        explained(&policy.explain_turn(), "turns", &worked, won);
     }
     if record.used.report
         && let Some(output) = policy.explain_output()
     {
-        explained(&output, won);
+        explained(&output, "output", &worked, won);
     }
     for failure in record.used.failures.iter().filter(|failure| failure.class.is_none()) {
         if let Some(row) = policy.classify(&failure.evidence()).origin {
@@ -146,9 +151,13 @@ fn effective(setup: &Setup, record: &Record, won: &mut BTreeSet<Key>) {
     }
 }
 
-fn explained(explanation: &Explanation, won: &mut BTreeSet<Key>) {
+fn explained(explanation: &Explanation, subject: &str, worked: &Worked, won: &mut BTreeSet<Key>) {
     for value in &explanation.values {
-        won.insert(key(&value.at));
+        let at = key(&value.at);
+        if !won.contains(&at) && !worked.decides(subject, &value.path, &value.value) {
+            continue;
+        }
+        won.insert(at);
         let limited = value.capped_from.is_some();
         let winners = value.contributions.iter().filter(|said| said.won && !limited);
         won.extend(winners.map(|said| key(&said.at)));

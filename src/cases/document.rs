@@ -6,12 +6,13 @@ use indexmap::IndexMap;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::expect::ExpectRule;
+use super::expect::Expectations;
 use super::inline::Inline;
+use super::lenient::Lenient;
 use super::outcome::OutcomeRule;
 use crate::engine::Decision;
 use crate::host::scripted::ReplyFile;
-use crate::policy::decode::{Decode, Kept, OneOrMany, Reader, Spanned, VersionOne, choice_of, record};
+use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, VersionOne, choice_of, record};
 use crate::policy::yaml::Node;
 use crate::policy::{CallOverride, Code, Diagnostic, Effect};
 use crate::time::{Instant, Nanos};
@@ -27,18 +28,18 @@ record! {
         pub(crate) about: Option<String>,
         /// The policy files, the later ones above the earlier ones; paths start at this file's folder.
         /// Example: `policy.yaml`
-        pub(crate) policy: OneOrMany<Spanned<String>> = OneOrMany(Vec::new()),
+        pub(crate) policy: Lenient<OneOrMany<Spanned<String>>> = Lenient(Some(OneOrMany(Vec::new()))),
         /// A policy written here, above the files. `version` may be left out.
-        pub(crate) inline: Option<Inline>,
+        pub(crate) inline: Lenient<Option<Inline>>,
         /// The profile of the policy that is chosen.
         /// Example: `night`
-        pub(crate) profile: Option<String>,
+        pub(crate) profile: Option<Spanned<String>>,
         /// The tools, by name.
         /// Example: `{"search": {"effect": "read_only"}}`
-        pub(crate) tools: IndexMap<String, ToolCase> = IndexMap::new(),
+        pub(crate) tools: Lenient<IndexMap<String, ToolCase>> = Lenient(Some(IndexMap::new())),
         /// The cases.
         /// Example: `[{"name": "a search that succeeds", "tool": "search", "outcomes": ["ok"], "expect": {"attempts": 1}}]`
-        pub(crate) cases: Spanned<Kept<Spanned<CaseRule>>>,
+        pub(crate) cases: Spanned<Vec<Spanned<Lenient<CaseRule>>>>,
     }
 }
 
@@ -57,7 +58,7 @@ record! {
         pub(crate) inline: Option<Inline>,
         /// The profile that is chosen, instead of that of the file.
         /// Example: `night`
-        pub(crate) profile: Option<String>,
+        pub(crate) profile: Option<Spanned<String>>,
         /// The tool that is called.
         /// Example: `search`
         pub(crate) tool: Option<Spanned<String>>,
@@ -90,7 +91,7 @@ record! {
         pub(crate) tools: IndexMap<String, ToolCase> = IndexMap::new(),
         /// The order in which parallel calls end that end at the same time, by their numbers in the reply.
         /// Example: `[2, 1]`
-        pub(crate) order: Vec<NonZeroU32> = Vec::new(),
+        pub(crate) order: Vec<Spanned<NonZeroU32>> = Vec::new(),
         /// What the host's planner says.
         pub(crate) planner: PlannerCase = PlannerCase::default(),
         /// When the run is stopped from outside, from its start.
@@ -98,7 +99,7 @@ record! {
         pub(crate) cancel: Option<Nanos>,
         /// The numbers of events after which the state is written down and read back, as after a restart.
         /// Example: `3`
-        pub(crate) resume_at: OneOrMany<NonZeroU32> = OneOrMany(Vec::new()),
+        pub(crate) resume_at: OneOrMany<Spanned<NonZeroU32>> = OneOrMany(Vec::new()),
         /// The time at the start, RFC 3339.
         /// Example: `2026-01-01T00:00:00Z`
         pub(crate) start: Start = Start(DEFAULT_START),
@@ -110,7 +111,7 @@ record! {
         pub(crate) seed: u64 = 0,
         /// What is expected.
         /// Example: `{"attempts": 3, "final": "ok"}`
-        pub(crate) expect: Spanned<ExpectRule>,
+        pub(crate) expect: Expectations,
     }
 }
 

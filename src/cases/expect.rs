@@ -1,15 +1,36 @@
 //! What a case expects.
 
 use indexmap::IndexMap;
-use serde_json::Value;
+use schemars::{Schema, SchemaGenerator};
 
 use super::pattern::{
     CallFields, DirectiveFields, EventFields, FeedbackFields, HappeningFields, MessageFields, Pattern,
-    RefusedFields, WaitFields,
+    RefusedFields, WaitFields, Wanted,
 };
-use crate::policy::decode::{OneOrMany, Spanned, choice, record};
+use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, choice, record};
+use crate::policy::yaml::Node;
 use crate::policy::{Code, Diagnostic, Span};
 use crate::time::Nanos;
+
+/// What a case expects; `None` if it cannot be read. What is wrong with it has been reported, and does not hide what is
+/// wrong with the rest of the case.
+#[derive(Clone, Debug)]
+pub(crate) struct Expectations(pub(crate) Option<ExpectRule>);
+
+impl Decode for Expectations {
+    const NAME: Option<&'static str> = ExpectRule::NAME;
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let rule = ExpectRule::decode(node, reader);
+        let problems = rule.iter().flat_map(|rule| rule.problems(node.span));
+        problems.for_each(|problem| reader.report(problem));
+        Some(Self(rule))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        ExpectRule::schema(generator)
+    }
+}
 
 record! {
     /// What is expected. Lists of `calls`, `waits`, `refused` and `feedback` are complete; of `messages`, `directives` and
@@ -47,10 +68,10 @@ record! {
         pub(crate) events: Option<Spanned<Vec<Pattern<EventFields>>>>,
         /// The slices at the end, by name.
         /// Example: `{"recent_failures": []}`
-        pub(crate) slices: Option<Spanned<Value>>,
+        pub(crate) slices: Option<Spanned<Wanted>>,
         /// The state at the end, as far as it matters.
         /// Example: `{"turn": 2}`
-        pub(crate) state: Option<Spanned<Value>>,
+        pub(crate) state: Option<Spanned<Wanted>>,
         /// How it ends.
         /// Example: `ok`
         pub(crate) r#final: Option<Spanned<Final>>,
@@ -59,7 +80,7 @@ record! {
         pub(crate) reason: Option<Spanned<String>>,
         /// The report, or the answer.
         /// Example: `{"price": 12.5}`
-        pub(crate) output: Option<Spanned<Value>>,
+        pub(crate) output: Option<Spanned<Wanted>>,
         /// How many turns there are.
         /// Example: `2`
         pub(crate) turns: Option<Spanned<u32>>,
@@ -70,6 +91,9 @@ record! {
         /// (`builtin`, `global`, `tool`, `model`, `call`, `planner`, `limit`), or `LAYER@FILE`.
         /// Example: `{"retry.max_attempts": "policy.yaml:4"}`
         pub(crate) why: Option<Spanned<IndexMap<String, OneOrMany<Spanned<String>>>>>,
+        /// How many of the outcomes, replies and decisions of the case are never used. Left out: none.
+        /// Example: `1`
+        pub(crate) unused: Option<Spanned<u32>>,
         /// What must not happen.
         /// Example: `[{"directive": "finish", "outcome": {"status": "failed"}}]`
         pub(crate) never: Option<Spanned<OneOrMany<Pattern<HappeningFields>>>>,
@@ -113,9 +137,9 @@ impl Final {
 
 impl ExpectRule {
     /// What is wrong with the expectations: none at all, or some that hold whatever happens.
-    pub(crate) fn problems(&self, span: Span) -> Vec<Diagnostic> {
+    fn problems(&self, span: Span) -> Vec<Diagnostic> {
         let empty = [
-            ("told", self.told.as_ref().map(|told| (told.span, told.value.0.is_empty()))),
+            ("told", self.told.as_ref().map(|told| (told.span, said_nothing(&told.value.0)))),
             ("messages", self.messages.as_ref().map(|list| (list.span, list.value.is_empty()))),
             ("directives", self.directives.as_ref().map(|list| (list.span, list.value.is_empty()))),
             ("events", self.events.as_ref().map(|list| (list.span, list.value.is_empty()))),
@@ -139,6 +163,10 @@ impl ExpectRule {
             problems.push(problem.help("write such as `expect: {attempts: 3, delays: [1s, 2s]}`"));
         }
         if let Some(why) = &self.why {
+            for (rule, _) in why.value.iter().filter(|(_, places)| places.0.is_empty()) {
+                let message = format!("`why` names no place for `{rule}`");
+                problems.push(Diagnostic::error(Code::MISSING_FIELD, why.span, message));
+            }
             for place in why.value.values().flat_map(|places| &places.0) {
                 if let Some(problem) = super::why::Expected::parse(&place.value).err() {
                     problems.push(Diagnostic::error(Code::BAD_VALUE, place.span, problem));
@@ -168,6 +196,7 @@ impl ExpectRule {
             turns,
             elapsed,
             why,
+            unused,
             never,
         } = self;
         attempts.is_none()
@@ -188,10 +217,16 @@ impl ExpectRule {
             && turns.is_none()
             && elapsed.is_none()
             && why.is_none()
+            && unused.is_none()
             && never.is_none()
     }
 }
 
-fn nothing(value: &Value) -> bool {
-    value.as_object().is_some_and(serde_json::Map::is_empty)
+/// Every text has an empty piece.
+fn said_nothing(pieces: &[String]) -> bool {
+    pieces.is_empty() || pieces.iter().any(String::is_empty)
+}
+
+fn nothing(wanted: &Wanted) -> bool {
+    wanted.0.as_object().is_some_and(serde_json::Map::is_empty)
 }

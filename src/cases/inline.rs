@@ -1,19 +1,33 @@
 //! A policy written inside a test file.
 
-use core::fmt::Write as _;
-
 use schemars::{Schema, SchemaGenerator};
 
 use crate::policy::PolicyFile;
 use crate::policy::decode::{Decode, Reader};
 use crate::policy::yaml::Node;
-use crate::policy::{Code, Diagnostic, Span};
+use crate::policy::{Code, Diagnostic, Sources, Span, Text};
 
 /// A policy written inside a test file: a text of its own in which every byte keeps its line and column.
 #[derive(Clone, Debug)]
 pub(crate) struct Inline {
-    /// The policy, after as many blank lines and columns as there are before it in the test file.
-    pub(crate) text: String,
+    /// The policy, after as many blank columns as there are before it in the test file.
+    text: String,
+    /// How many lines of the text come before the first one it has in the test file.
+    added: u32,
+    /// Where it begins there.
+    start: Span,
+}
+
+impl Inline {
+    /// The policy as a part of its file.
+    pub(crate) fn of(&self, file: &str, sources: &Sources) -> Text {
+        let line = sources.place_of(self.start).line.saturating_sub(1);
+        Text {
+            name: file.to_owned(),
+            bytes: self.text.as_bytes().into(),
+            before: line.saturating_sub(self.added),
+        }
+    }
 }
 
 impl Decode for Inline {
@@ -30,10 +44,12 @@ impl Decode for Inline {
         };
         let flow = reader.text(node.span).starts_with('{');
         let start = if flow { node.span.start } else { first.span.start };
+        // Only the last line of what is before it matters.
         let before = reader.text(Span::new(node.span.source, 0, start));
         let body = reader.text(Span::new(node.span.source, start, node.span.end));
         let has_version = entries.iter().any(|(key, _)| &*key.name == "version");
-        Some(Self { text: padded(before, body, flow, has_version) })
+        let (text, added) = padded(before, body, flow, has_version);
+        Some(Self { text, added, start: Span::new(node.span.source, start, start) })
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
@@ -49,38 +65,30 @@ impl Decode for Inline {
     }
 }
 
-/// The body where it stands, with nothing before it but what makes it a policy of the first version.
-fn padded(before: &str, body: &str, flow: bool, has_version: bool) -> String {
-    let last = before.rsplit_once('\n').map_or(before, |(_, last)| last);
-    let mut breaks = before.matches('\n').count();
+/// The body at its column, with nothing before it but what makes it a policy of the first version; and how many lines
+/// that takes.
+fn padded(before: &str, body: &str, flow: bool, has_version: bool) -> (String, u32) {
+    let (above, last) = before.rsplit_once('\n').map_or((None, before), |(above, last)| (Some(above), last));
     let indent = " ".repeat(last.chars().count());
-    let mut text = String::with_capacity(breaks + indent.len() + body.len() + 16);
-    let mut body = body;
-    if !has_version && breaks > 0 {
-        // On a line of its own, which is blank otherwise, so that nothing moves.
-        text.push_str(&"\n".repeat(breaks.saturating_sub(1)));
-        breaks = 1;
-        if flow {
-            text.push_str("{version: 1,");
-        } else {
-            let _ = write!(text, "{indent}version: 1");
+    let text = match (has_version, above, flow) {
+        (true, ..) => return (format!("{indent}{body}\n"), 0),
+        // On the line above, which is blank otherwise, so that nothing moves.
+        (false, Some(_), true) => format!("{{version: 1,\n{indent} {}\n", body.get(1..).unwrap_or_default()),
+        (false, Some(_), false) => format!("{indent}version: 1\n{indent}{body}\n"),
+        // There is no line above.
+        (false, None, _) => {
+            let open = body.strip_suffix('}').unwrap_or(body).trim_end();
+            let comma = if open.ends_with(',') { "" } else { "," };
+            return (format!("{indent}{open}{comma} version: 1}}\n"), 0);
         }
-    }
-    text.push_str(&"\n".repeat(breaks));
-    text.push_str(&indent);
-    if flow && !has_version {
-        text.push(' ');
-        body = body.get(1..).unwrap_or_default();
-    }
-    text.push_str(body);
-    text.push('\n');
-    text
+    };
+    (text, 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
+    use crate::policy::Loader;
     use crate::policy::decode::{self, record};
 
     record! {
@@ -92,8 +100,10 @@ mod tests {
     }
 
     fn place(text: &str) -> String {
-        let file = decode::read::<File>("a.test.yaml", text.as_bytes()).unwrap().value;
-        let policy = Policy::from_yaml("a.test.yaml", &file.inline.text).unwrap();
+        let file = decode::read::<File>("a.test.yaml", text.as_bytes()).unwrap();
+        let text = file.value.inline.of("a.test.yaml", file.sources());
+        let mut open = |_: &str, path: &str| Err(path.to_owned());
+        let policy = Loader::new().load_texts(&mut open, &[text]).unwrap();
         policy.place(policy.model("m").retry.max_attempts.origin).to_string()
     }
 
@@ -101,6 +111,7 @@ mod tests {
     fn its_values_keep_their_places() {
         assert_eq!(place("# x\ninline:\n  # y\n  retry:\n    max_attempts: 2\n"), "a.test.yaml:5:19");
         assert_eq!(place("# x\ninline: {retry: {max_attempts: 2}}\n"), "a.test.yaml:2:32");
+        assert_eq!(place("{inline: {retry: {max_attempts: 2}}}"), "a.test.yaml:1:33");
         assert_eq!(place("# x\ninline: {version: 1, retry: {max_attempts: 2}}\n"), "a.test.yaml:2:44");
         assert_eq!(place("# x\ninline:\n  version: 1\n  retry: {max_attempts: 2}\n"), "a.test.yaml:4:25");
     }

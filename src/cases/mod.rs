@@ -14,13 +14,17 @@ mod document;
 mod expect;
 mod fields;
 mod inline;
+mod kinds;
+mod lenient;
 mod outcome;
 mod pattern;
 mod record;
 mod run;
+mod staging;
 mod suite;
 mod timeline;
 mod why;
+mod worked;
 
 pub use compare::{Mismatch, Row};
 pub use coverage::{Coverage, Leaf};

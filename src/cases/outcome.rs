@@ -86,10 +86,11 @@ impl Decode for OutcomeRule {
                     None
                 }
             },
-            Data::Number(number) => match number.as_u64().and_then(|status| u16::try_from(status).ok()) {
-                Some(status @ 100..=599) => Some(Self::once(of_status(status))),
-                _ => reader.out_of_range(node, "an HTTP status is from 100 to 599"),
-            },
+            Data::Number(number) => {
+                let status = number.as_u64().and_then(|status| u16::try_from(status).ok());
+                failing(status.unwrap_or_default(), node.span, reader)
+                    .map(|status| Self::once(of_status(status)))
+            }
             Data::Map(_) => WrittenOutcome::decode(node, reader)?.rule(node.span, reader),
             _ => reader.wrong_type(node, "an outcome such as `ok`, `rate_limit x9` or `{error: timeout}`"),
         }
@@ -104,7 +105,7 @@ impl Decode for OutcomeRule {
                                 effect, and how often (`x9`).",
                 "examples": ["ok", "rate_limit x9", "429 retry-after 3", "timeout not_started"],
             },
-            {"type": "integer", "minimum": 100, "maximum": 599, "description": "An HTTP status."},
+            {"type": "integer", "minimum": 300, "maximum": 599, "description": "The HTTP status of a failure."},
             written,
         ]})
     }
@@ -136,7 +137,7 @@ impl WrittenOutcome {
         let mut outcome = match (self.ok, self.error, self.status) {
             (Some(ok), _, _) => ToolOutcome::Ok { data: ok.value },
             (_, Some(error), _) => of_class(error.value),
-            (_, _, Some(status)) => of_status(status.value),
+            (_, _, Some(status)) => of_status(failing(status.value, status.span, reader)?),
             (None, None, None) => return None,
         };
         match &mut outcome {
@@ -186,8 +187,11 @@ fn short(text: &str) -> Result<OutcomeRule, String> {
         ToolOutcome::Ok { data: json!("ok") }
     } else if let Some(class) = ErrorClass::from_name(first) {
         of_class(class)
-    } else if let Ok(status @ 100..=599) = first.parse() {
-        of_status(status)
+    } else if let Ok(status) = first.parse() {
+        match status {
+            300..=599 => of_status(status),
+            _ => return Err(no_failure(status)),
+        }
     } else {
         return Err(format!("`{first}` is neither `ok` nor a class nor an HTTP status"));
     });
@@ -240,6 +244,27 @@ fn of_class(class: ErrorClass) -> ToolOutcome {
     ToolOutcome::Failed { failure: Failure::of(class, class.name()), effect }
 }
 
+/// The status, if it is that of a failure.
+fn failing(status: u16, span: Span, reader: &mut Reader<'_>) -> Option<u16> {
+    if matches!(status, 300..=599) {
+        return Some(status);
+    }
+    let problem = Diagnostic::error(Code::OUT_OF_RANGE, span, no_failure(status));
+    let help = match status {
+        200..=299 => "a result is written as `{ok: RESULT}`",
+        _ => "the status of a failure is from 300 to 599",
+    };
+    reader.report(problem.help(help));
+    None
+}
+
+fn no_failure(status: u16) -> String {
+    match status {
+        200..=299 => format!("{status} is the status of a success: write `ok`"),
+        _ => format!("{status} is not the HTTP status of a failure"),
+    }
+}
+
 /// A failure with that HTTP status; its class is the policy's business.
 fn of_status(status: u16) -> ToolOutcome {
     let failure = Failure { status: Some(status), message: format!("HTTP {status}"), ..Failure::default() };
@@ -279,6 +304,8 @@ mod tests {
             ("timeout x2 unknown", "nothing may follow `x2`"),
             ("429 retry-after", "`retry-after` needs a number of seconds"),
             ("ok started", "`started` is not understood here"),
+            ("200 takes 2s", "200 is the status of a success: write `ok`"),
+            ("99", "99 is not the HTTP status of a failure"),
         ] {
             assert_eq!(short(text).unwrap_err(), told);
         }

@@ -7,9 +7,10 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::fields;
-use crate::policy::decode::{Decode, Reader};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, Span, parse_duration};
+use super::kinds::{DIRECTIVES, EVENTS, Kind, MESSAGES, Shape};
+use crate::policy::decode::{Decode, Reader, list};
+use crate::policy::yaml::{Data, Key, Node};
+use crate::policy::{Code, Diagnostic, ErrorClass, Span, parse_duration};
 
 /// The fields a record may have.
 pub(crate) trait Fields {
@@ -17,11 +18,15 @@ pub(crate) trait Fields {
     const SCHEMA: &'static str;
     /// Their names.
     const NAMES: &'static [&'static str];
-    /// The field a bare word stands for; empty: there is none.
+    /// The field a bare word stands for, if it is not the name of a kind; empty: there is none.
     const WORD: &'static str = "";
-    /// The words it may be; empty: any.
-    const WORDS: &'static [&'static str] = &[];
+    /// The kinds of such records, each with its own fields; empty: there is only one.
+    const KINDS: &'static [&'static [Kind]] = &[];
 }
+
+/// A value that is expected, as far as it matters.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted(pub(crate) Value);
 
 /// A record of which only some fields are told.
 #[derive(Clone, Debug)]
@@ -32,7 +37,7 @@ pub(crate) struct Pattern<F> {
 }
 
 macro_rules! fields {
-    ($($(#[doc = $doc:literal])+ $name:ident as $schema:literal = [$($field:literal),+ $(,)?] $(, $word:literal)? $(, [$($words:literal),+ $(,)?])?;)+) => {$(
+    ($($(#[doc = $doc:literal])+ $name:ident as $schema:literal = [$($field:literal),+ $(,)?] $(, $word:literal)? $(, $kinds:ident)?;)+) => {$(
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug)]
         pub(crate) enum $name {}
@@ -41,7 +46,7 @@ macro_rules! fields {
             const SCHEMA: &'static str = $schema;
             const NAMES: &'static [&'static str] = &[$($field),+];
             $(const WORD: &'static str = $word;)?
-            $(const WORDS: &'static [&'static str] = &[$($words),+];)?
+            $(const KINDS: &'static [&'static [Kind]] = &[$kinds];)?
         }
     )+};
 }
@@ -59,7 +64,7 @@ fields! {
         "next_delay_seconds",
     ];
     /// A message of the conversation.
-    MessageFields as "MessagePattern" = ["role", "text", "guidance", "calls", "extra", "call", "tool", "error"];
+    MessageFields as "MessagePattern" = ["role", "text", "guidance", "calls", "extra", "call", "tool", "error"], MESSAGES;
     /// A directive.
     DirectiveFields as "DirectivePattern" = [
         "directive", "action", "because", "at", "work", "turn", "max_turns", "last", "attempt", "max_attempts", "target",
@@ -67,20 +72,13 @@ fields! {
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
         "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
         "system_message", "sources", "source", "reason",
-    ], "directive", [
-        "prepare_turn", "call_model", "run_tool", "wait", "consult", "append", "feedback", "reducer_error",
-        "refused", "repaired", "tool_ended", "reject_turn", "turn_retry", "final_turn", "dropped", "breaker", "shadow", "exhausted", "output_accepted", "output_refused",
-        "metric", "warning", "finish",
-    ];
+    ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [
         "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "task", "targets",
         "tools", "deadline", "messages", "message_tokens", "tool_tokens", "reply", "failure", "calls", "output",
         "outcome", "decision", "reason",
-    ], "event", [
-        "run_started", "turn_prepared", "model_responded", "model_failed", "tools_proposed", "output_proposed",
-        "tool_finished", "timer_fired", "planner_decided", "policy_changed", "stop_requested", "cancelled",
-    ];
+    ], "event", EVENTS;
 }
 
 /// A directive or an event.
@@ -142,7 +140,7 @@ impl Fields for HappeningFields {
         "reason",
     ];
     const WORD: &'static str = DirectiveFields::WORD;
-    const WORDS: &'static [&'static str] = DirectiveFields::WORDS;
+    const KINDS: &'static [&'static [Kind]] = &[DIRECTIVES, EVENTS];
 }
 
 impl<F: Fields> Decode for Pattern<F> {
@@ -151,8 +149,12 @@ impl<F: Fields> Decode for Pattern<F> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let value = match &node.data {
             Data::Text(word) if !F::WORD.is_empty() => {
-                known(word, F::WORDS, node.span, reader)?;
-                Value::Object(Map::from_iter([(F::WORD.to_owned(), word.to_string().into())]))
+                let tag = match kinds::<F>().find(|kind| *kind.name == **word) {
+                    Some(kind) => kind.tag,
+                    None if F::KINDS.is_empty() => F::WORD,
+                    None => return reader.bad_choice(node.span, word, &names::<F>("")),
+                };
+                Value::Object(Map::from_iter([(tag.to_owned(), word.to_string().into())]))
             }
             Data::Map(entries) => {
                 let mut fine = !entries.is_empty();
@@ -165,11 +167,15 @@ impl<F: Fields> Decode for Pattern<F> {
                         reader.unknown_field(key, F::NAMES, entries);
                         fine = false;
                     }
-                    if let (true, Data::Text(word)) = (*key.name == *F::WORD, &value.data) {
-                        fine &= known(word, F::WORDS, value.span, reader).is_some();
+                    fine &= a_class(key, value, reader);
+                    let named = names::<F>(&key.name);
+                    if let (false, Data::Text(word)) = (named.is_empty(), &value.data)
+                        && !named.contains(&&**word)
+                    {
+                        fine = reader.bad_choice::<()>(value.span, word, &named).is_some();
                     }
                 }
-                if !fine {
+                if !fine || !possible(F::KINDS, node.span, entries, reader) | !sound(node, reader) {
                     return None;
                 }
                 node.to_json()
@@ -190,24 +196,146 @@ impl<F: Fields> Decode for Pattern<F> {
         if F::WORD.is_empty() {
             return Schema::try_from(record).unwrap_or_default();
         }
-        let word = if F::WORDS.is_empty() { json!({"type": "string"}) } else { json!({"enum": F::WORDS}) };
+        let names = names::<F>("");
+        let word = if names.is_empty() { json!({"type": "string"}) } else { json!({"enum": names}) };
         json_schema!({"anyOf": [word, record]})
     }
 }
 
-fn known(word: &str, words: &[&str], span: Span, reader: &mut Reader<'_>) -> Option<()> {
-    if words.is_empty() || words.contains(&word) {
-        return Some(());
+impl Decode for Wanted {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        sound(node, reader).then(|| Self(node.to_json()))
     }
-    reader.bad_choice(span, word, words)
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        Schema::default()
+    }
 }
 
-/// Whether `found` is what is expected: mappings may have more fields, everything else is the same.
+/// Whether there are records with all these fields. Others can never come.
+fn possible(kinds: &[&[Kind]], span: Span, entries: &[(Key, Node)], reader: &mut Reader<'_>) -> bool {
+    if kinds.is_empty() {
+        return true;
+    }
+    let all = || kinds.iter().flat_map(|kinds| kinds.iter());
+    let told = |kind: &&Kind| {
+        entries.iter().any(|(key, value)| {
+            *key.name == *kind.tag && matches!(&value.data, Data::Text(word) if **word == *kind.name)
+        })
+    };
+    if let Some(kind) = all().find(told) {
+        return entries.iter().fold(true, |fine, (key, value)| fine & field_of(kind, key, value, reader));
+    }
+    let mut fit = all().filter(|kind| entries.iter().all(|(key, _)| kind.field(&key.name).is_some()));
+    let Some(kind) = fit.next() else {
+        let fields: Vec<&str> = entries.iter().map(|(key, _)| &*key.name).collect();
+        let message = format!("nothing has {} together, so this can never come", list(&fields));
+        reader.report(Diagnostic::error(Code::CONTRADICTION, span, message));
+        return false;
+    };
+    // Of several kinds that fit, what is within a field is known only where they agree.
+    let others: Vec<&Kind> = fit.collect();
+    let agreed = |name: &str| {
+        let inner = kind.field(name)?;
+        let same = |other: &&Kind| other.field(name).is_some_and(|o| core::ptr::eq(o, inner));
+        others.iter().all(same).then_some(inner)
+    };
+    entries.iter().fold(true, |fine, (key, value)| {
+        fine & agreed(&key.name).is_none_or(|inner| within(*inner, value, reader))
+    })
+}
+
+/// Whether records of a kind have a field, and what is within it.
+fn field_of(kind: &Kind, key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
+    if let Some(inner) = kind.field(&key.name) {
+        return within(*inner, value, reader);
+    }
+    let message = format!("`{}` has no `{}`, so this can never come", kind.name, key.name);
+    let problem = Diagnostic::error(Code::CONTRADICTION, key.span, message);
+    reader.report(problem.help(format!("it has {}", list(&kind.names()))));
+    false
+}
+
+/// Whether the fields of a record within a record exist.
+fn within(shape: Shape, node: &Node, reader: &mut Reader<'_>) -> bool {
+    match &node.data {
+        _ if shape.is_any() => true,
+        Data::List(items) => items.iter().fold(true, |fine, item| fine & within(shape, item, reader)),
+        Data::Map(entries) => entries.iter().fold(true, |fine, (key, value)| {
+            let Some(inner) = shape.field(&key.name) else {
+                reader.unknown_field(key, &shape.names(), entries);
+                return false;
+            };
+            fine & within(*inner, value, reader) & a_class(key, value, reader)
+        }),
+        _ => true,
+    }
+}
+
+/// Whether what stands for texts can be met, and can be missed.
+fn sound(node: &Node, reader: &mut Reader<'_>) -> bool {
+    match &node.data {
+        Data::List(items) => items.iter().fold(true, |fine, item| fine & sound(item, reader)),
+        Data::Map(entries) if is_of_text(entries) => {
+            entries.iter().fold(true, |fine, (key, value)| fine & of_any_text(key, value, reader))
+        }
+        Data::Map(entries) => entries.iter().fold(true, |fine, (_, value)| fine & sound(value, reader)),
+        _ => true,
+    }
+}
+
+/// Whether the class that is expected exists.
+fn a_class(key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
+    match &value.data {
+        Data::Text(name) if *key.name == *"error_type" && ErrorClass::from_name(name).is_none() => {
+            let names: Vec<&str> = ErrorClass::ALL.iter().map(|class| class.name()).collect();
+            reader.bad_choice::<()>(value.span, name, &names).is_some()
+        }
+        _ => true,
+    }
+}
+
+fn is_of_text(entries: &[(Key, Node)]) -> bool {
+    !entries.is_empty() && entries.iter().all(|(key, _)| matches!(&*key.name, "contains" | "matches"))
+}
+
+/// Reports `contains` and `matches` that hold for any text, or for none.
+fn of_any_text(key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
+    let Data::Text(text) = &value.data else { return true };
+    if text.is_empty() {
+        let message = format!("any text {} this, so it expects nothing", key.name);
+        let problem = Diagnostic::error(Code::MISSING_FIELD, value.span, message);
+        reader.report(problem.help("write a piece of the text, or remove it"));
+        return false;
+    }
+    if *key.name == *"matches"
+        && let Err(error) = Regex::new(text)
+    {
+        let said = error.to_string();
+        let why = said.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let message = format!("this is not a regular expression: {why}");
+        reader.report(Diagnostic::error(Code::BAD_VALUE, value.span, message));
+        return false;
+    }
+    true
+}
+
+fn kinds<F: Fields>() -> impl Iterator<Item = &'static Kind> {
+    F::KINDS.iter().copied().flatten()
+}
+
+/// The names of the kinds that this key tells; of all kinds for an empty key.
+fn names<F: Fields>(tag: &str) -> Vec<&'static str> {
+    kinds::<F>().filter(|kind| tag.is_empty() || kind.tag == tag).map(|kind| kind.name).collect()
+}
+
+/// Whether `found` is what is expected: mappings may have more fields, unless none is told; everything else is the same.
 ///
 /// `{contains: TEXT}` and `{matches: REGEX}` stand for texts, and durations for numbers of nanoseconds.
 pub(crate) fn matches(expected: &Value, found: &Value) -> bool {
     match (expected, found) {
         (Value::Object(expected), Value::String(text)) => of_text(expected, text),
+        (Value::Object(expected), Value::Object(found)) if expected.is_empty() => found.is_empty(),
         (Value::Object(expected), Value::Object(found)) => {
             expected.iter().all(|(key, value)| matches(value, found.get(key).unwrap_or(&Value::Null)))
         }
@@ -244,12 +372,12 @@ mod tests {
     #[test]
     fn the_words_are_those_that_hosts_see() {
         let page = include_str!("../../docs/events.md");
-        let words = DirectiveFields::WORDS.iter().chain(EventFields::WORDS);
+        let words = names::<HappeningFields>("").into_iter();
         let missing: Vec<_> = words.filter(|word| !page.contains(&format!("`{word}`"))).collect();
         assert!(missing.is_empty(), "{missing:?}");
         let told = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
         for name in told.filter(|name| is_directive(page, name)) {
-            assert!(DirectiveFields::WORDS.contains(&name), "{name} is not known");
+            assert!(names::<DirectiveFields>("").contains(&name), "{name} is not known");
         }
     }
 
@@ -263,8 +391,9 @@ mod tests {
 
     #[test]
     fn a_record_may_have_more_than_is_expected_but_nothing_else() {
-        let found =
-            json!({"a": 1, "b": {"c": [1, 2]}, "delay": 1_500_000_000_u64, "text": "the price is 12"});
+        let found = json!({
+            "a": 1, "b": {"c": [1, 2]}, "delay": 1_500_000_000_u64, "text": "the price is 12", "empty": {},
+        });
         for expected in [
             json!({"a": 1}),
             json!({"a": 1.0}),
@@ -273,6 +402,7 @@ mod tests {
             json!({"text": {"contains": "price"}}),
             json!({"text": {"matches": "price is \\d+$"}}),
             json!({"none": null}),
+            json!({"empty": {}}),
         ] {
             assert!(matches(&expected, &found), "{expected}");
         }
@@ -285,6 +415,7 @@ mod tests {
             json!({"text": {"contains": "cost"}}),
             json!({"text": {}}),
             json!({"none": 1}),
+            json!({"b": {}}),
         ] {
             assert!(!matches(&expected, &found), "{expected}");
         }

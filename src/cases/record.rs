@@ -23,9 +23,20 @@ pub(crate) struct Record {
     pub(crate) state: State,
     pub(crate) elapsed: Nanos,
     pub(crate) ending: Ending,
-    /// What the case itself lacks.
-    pub(crate) problems: Vec<String>,
+    /// What the case itself lacks, or says without a use.
+    pub(crate) problems: Vec<Problem>,
+    /// What was scripted and never came to be: outcomes, replies, decisions.
+    pub(crate) unused: Vec<String>,
     pub(crate) used: Used,
+}
+
+/// What is wrong with the case itself.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    /// What it takes.
+    pub(crate) expected: &'static str,
+    /// What is not so.
+    pub(crate) found: String,
 }
 
 /// One event or directive.
@@ -76,12 +87,19 @@ impl Record {
             elapsed: Nanos::ZERO,
             ending: Ending { status: "unfinished", reason: None, output: None },
             problems: Vec::new(),
+            unused: Vec::new(),
             used: Used::default(),
         }
     }
 
-    pub(crate) fn problem(&mut self, problem: String) {
-        self.problems.push(problem);
+    /// The case cannot go on.
+    pub(crate) fn problem(&mut self, found: String) {
+        self.problems.push(Problem { expected: "it can be played to its end", found });
+    }
+
+    /// The case says what never comes to be.
+    pub(crate) fn unreached(&mut self, found: String) {
+        self.problems.push(Problem { expected: "it gets there", found });
     }
 
     pub(crate) fn resumed(&mut self, seq: u64) {

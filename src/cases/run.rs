@@ -1,6 +1,6 @@
 //! A case that is played: the interpreter, a host of no substance, and a time that jumps from one event to the next.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -18,14 +18,16 @@ use crate::session::{Message, ToolCall};
 use crate::time::{Instant, Nanos};
 
 /// More events than any case needs; beyond, the run is taken to have no end.
-const MOST_EVENTS: u64 = 20_000;
+const MOST_EVENTS: u64 = 50_000;
 
 /// Everything a case needs to be played.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) policy: Policy,
     pub(crate) tools: Catalogue,
-    pub(crate) outcomes: HashMap<String, Arc<[OutcomeRule]>>,
+    pub(crate) outcomes: BTreeMap<String, Arc<[OutcomeRule]>>,
+    /// The tools whose outcomes the case itself says; those of the file are for all its cases.
+    pub(crate) own: HashSet<String>,
     pub(crate) plot: Plot,
     pub(crate) models: Vec<String>,
     pub(crate) system: String,
@@ -74,7 +76,8 @@ pub(crate) fn run(setup: &Setup) -> Record {
                 }
                 stage.pass(call.after);
                 if let Some(outcomes) = &call.outcomes {
-                    stage.outcomes.insert(call.tool.clone(), Queue::of(outcomes));
+                    let before = stage.outcomes.insert(call.tool.clone(), Queue::of(outcomes, true));
+                    stage.left(&call.tool, before.as_ref());
                 }
                 let proposal = ToolCall {
                     id: format!("call_{}", index.saturating_add(1)),
@@ -87,6 +90,7 @@ pub(crate) fn run(setup: &Setup) -> Record {
             }
         }
     }
+    stage.leftovers();
     stage.record.end(stage.state, stage.messages, stage.now.since(setup.start));
     stage.record
 }
@@ -101,13 +105,16 @@ struct Stage<'a> {
     messages: Vec<Message>,
     measure: TurnMeasure,
     script: Option<ScriptState>,
-    outcomes: HashMap<String, Queue>,
+    outcomes: BTreeMap<String, Queue>,
     decisions: VecDeque<Decision>,
     /// The places of the calls under way in their reply, from 1.
     places: HashMap<String, u32>,
     work: Vec<Pending>,
     issued: u64,
     cancelled: bool,
+    /// The numbers of `order` and of `resume_at` that came to be.
+    ordered: BTreeSet<u32>,
+    resumed: BTreeSet<u64>,
     record: Record,
 }
 
@@ -132,11 +139,19 @@ struct Queue {
     rules: Arc<[OutcomeRule]>,
     at: usize,
     used: u32,
+    /// Whether the case itself says them.
+    own: bool,
 }
 
 impl Queue {
-    fn of(rules: &Arc<[OutcomeRule]>) -> Self {
-        Self { rules: Arc::clone(rules), at: 0, used: 0 }
+    fn of(rules: &Arc<[OutcomeRule]>, own: bool) -> Self {
+        Self { rules: Arc::clone(rules), at: 0, used: 0, own }
+    }
+
+    /// The numbers of the outcomes that no run came to, from 1. One that may be repeated needs to come but once.
+    fn unused(&self) -> core::ops::RangeInclusive<usize> {
+        let begun = self.at.saturating_add(usize::from(self.used > 0));
+        begun.saturating_add(1)..=self.rules.len()
     }
 
     fn next(&mut self) -> Option<(ToolOutcome, Option<Nanos>)> {
@@ -156,6 +171,9 @@ impl<'a> Stage<'a> {
             Plot::Run(script) => Some(ScriptState::new(Arc::clone(script))),
             Plot::Calls(_) => None,
         };
+        let queue = |(tool, rules): (&String, &Arc<[OutcomeRule]>)| {
+            (tool.clone(), Queue::of(rules, setup.own.contains(tool)))
+        };
         Self {
             setup,
             policy: setup.policy.clone(),
@@ -165,12 +183,14 @@ impl<'a> Stage<'a> {
             messages: Vec::new(),
             measure: TurnMeasure::default(),
             script,
-            outcomes: setup.outcomes.iter().map(|(tool, rules)| (tool.clone(), Queue::of(rules))).collect(),
+            outcomes: setup.outcomes.iter().map(queue).collect(),
             decisions: setup.decisions.iter().copied().collect(),
             places: HashMap::new(),
             work: Vec::new(),
             issued: 0,
             cancelled: false,
+            ordered: BTreeSet::new(),
+            resumed: BTreeSet::new(),
             record: Record::new(setup.start),
         }
     }
@@ -303,6 +323,7 @@ impl<'a> Stage<'a> {
             _ => 0,
         };
         let order = self.setup.order.iter().position(|listed| *listed == place && place > 0);
+        self.ordered.extend(order.map(|_| place));
         // What is not in the list comes after all that is, as it was begun.
         let rank = (order.unwrap_or(if place > 0 { usize::MAX } else { 0 }), self.issued);
         self.work.push(Pending { due: self.now.saturating_add(takes), rank, work, answer });
@@ -382,7 +403,43 @@ impl<'a> Stage<'a> {
             }
         }
         self.interpreter = Interpreter::new(self.policy.clone(), self.setup.tools.clone());
+        self.resumed.insert(self.state.seq);
         self.record.resumed(self.state.seq);
+    }
+
+    /// Writes down what the case says and what never came to be.
+    fn leftovers(&mut self) {
+        for (tool, queue) in core::mem::take(&mut self.outcomes) {
+            self.left(&tool, Some(&queue));
+        }
+        let replies = self.script.iter().flat_map(ScriptState::unused);
+        self.record.unused.extend(replies.map(|number| format!("reply {number}")));
+        let decided = self.setup.decisions.len().saturating_sub(self.decisions.len());
+        let decisions = self.setup.decisions.iter().zip(1..).skip(decided);
+        self.record.unused.extend(decisions.map(|(_, number)| format!("decision {number} of the planner")));
+        let mut layers: Vec<&String> = self.setup.layers.keys().collect();
+        layers.retain(|tool| !self.record.used.tools.iter().any(|(used, _)| used == *tool));
+        layers.sort();
+        self.record.unused.extend(layers.iter().map(|tool| format!("the planner's layer for `{tool}`")));
+        if let Some(at) = self.setup.cancel.filter(|_| !self.cancelled) {
+            let end = self.now.since(self.setup.start);
+            self.record.unreached(format!("`cancel` is at {at}, but all is over at {end}"));
+        }
+        for seq in self.setup.resume_at.iter().filter(|seq| !self.resumed.contains(seq)) {
+            let last = self.state.seq;
+            let why =
+                if *seq == last { "that ends the run".into() } else { format!("the last is event {last}") };
+            self.record.unreached(format!("`resume_at` names event {seq}, but {why}"));
+        }
+        for place in self.setup.order.iter().filter(|place| !self.ordered.contains(place)) {
+            self.record.unreached(format!("`order` names call {place}, but no such call runs"));
+        }
+    }
+
+    /// Writes down the outcomes of a tool that the case says, and that no run came to.
+    fn left(&mut self, tool: &str, queue: Option<&Queue>) {
+        let unused = queue.filter(|queue| queue.own).into_iter().flat_map(Queue::unused);
+        self.record.unused.extend(unused.map(|number| format!("outcome {number} of `{tool}`")));
     }
 }
 

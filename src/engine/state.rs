@@ -272,6 +272,21 @@ impl Default for State {
     }
 }
 
+impl Slot {
+    /// A copy without the attempts so far, of which there may be many.
+    pub(super) fn without_history(&self) -> Self {
+        let Series { started, slept, over, .. } = self.series;
+        Self {
+            call: self.call.clone(),
+            tool: self.tool.clone(),
+            arguments: self.arguments.clone(),
+            planner: self.planner.clone(),
+            series: Series { started, slept, history: Vec::new(), over },
+            phase: self.phase.clone(),
+        }
+    }
+}
+
 impl Series {
     pub(super) fn begin(now: Instant) -> Self {
         Self { started: now, ..Self::default() }

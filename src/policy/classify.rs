@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::str::FromStr;
+use std::sync::Arc;
 
 use regex::{RegexSet, RegexSetBuilder, SetMatches};
 
@@ -65,6 +66,8 @@ pub struct ErrorTable {
     rows: Vec<ErrorRow>,
     messages: Parts,
     details: Parts,
+    /// The rows after these, which several tables may share.
+    below: Option<Arc<ErrorTable>>,
 }
 
 /// The texts that all rows look for in a field, searched for at once.
@@ -105,11 +108,24 @@ impl ErrorTable {
     pub fn new(rows: Vec<ErrorRow>) -> Result<Self, ErrorTableError> {
         let messages = Parts::new(rows.iter().map(|row| row.message.as_slice()))?;
         let details = Parts::new(rows.iter().map(|row| row.detail.as_slice()))?;
-        Ok(Self { rows, messages, details })
+        Ok(Self { rows, messages, details, below: None })
+    }
+
+    /// The table of these rows, and then those of another table.
+    ///
+    /// # Errors
+    /// If the message parts are too many to be searched for at once.
+    pub(crate) fn above(rows: Vec<ErrorRow>, below: Arc<Self>) -> Result<Self, ErrorTableError> {
+        Self::new(rows).map(|table| Self { below: Some(below), ..table })
     }
 
     /// The first row that matches.
     pub fn classify(&self, evidence: &Evidence<'_>) -> Option<&ErrorRow> {
+        let below = || self.below.as_ref().and_then(|below| below.classify_here(evidence));
+        self.classify_here(evidence).or_else(below)
+    }
+
+    fn classify_here(&self, evidence: &Evidence<'_>) -> Option<&ErrorRow> {
         // The texts are searched once, and only if a row that matches otherwise asks for it.
         let mut messages = Search::new(&self.messages, core::slice::from_ref(&evidence.message));
         let mut details = Search::new(&self.details, evidence.details);
@@ -127,8 +143,8 @@ impl ErrorTable {
     }
 
     /// The rows, in their order.
-    pub fn rows(&self) -> &[ErrorRow] {
-        &self.rows
+    pub fn rows(&self) -> impl Iterator<Item = &ErrorRow> {
+        self.rows.iter().chain(self.below.iter().flat_map(|below| &below.rows))
     }
 }
 
@@ -242,7 +258,7 @@ impl fmt::Display for StatusPattern {
 
 impl fmt::Debug for ErrorTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.rows).finish()
+        f.debug_list().entries(self.rows()).finish()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, RwLock};
+use std::sync::{Arc, LazyLock, OnceLock, RwLock};
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
@@ -14,9 +14,9 @@ use super::document::{ErrorRule, PolicyFile};
 use super::layers::{Above, Layers, unbounded};
 use super::loader::{Loader, Part, PartKind, Read, Resolve, chosen};
 use super::{
-    CallOverride, Classified, Code, Diagnostic, ErrorClass, ErrorRow, ErrorTable, Evidence, Findings,
-    ModelPolicy, Origin, OutputPolicy, Place, ReducerRule, Report, Scope, SessionPolicy, SliceRule, SourceId,
-    Sources, Span, ToolPolicy, TurnPolicy, check,
+    CallOverride, Classified, Code, Diagnostic, ErrorClass, ErrorRow, ErrorTable, ErrorTableError, Evidence,
+    Findings, ModelPolicy, Origin, OutputPolicy, Place, ReducerRule, Report, Scope, SessionPolicy, SliceRule,
+    SourceId, Sources, Span, ToolPolicy, TurnPolicy, check,
 };
 
 /// Names of tools come from models; no more of them than this are remembered.
@@ -380,11 +380,23 @@ fn errors(parts: &[&Part], findings: &mut Findings) -> Option<ErrorTable> {
         class: rule.class.value,
         origin: rule.class.span.origin(scope),
     };
-    let rows = parts.iter().rev().flat_map(|part| {
-        let scope = scope(part);
-        part.blocks.errors.iter().map(move |rule| row(rule, scope))
-    });
-    match ErrorTable::new(rows.collect()) {
+    let rows = |parts: &[&Part]| {
+        let each = parts.iter().rev().flat_map(|part| {
+            let scope = scope(part);
+            part.blocks.errors.iter().map(move |rule| row(rule, scope))
+        });
+        each.collect::<Vec<_>>()
+    };
+    let table = match parts.split_first().filter(|(first, _)| first.kind == PartKind::Builtin) {
+        // The built-in rows are the same for all policies, and what finds their texts is made once.
+        Some((builtin, above)) => {
+            static BELOW: OnceLock<Result<Arc<ErrorTable>, ErrorTableError>> = OnceLock::new();
+            let below = BELOW.get_or_init(|| ErrorTable::new(rows(&[*builtin])).map(Arc::new));
+            below.clone().and_then(|below| ErrorTable::above(rows(above), below))
+        }
+        None => ErrorTable::new(rows(parts)),
+    };
+    match table {
         Ok(table) => Some(table),
         Err(error) => {
             let last = parts.iter().rev().find_map(|part| part.blocks.errors.last());

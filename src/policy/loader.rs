@@ -1,6 +1,7 @@
 //! From files to a policy: those that are named, those they extend, and the profile that is chosen.
 
 use std::collections::HashSet;
+use std::sync::{Arc, LazyLock};
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -49,12 +50,36 @@ pub(super) struct Read {
 }
 
 /// The blocks of a file or of a profile in it, and what they are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) kind: PartKind,
     /// The text it was read from.
     pub(super) source: SourceId,
-    pub(super) blocks: Blocks,
+    pub(super) blocks: Arc<Blocks>,
+}
+
+/// A text to be read: its name, its bytes, and how many lines come before it in the file it is a part of.
+#[cfg(feature = "host")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Text {
+    pub(crate) name: String,
+    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) before: u32,
+}
+
+/// What every policy begins with. It is read once.
+static BASE: LazyLock<Option<Base>> = LazyLock::new(|| {
+    let mut reading = Reading::new(None);
+    reading.builtin();
+    let Reading { sources, findings, digest, parts, .. } = reading;
+    // What is wrong with it is told by whoever reads it in vain.
+    (!findings.has_errors()).then_some(Base { sources, digest, parts })
+});
+
+struct Base {
+    sources: Sources,
+    digest: Xxh3,
+    parts: Vec<Part>,
 }
 
 /// What a set of blocks is.
@@ -110,7 +135,7 @@ impl Loader {
     /// # Errors
     /// Every mistake in all of them.
     pub fn load<T: AsRef<[u8]>>(&self, files: Vec<(String, T)>) -> Result<Policy, Report> {
-        self.read(None, files)
+        self.read(None, files.into_iter().map(|(name, bytes)| (name, bytes, 0)))
     }
 
     /// A policy of several files, named and in load order, and of those they extend.
@@ -124,29 +149,32 @@ impl Loader {
     ) -> Result<Policy, Report> {
         // Its bound is invariant; a closure of our own has one that fits.
         let mut resolve = |from: &str, path: &str| resolve(from, path);
+        let files = files.into_iter().map(|(name, bytes)| (name, bytes, 0));
         self.read(Some(&mut resolve), files)
     }
 
-    fn read<'r, T: AsRef<[u8]>>(
+    /// A policy of several texts, of which some are parts of files.
+    ///
+    /// # Errors
+    /// Every mistake in all of them.
+    #[cfg(feature = "host")]
+    pub(crate) fn load_texts(&self, resolve: &mut Resolve<'_>, texts: &[Text]) -> Result<Policy, Report> {
+        let mut resolve = |from: &str, path: &str| resolve(from, path);
+        let files = texts.iter().map(|text| (text.name.as_str(), &*text.bytes, text.before));
+        self.read(Some(&mut resolve), files)
+    }
+
+    fn read<'r, N: AsRef<str>, T: AsRef<[u8]>>(
         &self,
         resolve: Option<&'r mut Resolve<'r>>,
-        files: Vec<(String, T)>,
+        files: impl Iterator<Item = (N, T, u32)>,
     ) -> Result<Policy, Report> {
-        let mut reading = Reading {
-            sources: Sources::new(),
-            findings: Findings::default(),
-            resolve,
-            digest: Xxh3::new(),
-            parts: Vec::new(),
-            profiles: Vec::new(),
-            reached: HashSet::new(),
-            chain: Vec::new(),
-        };
-        reading.builtin();
-        for (name, bytes) in files {
+        let mut reading = Reading::new(resolve);
+        reading.begin();
+        for (name, bytes, before) in files {
             // What another file extends has its place below that one.
-            if !reading.reached.contains(&name) {
-                reading.file(&name, bytes.as_ref());
+            if !reading.reached.contains(name.as_ref()) {
+                reading.file(name.as_ref(), bytes.as_ref(), before);
             }
         }
         let Reading { sources, mut findings, mut digest, parts, profiles, .. } = reading;
@@ -189,7 +217,28 @@ struct Reading<'r> {
     chain: Vec<(String, Option<Span>)>,
 }
 
-impl Reading<'_> {
+impl<'r> Reading<'r> {
+    fn new(resolve: Option<&'r mut Resolve<'r>>) -> Self {
+        Self {
+            sources: Sources::new(),
+            findings: Findings::default(),
+            resolve,
+            digest: Xxh3::new(),
+            parts: Vec::new(),
+            profiles: Vec::new(),
+            reached: HashSet::new(),
+            chain: Vec::new(),
+        }
+    }
+
+    /// Takes what every policy begins with.
+    fn begin(&mut self) {
+        let Some(base) = &*BASE else { return self.builtin() };
+        self.sources = base.sources.clone();
+        self.digest = base.digest.clone();
+        self.parts.clone_from(&base.parts);
+    }
+
     fn builtin(&mut self) {
         let Some((source, mut blocks)) = self.ours(DEFAULT_NAME, DEFAULT) else { return };
         for (name, text) in TABLES {
@@ -197,7 +246,7 @@ impl Reading<'_> {
                 blocks.errors.extend(table.errors);
             }
         }
-        self.parts.push(Part { kind: PartKind::Builtin, source, blocks });
+        self.parts.push(Part { kind: PartKind::Builtin, source, blocks: Arc::new(blocks) });
     }
 
     /// A text that ships with the product.
@@ -208,15 +257,16 @@ impl Reading<'_> {
         Some((source, file.split().1))
     }
 
-    fn file(&mut self, name: &str, bytes: &[u8]) {
+    fn file(&mut self, name: &str, bytes: &[u8], before: u32) {
         self.chain.push((name.to_owned(), None));
-        self.open(name, bytes);
+        self.open(name, bytes, before);
         self.chain.pop();
     }
 
     /// Reads the file at the end of the chain, and before it those it extends.
-    fn open(&mut self, name: &str, bytes: &[u8]) {
+    fn open(&mut self, name: &str, bytes: &[u8], before: u32) {
         let read = decode::read_into::<PolicyFile>(&mut self.sources, &mut self.findings, name, bytes);
+        self.sources.put_below(before);
         let Some((source, file)) = read else {
             self.findings.lose_file();
             return;
@@ -226,12 +276,12 @@ impl Reading<'_> {
             self.parent(name, parent);
         }
         hash(&mut self.digest, bytes);
-        self.parts.push(Part { kind: PartKind::File, source, blocks });
+        self.parts.push(Part { kind: PartKind::File, source, blocks: Arc::new(blocks) });
         for (name, blocks) in header.profiles {
             if !self.profiles.contains(&name) {
                 self.profiles.push(name.clone());
             }
-            self.parts.push(Part { kind: PartKind::Profile(name), source, blocks });
+            self.parts.push(Part { kind: PartKind::Profile(name), source, blocks: Arc::new(blocks) });
         }
     }
 
@@ -284,7 +334,7 @@ impl Reading<'_> {
             return;
         }
         self.chain.push((name.clone(), Some(span)));
-        self.open(&name, &bytes);
+        self.open(&name, &bytes, 0);
         self.chain.pop();
     }
 

@@ -82,6 +82,8 @@ pub use expr::{Expr, ExprError};
 pub use json_schema::{Problem, Schema, SchemaError};
 pub use lint::{KnownModel, KnownTool, LintOptions};
 pub use load::{CallPolicy, Policy, json_schema};
+#[cfg(feature = "host")]
+pub(crate) use loader::Text;
 pub use loader::{Loader, Resolve};
 pub use origin::{Origin, Place, Scope, Setting, SourceId};
 pub use ratio::{Ratio, RatioError, parse_ppm};

@@ -1,13 +1,14 @@
 //! The texts policies and other documents are read from, and what a byte offset in one of them means to people.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::{Origin, Place, SourceId, secret};
 
-/// Texts by the order of loading. Number zero is the built-in default policy once one is loaded.
+/// Texts by the order of loading. Number zero is the built-in default policy once one is loaded. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    texts: Vec<Source>,
+    texts: Vec<Arc<Source>>,
 }
 
 /// One named text.
@@ -19,6 +20,8 @@ pub struct Source {
     lines: Vec<u32>,
     /// Whether each character is one byte; nobody has to count them then.
     narrow: bool,
+    /// The lines before it in the file it is a part of.
+    before: u32,
 }
 
 /// A range of bytes in one source.
@@ -44,18 +47,25 @@ impl Sources {
     /// Adds a text. A text longer than 4 GiB is not indexed past that point.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> SourceId {
         let id = u16::try_from(self.texts.len()).unwrap_or(u16::MAX.saturating_sub(1));
-        self.texts.push(Source::new(name.into(), text.into()));
+        self.texts.push(Arc::new(Source::new(name.into(), text.into())));
         SourceId(id)
+    }
+
+    /// Says of the last text that it is a part of a file, with that many lines before it.
+    pub(crate) fn put_below(&mut self, lines: u32) {
+        if let Some(source) = self.texts.last_mut().map(Arc::make_mut) {
+            source.before = lines;
+        }
     }
 
     /// The text of that number.
     pub fn get(&self, id: SourceId) -> Option<&Source> {
-        self.texts.get(usize::from(id.0))
+        self.texts.get(usize::from(id.0)).map(AsRef::as_ref)
     }
 
     /// All texts, in the order of loading.
     pub fn iter(&self) -> impl Iterator<Item = &Source> {
-        self.texts.iter()
+        self.texts.iter().map(AsRef::as_ref)
     }
 
     /// The texts as they may be shown: without the secrets in them.
@@ -64,19 +74,24 @@ impl Sources {
         if hidden.iter().all(Vec::is_empty) {
             return Cow::Borrowed(self);
         }
-        let shown = |(source, hidden): (&Source, &Vec<_>)| Source {
-            name: source.name.clone(),
-            text: secret::masked(&source.text, hidden),
-            lines: source.lines.clone(),
-            narrow: source.narrow,
+        let shown = |(source, hidden): (&Arc<Source>, &Vec<_>)| {
+            if hidden.is_empty() {
+                return Arc::clone(source);
+            }
+            Arc::new(Source {
+                name: source.name.clone(),
+                text: secret::masked(&source.text, hidden),
+                lines: source.lines.clone(),
+                narrow: source.narrow,
+                before: source.before,
+            })
         };
         Cow::Owned(Self { texts: self.texts.iter().zip(&hidden).map(shown).collect() })
     }
 
     /// The secrets in the texts, as messages may repeat them.
     pub(crate) fn secrets(&self) -> Vec<&str> {
-        let of = |source| secret::values(Source::text(source), &secret::hidden(Source::text(source)));
-        self.texts.iter().flat_map(of).collect()
+        self.iter().flat_map(|source| secret::values(&source.text, &secret::hidden(&source.text))).collect()
     }
 
     /// How many texts there are.
@@ -125,7 +140,7 @@ impl Source {
             .chain(starts.filter_map(|(at, _)| u32::try_from(at).ok().and_then(|at| at.checked_add(1))))
             .collect();
         let narrow = text.is_ascii();
-        Self { name, text, lines, narrow }
+        Self { name, text, lines, narrow, before: 0 }
     }
 
     /// The name it was loaded under, usually a path.
@@ -145,22 +160,23 @@ impl Source {
         if self.narrow {
             let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
             let column = if at <= end { at.saturating_sub(start) } else { 0 };
-            return (u32::try_from(line).unwrap_or(u32::MAX), column.saturating_add(1));
+            return (self.line(at), column.saturating_add(1));
         }
         let before = self.text.get(start as usize..at as usize).unwrap_or_default();
         let column = u32::try_from(before.chars().count()).unwrap_or(u32::MAX).saturating_add(1);
-        (u32::try_from(line).unwrap_or(u32::MAX), column)
+        (self.line(at), column)
     }
 
     /// The 1-based line of a byte.
     pub(crate) fn line(&self, at: u32) -> u32 {
-        u32::try_from(self.lines.partition_point(|start| *start <= at)).unwrap_or(u32::MAX)
+        let line = self.lines.partition_point(|start| *start <= at);
+        u32::try_from(line).unwrap_or(u32::MAX).saturating_add(self.before)
     }
 
     /// The bytes of the lines `first..=last` (1-based), clipped to the text, line breaks included.
     pub(crate) fn lines(&self, first: u32, last: u32) -> core::ops::Range<usize> {
         let start = |line: u32| {
-            let index = (line as usize).saturating_sub(1);
+            let index = (line.saturating_sub(self.before) as usize).saturating_sub(1);
             self.lines.get(index).map_or(self.text.len(), |at| *at as usize)
         };
         start(first)..start(last.saturating_add(1))

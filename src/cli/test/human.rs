@@ -17,31 +17,41 @@ const DIM: Style = Style::new().dimmed();
 
 /// The widest column, in characters; what is longer goes on in the next line.
 const WIDEST: usize = 56;
+/// The narrowest column that can be read; where there is less room, what came stands below what was expected.
+const NARROWEST: usize = 20;
+/// What stands beside the two columns.
+const MARGINS: usize = 8;
 
-pub(super) fn print(all: &[Played], coverage: Option<&Coverage>, broken: bool) -> Result<(), Failed> {
-    out::styled(&text(all, coverage, broken))
+pub(super) fn print(all: &[Played], coverage: Option<&Coverage>) -> Result<(), Failed> {
+    out::styled(&text(all, coverage, out::width()))
 }
 
-fn text(all: &[Played], coverage: Option<&Coverage>, broken: bool) -> String {
+fn text(all: &[Played], coverage: Option<&Coverage>, width: Option<usize>) -> String {
     let mut out = String::new();
+    let broken = all.iter().filter(|played| played.broken.is_some()).count();
     let (mut passed, mut failed) = (0_usize, 0_usize);
     for (case, verdict) in all.iter().flat_map(Played::cases) {
         if verdict.passed() {
             passed += 1;
         } else {
             failed += 1;
-            failure(&mut out, case, verdict);
+            failure(&mut out, case, verdict, width);
         }
     }
     if let Some(coverage) = coverage {
         self::coverage(&mut out, coverage);
     }
-    let style = if failed > 0 || broken { BAD } else { GOOD };
-    let _ = writeln!(out, "{style}{passed} passed, {failed} failed{style:#}");
+    let style = if failed > 0 || broken > 0 { BAD } else { GOOD };
+    let unusable = match broken {
+        0 => String::new(),
+        1 => ", 1 file cannot be used".to_owned(),
+        some => format!(", {some} files cannot be used"),
+    };
+    let _ = writeln!(out, "{style}{passed} passed, {failed} failed{unusable}{style:#}");
     out
 }
 
-fn failure(out: &mut String, case: &Case, verdict: &Verdict) {
+fn failure(out: &mut String, case: &Case, verdict: &Verdict, width: Option<usize>) {
     let place = case.place();
     let _ = writeln!(
         out,
@@ -54,7 +64,7 @@ fn failure(out: &mut String, case: &Case, verdict: &Verdict) {
         let _ = writeln!(out, "  {DIM}{}{DIM:#}", one_line(given));
     }
     for mismatch in &verdict.mismatches {
-        side_by_side(out, mismatch);
+        compared(out, mismatch, width);
     }
     let _ = writeln!(out, "\n  {DIM}what happened{DIM:#}");
     let mut said: &[String] = &[];
@@ -71,12 +81,24 @@ fn failure(out: &mut String, case: &Case, verdict: &Verdict) {
     out.push('\n');
 }
 
-fn side_by_side(out: &mut String, mismatch: &Mismatch) {
-    let cells: Vec<(Vec<String>, Vec<String>, bool)> =
-        mismatch.rows.iter().map(|row| (wrap(&row.expected), wrap(&row.got), row.same)).collect();
+fn compared(out: &mut String, mismatch: &Mismatch, width: Option<usize>) {
+    let _ = writeln!(out, "\n  {BOLD}{}{BOLD:#}", mismatch.what);
+    let column = width.map_or(WIDEST, |width| (width.saturating_sub(MARGINS) / 2).min(WIDEST));
+    if column >= NARROWEST {
+        side_by_side(out, mismatch, column);
+    } else {
+        one_below_the_other(out, mismatch);
+    }
+}
+
+fn side_by_side(out: &mut String, mismatch: &Mismatch, column: usize) {
+    let cells: Vec<(Vec<String>, Vec<String>, bool)> = mismatch
+        .rows
+        .iter()
+        .map(|row| (wrap(&row.expected, column), wrap(&row.got, column), row.same))
+        .collect();
     let width = |text: &String| text.chars().count();
     let widest = cells.iter().flat_map(|(expected, ..)| expected).map(width).max().unwrap_or(0).max(8);
-    let _ = writeln!(out, "\n  {BOLD}{}{BOLD:#}", mismatch.what);
     let _ = writeln!(out, "    {DIM}  {:<widest$}  got{DIM:#}", "expected");
     for (expected, got, same) in &cells {
         for index in 0..expected.len().max(got.len()).max(1) {
@@ -90,12 +112,24 @@ fn side_by_side(out: &mut String, mismatch: &Mismatch) {
     }
 }
 
+fn one_below_the_other(out: &mut String, mismatch: &Mismatch) {
+    for row in &mismatch.rows {
+        let mark = if row.same { " " } else { "≠" };
+        let (expected, got) = (wrap(&row.expected, WIDEST).concat(), wrap(&row.got, WIDEST).concat());
+        for (what, text) in [("expected", expected), ("got     ", got)] {
+            if !text.is_empty() {
+                let _ = writeln!(out, "  {mark} {what} {text}");
+            }
+        }
+    }
+}
+
 /// The text in lines that fit into a column.
-fn wrap(text: &str) -> Vec<String> {
+fn wrap(text: &str, column: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.lines() {
         let chars: Vec<char> = one_line(line).chars().collect();
-        lines.extend(chars.chunks(WIDEST).map(|piece| piece.iter().collect::<String>()));
+        lines.extend(chars.chunks(column).map(|piece| piece.iter().collect::<String>()));
     }
     lines
 }
@@ -107,20 +141,25 @@ fn coverage(out: &mut String, coverage: &Coverage) {
         return;
     }
     for leaf in coverage.leaves().filter(|leaf| leaf.cases == 0) {
-        let _ = writeln!(out, "{}: `{}` never wins", leaf.place, leaf.path);
+        let _ = writeln!(out, "{}: `{}` never decides anything", leaf.place, leaf.path);
     }
-    let _ = writeln!(out, "coverage: {won} of {all} values win at least once, {} %", won * 100 / all);
+    let _ =
+        writeln!(out, "coverage: {won} of {all} values decide something in a case, {} %", won * 100 / all);
 }
 
 #[cfg(test)]
 mod tests {
     use unfazed::cases::Loader;
 
-    fn shown(text: &str) -> String {
+    fn shown_at(text: &str, width: Option<usize>) -> String {
         let open = |_: &str, path: &str| Err(format!("there is no {path}"));
         let suite = Loader::new(open).read("a.test.yaml", text.as_bytes()).unwrap();
         let played = super::super::play(suite, None, None);
-        anstream::adapter::strip_str(&super::text(&[played], None, false)).to_string()
+        anstream::adapter::strip_str(&super::text(&[played], None, width)).to_string()
+    }
+
+    fn shown(text: &str) -> String {
+        shown_at(text, None)
     }
 
     #[test]
@@ -149,6 +188,21 @@ cases:
     expect: {final: ok}
 "
         ));
+    }
+
+    #[test]
+    fn a_failure_fits_on_the_terminal() {
+        let case = "version: 1
+cases:
+  - name: tells the model what to do
+    tool: search
+    outcomes: [auth_error, ok]
+    expect:
+      told: a sentence that is longer than a column of a terminal of eighty characters
+      directives: [{directive: exhausted, exhausted: {action: tool search, reason: attempts}}]
+";
+        insta::assert_snapshot!("eighty_columns", shown_at(case, Some(80)));
+        insta::assert_snapshot!("forty_columns", shown_at(case, Some(40)));
     }
 
     #[test]

@@ -1,16 +1,22 @@
 //! The result as one JSON document.
 
 use serde_json::{Value, json};
-use unfazed::cases::{Case, Coverage, Verdict};
+use unfazed::cases::{Case, Coverage, Suite, Verdict};
+use unfazed::policy::Report;
 
-use super::Played;
+use super::{Broken, Played};
 
 pub(super) fn document(all: &[Played], coverage: Option<&Coverage>) -> Value {
     let files: Vec<Value> = all
         .iter()
         .map(|played| {
             let cases: Vec<Value> = played.cases().map(|(one, verdict)| case(one, verdict)).collect();
-            json!({"file": played.suite.name(), "about": played.suite.about(), "cases": cases})
+            let about = played.suite.as_ref().and_then(Suite::about);
+            let mut file = json!({"file": played.name, "about": about, "cases": cases});
+            if let (Some(broken), Some(fields)) = (&played.broken, file.as_object_mut()) {
+                fields.insert("errors".to_owned(), errors(broken));
+            }
+            file
         })
         .collect();
     let verdicts = || all.iter().flat_map(Played::cases).map(|(_, verdict)| verdict);
@@ -18,6 +24,7 @@ pub(super) fn document(all: &[Played], coverage: Option<&Coverage>) -> Value {
         "version": 1,
         "passed": verdicts().filter(|verdict| verdict.passed()).count(),
         "failed": verdicts().filter(|verdict| !verdict.passed()).count(),
+        "broken": all.iter().filter(|played| played.broken.is_some()).count(),
         "files": files,
     });
     if let (Some(coverage), Some(fields)) = (coverage, document.as_object_mut()) {
@@ -34,6 +41,18 @@ pub(super) fn document(all: &[Played], coverage: Option<&Coverage>) -> Value {
         fields.insert("coverage".to_owned(), json!({"values": all, "won": won, "leaves": leaves}));
     }
     document
+}
+
+/// Why a file cannot be used: its diagnostics, as `check` gives them, or what happened when it was read.
+fn errors(broken: &Broken) -> Value {
+    match broken {
+        Broken::Unread(error) => json!([{"message": error.to_string()}]),
+        Broken::Mistakes(reports) => {
+            let reports = reports.iter().map(Report::to_json);
+            let all = reports.filter_map(|report| report.get("diagnostics")?.as_array().cloned());
+            Value::Array(all.flatten().collect())
+        }
+    }
 }
 
 fn case(case: &Case, verdict: &Verdict) -> Value {

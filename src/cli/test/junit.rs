@@ -4,18 +4,22 @@ use std::fmt::Write as _;
 
 use unfazed::cases::{Mismatch, Verdict};
 
-use super::Played;
+use super::{Broken, Played};
 
 pub(super) fn document(all: &[Played]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"unfazed\">\n");
     for played in all {
         let failed = played.cases().filter(|(_, verdict)| !verdict.passed()).count();
-        let name = escaped(played.suite.name());
-        let count = played.verdicts.len();
+        let name = escaped(&played.name);
+        let errors = usize::from(played.broken.is_some());
+        let count = played.verdicts.len() + errors;
         let _ = writeln!(
             out,
-            "  <testsuite name=\"{name}\" tests=\"{count}\" failures=\"{failed}\" errors=\"0\" skipped=\"0\">"
+            "  <testsuite name=\"{name}\" tests=\"{count}\" failures=\"{failed}\" errors=\"{errors}\" skipped=\"0\">"
         );
+        if let Some(broken) = &played.broken {
+            error(&mut out, &name, broken);
+        }
         for (case, verdict) in played.cases() {
             let (title, line) = (escaped(case.name()), case.place().line);
             let open = format!(
@@ -39,6 +43,21 @@ pub(super) fn document(all: &[Played]) -> String {
     }
     out.push_str("</testsuites>\n");
     out
+}
+
+/// A file that cannot be used, as a case that ended in an error.
+fn error(out: &mut String, name: &str, broken: &Broken) {
+    let said = match broken {
+        Broken::Unread(error) => error.to_string(),
+        Broken::Mistakes(reports) => reports.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+    };
+    let _ = writeln!(
+        out,
+        "    <testcase name=\"the file can be used\" classname=\"{name}\" file=\"{name}\">\n      \
+         <error message=\"{}\">{}</error>\n    </testcase>",
+        escaped(said.lines().next().unwrap_or_default()),
+        escaped(&said)
+    );
 }
 
 fn body(verdict: &Verdict) -> String {

@@ -6,6 +6,7 @@ mod junit;
 mod lcov;
 mod update;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -13,7 +14,7 @@ use regex::Regex;
 use unfazed::cases::{Case, Coverage, Loader, Suite, Verdict};
 use unfazed::policy::Report;
 
-use super::exit::{Exit, Failed};
+use super::exit::{self, Exit, Failed};
 use super::{files, out};
 
 /// Plays test cases for policies, in virtual time: what is waited, told, run, refused, and why
@@ -58,45 +59,46 @@ enum Format {
     Json,
 }
 
-/// A test file and the verdicts on its cases.
+/// A test file, and what became of it.
 struct Played {
-    suite: Suite,
+    name: String,
+    /// Its cases; none if it cannot be used.
+    suite: Option<Suite>,
+    /// Why it cannot be used.
+    broken: Option<Broken>,
     /// The cases that were played, by their number in the file.
     verdicts: Vec<(usize, Verdict)>,
 }
 
+/// Why a test file cannot be used.
+enum Broken {
+    /// It cannot be read.
+    Unread(Failed),
+    /// It, or a file it names, has mistakes.
+    Mistakes(Vec<Report>),
+}
+
 impl Played {
     fn cases(&self) -> impl Iterator<Item = (&Case, &Verdict)> {
-        self.verdicts.iter().filter_map(|(index, verdict)| Some((self.suite.cases().get(*index)?, verdict)))
+        let cases = self.suite.as_ref().map_or(&[][..], Suite::cases);
+        self.verdicts.iter().filter_map(|(index, verdict)| Some((cases.get(*index)?, verdict)))
+    }
+
+    fn broken(name: String, broken: Broken) -> Self {
+        match &broken {
+            Broken::Unread(error) => exit::tell(error),
+            Broken::Mistakes(reports) => reports.iter().for_each(|report| out::say(&report.human(true))),
+        }
+        Self { name, suite: None, broken: Some(broken), verdicts: Vec::new() }
     }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
-    let mut loader = Loader::new(open);
     let mut coverage = (args.coverage.is_some() || args.lcov.is_some()).then(Coverage::new);
-    let mut all = Vec::new();
-    let mut broken = false;
-    for path in test_files(&args.paths)? {
-        let bytes = files::read(&path)?;
-        let name = path.display().to_string();
-        match loader.read(&name, &bytes) {
-            Ok(suite) => {
-                let mut played = play(suite, args.run.as_ref(), coverage.as_mut());
-                if args.update {
-                    update::rewrite(&path, &bytes, &mut played)?;
-                }
-                all.push(played);
-            }
-            Err(reports) => {
-                broken = true;
-                for report in reports {
-                    out::say(&report.human(true));
-                }
-            }
-        }
-    }
+    let all = play_all(args, coverage.as_mut())?;
+    let broken = || all.iter().filter_map(|played| played.broken.as_ref());
     let played: usize = all.iter().map(|played| played.verdicts.len()).sum();
-    if played == 0 && !broken {
+    if played == 0 && broken().next().is_none() {
         out::say("there are no cases to play there\n");
         return Ok(Exit::Nothing);
     }
@@ -108,18 +110,48 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     }
     let shown = coverage.as_ref().filter(|_| args.coverage.is_some());
     match args.format {
-        Format::Human => human::print(&all, shown, broken)?,
+        Format::Human => human::print(&all, shown)?,
         Format::Json => out::raw(&format!("{:#}\n", json::document(&all, shown)))?,
     }
     let failed = all.iter().flat_map(Played::cases).any(|(_, verdict)| !verdict.passed());
-    let bare = match (shown, args.coverage) {
-        (Some(coverage), Some(least)) => below(coverage, least),
-        _ => false,
-    };
-    if bare && args.format == Format::Human {
-        out::say(&format!("the coverage is below {} %\n", args.coverage.unwrap_or_default()));
+    let bare = shown.zip(args.coverage).and_then(|(coverage, least)| below(coverage, least));
+    if let Some(why) = &bare {
+        out::say(&format!("{why}\n"));
     }
-    Ok(if failed || broken || bare { Exit::Problem } else { Exit::Clean })
+    Ok(if broken().any(|broken| matches!(broken, Broken::Unread(_))) {
+        Exit::Usage
+    } else if failed || bare.is_some() || broken().next().is_some() {
+        Exit::Problem
+    } else {
+        Exit::Clean
+    })
+}
+
+/// Plays all cases that are wanted. A file that cannot be used does not keep the others from being played.
+fn play_all(args: &Args, mut coverage: Option<&mut Coverage>) -> Result<Vec<Played>, Failed> {
+    let mut loader = Loader::new(open);
+    let mut all = Vec::new();
+    for path in test_files(&args.paths)? {
+        let name = path.display().to_string();
+        let bytes = match files::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                all.push(Played::broken(name, Broken::Unread(error)));
+                continue;
+            }
+        };
+        match loader.read(&name, &bytes) {
+            Ok(suite) => {
+                let mut played = play(suite, args.run.as_ref(), coverage.as_deref_mut());
+                if args.update {
+                    update::rewrite(&path, &bytes, &mut played)?;
+                }
+                all.push(played);
+            }
+            Err(reports) => all.push(Played::broken(name, Broken::Mistakes(reports))),
+        }
+    }
+    Ok(all)
 }
 
 fn play(suite: Suite, wanted: Option<&Regex>, mut coverage: Option<&mut Coverage>) -> Played {
@@ -135,7 +167,7 @@ fn play(suite: Suite, wanted: Option<&Regex>, mut coverage: Option<&mut Coverage
         };
         verdicts.push((index, verdict));
     }
-    Played { suite, verdicts }
+    Played { name: suite.name().to_owned(), suite: Some(suite), broken: None, verdicts }
 }
 
 /// What is wrong with a test file, and with the policies it names.
@@ -150,7 +182,7 @@ fn open(test: &str, path: &str) -> Result<(String, Vec<u8>), String> {
     Ok((path.display().to_string(), bytes))
 }
 
-/// The test files that are meant: files as they are named, of folders those that are tests.
+/// The test files that are meant, each once: files as they are named, of folders those that are tests.
 fn test_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failed> {
     let mut found = Vec::new();
     for path in paths {
@@ -164,7 +196,9 @@ fn test_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failed> {
             found.push(path.clone());
         }
     }
-    found.dedup();
+    let mut seen = HashSet::new();
+    // What cannot be found is told when it is read.
+    found.retain(|path| seen.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())));
     Ok(found)
 }
 
@@ -182,9 +216,17 @@ fn plain(path: PathBuf) -> PathBuf {
     path.strip_prefix(".").map(Path::to_path_buf).unwrap_or(path)
 }
 
-fn below(coverage: &Coverage, least: u8) -> bool {
+/// Why the coverage is less than is asked for, if it is.
+fn below(coverage: &Coverage, least: u8) -> Option<String> {
     let (all, won) = coverage.count();
-    won.saturating_mul(100) < all.saturating_mul(usize::from(least))
+    if all == 0 && least > 0 {
+        return Some(format!(
+            "the coverage is below {least} %: the cases name no policy file (`policy`), and rules that stand in the \
+             test files themselves are not counted"
+        ));
+    }
+    let enough = won.saturating_mul(100) >= all.saturating_mul(usize::from(least));
+    (!enough).then(|| format!("the coverage is below {least} %"))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failed> {

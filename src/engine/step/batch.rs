@@ -45,17 +45,19 @@ impl Step<'_> {
 
     /// Runs, or runs again, the tool of a slot.
     pub(super) fn run_tool(&mut self, index: usize, why: Vec<Because>) {
-        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let Some(slot) = self.state.batch.get(index) else { return };
+        let (progress, last) = (slot.series.progress(), slot.series.history.last());
+        let (slot, last) = (slot.without_history(), last.map(|failed| failed.error_type));
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let timeout =
-            retry::attempt_timeout(&policy.retry, slot.series.started, self.state.deadline, self.state.now);
-        let rules = match slot.series.history.last() {
-            Some(failed) => policy.retry.for_class(failed.error_type),
+            retry::attempt_timeout(&policy.retry, progress.started, self.state.deadline, self.state.now);
+        let rules = match last {
+            Some(class) => policy.retry.for_class(class),
             None => policy.retry.for_others(),
         };
         let run = RunTool {
             work: self.state.issue(Pending::Tool(index)),
-            attempt: slot.series.attempt(),
+            attempt: progress.attempt,
             max_attempts: rules.max_attempts.value.limit(),
             timeout,
             idempotency_key: self.idempotency_key(index),
@@ -280,7 +282,8 @@ impl Step<'_> {
             let problems = vec![Problem { pointer: String::new(), message: failure.message.clone() }];
             return self.correct(index, &Invalid { class, problems });
         }
-        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let Some(slot) = self.state.batch.get(index) else { return };
+        let (progress, slot) = (slot.series.progress(), slot.without_history());
         self.state.corrections.remove(&slot.tool);
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         self.count_failure(&slot.tool, &policy);
@@ -293,7 +296,6 @@ impl Step<'_> {
         };
         let obstacle = obstacle.or_fault_of(classified);
         let mut case = self.case(class, failure.retry_after.wait(), obstacle);
-        let progress = slot.series.progress();
         let (name, seed) = (format!("tool {}", slot.tool), self.seed("tool", &self.idempotency_key(index)));
         let mut verdict = self.verdict(&name, &policy.retry, progress, &mut case, seed);
         let (attempt, delay) = (progress.attempt, verdict.delay());

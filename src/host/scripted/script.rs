@@ -288,6 +288,12 @@ impl ScriptState {
         &self.script
     }
 
+    /// The numbers of the replies that were never given, from 1.
+    pub fn unused(&self) -> impl Iterator<Item = usize> {
+        let replies = self.script.replies.iter().zip(&self.left).zip(1..);
+        replies.filter(|((entry, left), _)| entry.times == **left).map(|(_, number)| number)
+    }
+
     /// The reply to the next request: the first that is left and matches.
     pub fn next(&mut self, facts: &RequestFacts) -> Reply {
         self.requests = self.requests.saturating_add(1);

@@ -1,0 +1,27 @@
+//! Parts of a document that may fail alone.
+
+use schemars::{Schema, SchemaGenerator};
+
+use crate::policy::decode::{Decode, Reader};
+use crate::policy::yaml::Node;
+
+/// A part of a document that is `None` if it cannot be read, so that the rest is still looked at. What is wrong with
+/// it has been reported, and the document cannot be used.
+#[derive(Clone, Debug)]
+pub(crate) struct Lenient<T>(pub(crate) Option<T>);
+
+impl<T: Decode> Decode for Lenient<T> {
+    const NAME: Option<&'static str> = T::NAME;
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self(T::decode(node, reader)))
+    }
+
+    fn absent() -> Option<Self> {
+        T::absent().map(|value| Self(Some(value)))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        T::schema(generator)
+    }
+}

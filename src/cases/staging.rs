@@ -1,0 +1,327 @@
+//! From a test file to cases that can be played: the policies it names, the tools, and what happens in each case.
+//!
+//! What is wrong with one case does not hide what is wrong with the others.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde_json::json;
+
+use super::document::{CallCase, CaseRule, TestFile, ToolCase};
+use super::outcome::OutcomeRule;
+use super::run::{self, PlannedCall, Plot, Setup};
+use super::suite::{Case, Loader, Suite};
+use crate::engine::{Catalogue, CatalogueError, ToolSpec};
+use crate::host::scripted::Script;
+use crate::policy::decode::{self, Spanned};
+use crate::policy::{self, Code, Diagnostic, Findings, Policy, Report, Sources, Span, Text};
+use crate::time::Nanos;
+
+/// A test file that is being read.
+pub(super) struct Staging<'a, 'b> {
+    loader: &'a mut Loader<'b>,
+    name: &'a str,
+    sources: &'a Sources,
+    findings: &'a mut Findings,
+    reports: Vec<Report>,
+}
+
+/// The files of a policy, lowest first.
+type Files = Vec<Text>;
+
+impl<'a, 'b> Staging<'a, 'b> {
+    pub(super) fn new(
+        loader: &'a mut Loader<'b>,
+        name: &'a str,
+        sources: &'a Sources,
+        findings: &'a mut Findings,
+    ) -> Self {
+        Self { loader, name, sources, findings, reports: Vec::new() }
+    }
+
+    /// What is wrong with the files that the test file names.
+    pub(super) fn reports(self) -> Vec<Report> {
+        self.reports
+    }
+
+    /// The cases that can be played; what is wrong with the others is written down.
+    pub(super) fn suite(&mut self, file: &TestFile) -> Suite {
+        // There is nothing else it could be.
+        let decode::VersionOne = file.version;
+        let files = self.files(file);
+        // Also for a file without cases: what is wrong with its policy is said in any event.
+        let policy = files.as_ref().and_then(|files| self.policy(files.clone(), file.profile.as_ref()));
+        let tools = file.tools.0.as_ref();
+        let catalogue = tools.and_then(|tools| self.catalogue(tools));
+        let mut names: HashMap<&str, Span> = HashMap::new();
+        let mut cases = Vec::new();
+        for Spanned { value, span } in &file.cases.value {
+            let Some(rule) = &value.0 else { continue };
+            if let Some(first) = names.get(rule.name.value.as_str()) {
+                let message = format!("there are two cases `{}`", rule.name.value);
+                let problem = Diagnostic::error(Code::DUPLICATE_KEY, rule.name.span, message);
+                self.findings.push(problem.also(*first, "the first is here"));
+            } else {
+                names.insert(&rule.name.value, rule.name.span);
+            }
+            let plot = self.plot(rule, *span);
+            self.numbers(rule);
+            // A policy that is broken for all cases is told once.
+            let (Some(files), Some(common)) = (&files, &policy) else { continue };
+            let own = rule.inline.as_ref().map(|inline| inline.of(self.name, self.sources));
+            let policy = if own.is_none() && rule.profile.is_none() {
+                Some(common.clone())
+            } else {
+                let profile = rule.profile.as_ref().or(file.profile.as_ref());
+                self.policy(files.iter().cloned().chain(own).collect(), profile)
+            };
+            let (Some(tools), Some(catalogue)) = (tools, &catalogue) else { continue };
+            let (Some(plot), Some(policy), Some(expect)) = (plot, policy, &rule.expect.0) else { continue };
+            let Some(setup) = self.setup(rule, tools, catalogue, policy, plot) else { continue };
+            cases.push(Case {
+                file: self.name.into(),
+                name: rule.name.value.clone(),
+                given: rule.given.clone(),
+                place: self.sources.place_of(*span),
+                setup: Arc::new(setup),
+                expect: Arc::new(expect.clone()),
+            });
+        }
+        Suite { name: self.name.to_owned(), about: file.about.clone(), cases }
+    }
+
+    /// The files of the policy of all cases; `None`: not all of them are there.
+    fn files(&mut self, file: &TestFile) -> Option<Files> {
+        let paths = file.policy.0.as_ref()?;
+        let opened: Vec<_> = paths.0.iter().map(|path| self.open(path)).collect();
+        let text = |(name, bytes): (String, Vec<u8>)| Text { name, bytes: bytes.into(), before: 0 };
+        let mut files: Files = opened.into_iter().map(|file| file.map(text)).collect::<Option<_>>()?;
+        files.extend(file.inline.0.as_ref()?.as_ref().map(|inline| inline.of(self.name, self.sources)));
+        Some(files)
+    }
+
+    fn open(&mut self, path: &Spanned<String>) -> Option<(String, Vec<u8>)> {
+        match (self.loader.open)(self.name, &path.value) {
+            Ok(found) => Some(found),
+            Err(error) => {
+                self.findings.push(Diagnostic::error(Code::UNKNOWN_NAME, path.span, error));
+                None
+            }
+        }
+    }
+
+    fn policy(&mut self, files: Files, profile: Option<&Spanned<String>>) -> Option<Policy> {
+        let key = (files, profile.map(|name| name.value.clone()));
+        if let Some(policy) = self.loader.policies.get(&key) {
+            return Some(policy.clone());
+        }
+        let loader = match &key.1 {
+            Some(name) => policy::Loader::new().profile(name),
+            None => policy::Loader::new(),
+        };
+        match loader.load_texts(&mut *self.loader.open, &key.0) {
+            Ok(policy) => {
+                self.loader.policies.insert(key, policy.clone());
+                Some(policy)
+            }
+            Err(report) => {
+                let missing = profile.and_then(|name| self.no_profile(&key.0, name));
+                match missing {
+                    Some(problem) => self.findings.push(problem),
+                    None => self.reports.push(report),
+                }
+                None
+            }
+        }
+    }
+
+    /// If a policy cannot be loaded because it does not have that profile: that, with the place that asks for it.
+    fn no_profile(&mut self, files: &[Text], name: &Spanned<String>) -> Option<Diagnostic> {
+        let policy = policy::Loader::new().load_texts(&mut *self.loader.open, files).ok()?;
+        let known: Vec<&str> = policy.profiles().iter().map(String::as_str).collect();
+        if known.contains(&name.value.as_str()) {
+            return None;
+        }
+        let message = format!("there is no profile `{}`", name.value);
+        let problem = Diagnostic::error(Code::UNKNOWN_NAME, name.span, message);
+        Some(match policy::closest(&name.value, known.iter().copied()) {
+            Some(meant) => problem.meant(name.span, &name.value, meant, known.iter().copied()),
+            None if known.is_empty() => problem.help("the policy declares no `profiles`"),
+            None => problem.help(format!("there are {}", decode::list(&known))),
+        })
+    }
+
+    fn catalogue(&mut self, tools: &IndexMap<String, ToolCase>) -> Option<Catalogue> {
+        match Catalogue::new(tools.iter().map(|(name, rule)| spec(name, rule))) {
+            Ok(catalogue) => Some(catalogue),
+            Err(CatalogueError::Schema { tool, source }) => {
+                let named = tools.get(&tool).and_then(|rule| rule.parameters.as_ref());
+                let span = named.map_or(Span::new(policy::SourceId(0), 0, 0), |value| value.span);
+                let message = format!("this is not a JSON Schema: {source}");
+                self.findings.push(Diagnostic::error(Code::SCHEMA, span, message));
+                None
+            }
+            // The keys of a mapping are not there twice.
+            Err(CatalogueError::Duplicate(_)) => None,
+        }
+    }
+
+    /// Reports numbers that stand twice in a list where each can count but once, and lists without a use.
+    fn numbers(&mut self, rule: &CaseRule) {
+        let lists = [("order", &rule.order), ("resume_at", &rule.resume_at.0)];
+        for (name, list) in lists {
+            let mut seen = HashSet::new();
+            for number in list.iter().filter(|number| !seen.insert(number.value)) {
+                let message = format!("`{name}` names {} twice", number.value);
+                let problem = Diagnostic::error(Code::CONTRADICTION, number.span, message);
+                self.findings.push(problem.help("remove one of them"));
+            }
+        }
+        if let (Some(first), None, None) = (rule.order.first(), &rule.replies, &rule.script) {
+            let message = "`order` is of parallel calls, and here one follows the other";
+            let problem = Diagnostic::error(Code::CONTRADICTION, first.span, message);
+            self.findings.push(problem.help("remove it, or let a reply of the model make the calls"));
+        }
+    }
+
+    fn setup(
+        &mut self,
+        rule: &CaseRule,
+        common: &IndexMap<String, ToolCase>,
+        catalogue: &Catalogue,
+        policy: Policy,
+        plot: Plot,
+    ) -> Option<Setup> {
+        let mut tools = common.clone();
+        for (name, own) in &rule.tools {
+            let tool = tools.entry(name.clone()).or_default();
+            tool.description = own.description.clone().or(tool.description.take());
+            tool.parameters = own.parameters.clone().or(tool.parameters.take());
+            tool.effect = own.effect.or(tool.effect);
+            tool.outcomes = own.outcomes.clone().or(tool.outcomes.take());
+        }
+        let mut declared = rule.tools.is_empty();
+        if let Plot::Calls(calls) = &plot {
+            for call in calls {
+                declared &= tools.contains_key(&call.tool);
+                tools.entry(call.tool.clone()).or_default();
+            }
+        }
+        let catalogue = if declared { catalogue.clone() } else { self.catalogue(&tools)? };
+        let outcomes =
+            tools.iter().filter_map(|(name, tool)| Some((name.clone(), shared(tool.outcomes.as_ref())?)));
+        let own = rule.tools.iter().filter(|(_, tool)| tool.outcomes.is_some());
+        Some(Setup {
+            policy,
+            tools: catalogue,
+            outcomes: outcomes.collect(),
+            own: own.map(|(name, _)| name.clone()).collect(),
+            plot,
+            models: if rule.models.is_empty() { vec!["main".to_owned()] } else { rule.models.clone() },
+            system: rule.system.clone(),
+            task: rule.task.clone(),
+            order: rule.order.iter().map(|place| place.value.get()).collect(),
+            layers: rule.planner.calls.iter().map(|(tool, layer)| (tool.clone(), layer.clone())).collect(),
+            decisions: rule.planner.decisions.clone(),
+            cancel: rule.cancel,
+            resume_at: rule.resume_at.0.iter().map(|seq| u64::from(seq.value.get())).collect(),
+            start: rule.start.0,
+            deadline: rule.deadline,
+            seed: rule.seed,
+        })
+    }
+
+    /// What happens in a case: exactly one of its four forms.
+    fn plot(&mut self, rule: &CaseRule, span: Span) -> Option<Plot> {
+        let forms = [
+            rule.tool.as_ref().map(|tool| tool.span),
+            rule.calls.as_ref().map(|calls| calls.span),
+            rule.replies.as_ref().map(|replies| replies.span),
+            rule.script.as_ref().map(|script| script.span),
+        ];
+        let forms: Vec<Span> = forms.into_iter().flatten().collect();
+        if forms.len() != 1 {
+            let at = forms.get(1).copied().unwrap_or(span);
+            let message = "a case has exactly one of `tool`, `calls`, `replies` and `script`";
+            self.findings.push(Diagnostic::error(Code::CONTRADICTION, at, message));
+            return None;
+        }
+        if rule.tool.is_none() {
+            let lost = [
+                ("arguments", rule.arguments.as_ref().map(|arguments| arguments.span)),
+                ("outcomes", rule.outcomes.as_ref().map(|outcomes| outcomes.span)),
+            ];
+            for (name, span) in lost.into_iter().filter_map(|(name, span)| Some((name, span?))) {
+                let problem = Diagnostic::error(Code::CONTRADICTION, span, format!("`{name}` needs `tool`"));
+                self.findings.push(problem.help("give each tool its own under `tools` or `calls`"));
+            }
+        }
+        if let Some(tool) = &rule.tool {
+            let call = CallCase {
+                tool: tool.clone(),
+                arguments: rule.arguments.clone(),
+                outcomes: rule.outcomes.clone(),
+                after: Nanos::ZERO,
+            };
+            return Some(Plot::Calls(vec![planned(&call)]));
+        }
+        if let Some(calls) = &rule.calls {
+            if calls.value.is_empty() {
+                let problem = Diagnostic::error(Code::MISSING_FIELD, calls.span, "the case calls nothing");
+                self.findings.push(problem);
+            }
+            return Some(Plot::Calls(calls.value.iter().map(|call| planned(&call.value)).collect()));
+        }
+        if let Some(replies) = &rule.replies {
+            let mut problems = Vec::new();
+            let each = replies.value.iter();
+            let entries: Vec<_> =
+                each.filter_map(|reply| reply.value.entry(reply.span, &mut problems)).collect();
+            for problem in problems {
+                self.findings.push(problem);
+            }
+            if replies.value.is_empty() {
+                self.findings.push(Diagnostic::error(
+                    Code::MISSING_FIELD,
+                    replies.span,
+                    "the model has no replies",
+                ));
+            }
+            return Some(Plot::Run(Arc::new(Script::new(self.name, entries))));
+        }
+        let (name, bytes) = self.open(rule.script.as_ref()?)?;
+        match Script::from_yaml(&name, &bytes) {
+            Ok(script) => Some(Plot::Run(Arc::new(script))),
+            Err(report) => {
+                self.reports.push(report);
+                None
+            }
+        }
+    }
+}
+
+fn planned(call: &CallCase) -> PlannedCall {
+    PlannedCall {
+        tool: call.tool.value.clone(),
+        arguments: run::arguments(call.arguments.as_ref().map(|arguments| &arguments.value)),
+        outcomes: shared(call.outcomes.as_ref()),
+        after: call.after,
+    }
+}
+
+fn shared(outcomes: Option<&Spanned<Vec<OutcomeRule>>>) -> Option<Arc<[OutcomeRule]>> {
+    outcomes.map(|outcomes| outcomes.value.as_slice().into())
+}
+
+fn spec(name: &str, rule: &ToolCase) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: rule.description.clone().unwrap_or_default(),
+        parameters: rule
+            .parameters
+            .as_ref()
+            .map_or_else(|| json!({"type": "object"}), |value| value.value.clone()),
+        effect: rule.effect,
+    }
+}
