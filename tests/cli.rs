@@ -250,7 +250,7 @@ fn a_second_signal_leaves_no_tool_running() {
         wait_for("the first signal is taken", || {
             let session =
                 fs::read_dir(dir.path().join(".unfazed/sessions")).unwrap().next().unwrap().unwrap();
-            fs::read_to_string(session.path()).unwrap().contains("cancelled")
+            fs::read_to_string(session.path()).unwrap().contains("stop_requested")
         });
         let asked = Instant::now();
         signal(second);

@@ -58,15 +58,19 @@ pub(crate) fn policy(t: &mut Tape) -> String {
     text.push("models:\n".to_owned());
     for model in ["main", "spare"] {
         text.push(format!(
-            "  {model}: {{on_exhausted: {}, retry: {{{}}}}}\n",
+            "  {model}: {{on_exhausted: {}, cool_down: {}, retry: {{{}}}}}\n",
             t.of(&exhausted),
+            t.of(&["0s", "1s", "1m", "unlimited"]),
             retry(t, false)
         ));
     }
     text.push(format!(
-        "turn: {{max_turns: {}, text_only: {}}}\n",
+        "turn: {{max_turns: {}, text_only: {}, collapse: {}, targets: {{advance: {}, wait: {}}}}}\n",
         t.below(4) + 1,
-        t.of(&["accept", "reject"])
+        t.of(&["accept", "reject"]),
+        t.of(&["true", "false"]),
+        t.of(&["exhausted", "attempt"]),
+        t.of(&["target", "round", "turn"]),
     ));
     if t.once_in(2) {
         text.push(format!(

@@ -79,15 +79,21 @@ fn the_last_turn_comes_again_for_each_attempt_at_the_report() {
 }
 
 #[test]
-fn a_model_that_is_given_up_adds_its_attempts_once() {
+fn every_model_of_a_turn_may_be_given_up() {
     let policy = policy("");
-    let replies = [BUSY, BUSY, BUSY, SEARCH, "{error: {status: 503, message: busy}, times: 9}"].join(", ");
-    // The spare model is second: three calls of `main`, then `spare` once, then twice.
-    assert_eq!(bounds(&policy, &["main", "spare"]), (8, 5));
-    play(&policy, "[main, spare]", &replies, 6, 3);
-    // It is first: two calls of it, then three of `main` in each turn.
-    let replies = [BUSY, BUSY, BUSY, BUSY, SEARCH, BUSY, BUSY, "{text: done}"].join(", ");
-    play(&policy, "[spare, main]", &replies, 8, 5);
+    assert_eq!(bounds(&policy, &["main", "spare"]), (10, 6));
+    // Three calls of `main`, then two of `spare`; and in the next turn `spare` first, because `main` rests.
+    let replies = [BUSY, BUSY, BUSY, BUSY, SEARCH, BUSY, BUSY, BUSY, BUSY, "{text: done}"].join(", ");
+    play(&policy, "[main, spare]", &replies, 10, 6);
+}
+
+#[test]
+fn where_attempts_count_together_one_model_uses_them_up_and_each_other_one_is_left() {
+    let policy =
+        policy("").replace("{max_turns: 2}", "{max_turns: 2, targets: {advance: attempt, wait: turn}}");
+    let gone = "{error: {status: 401, message: no such key}}";
+    assert_eq!(bounds(&policy, &["main", "spare"]), (8, 6));
+    play(&policy, "[spare, main]", &[gone, BUSY, SEARCH, BUSY, BUSY, "{text: done}"].join(", "), 6, 3);
 }
 
 #[test]

@@ -305,7 +305,7 @@ impl Host {
             call.slept = call.slept.saturating_add(wait.delay);
             check_bounds(&policy.retry, &slot["series"], call.slept, wait);
         } else if pending == "wait_model" {
-            let target = usize::try_from(state["target"].as_u64().unwrap()).unwrap();
+            let target = usize::try_from(state["rotation"]["current"].as_u64().unwrap()).unwrap();
             let policy = self.interpreter.policy().model(TARGETS[target]);
             let slept = Nanos(state["model"]["slept"].as_u64().unwrap());
             check_bounds(&policy.retry, &state["model"], slept, wait);

@@ -32,7 +32,7 @@ const BUDGETS: &[&str] = &[
     "{kind: tokens, capacity: 3}",
     "{kind: tokens, capacity: 20, cost: 7, cost_of: {rate_limit: 2, timeout: 0}, pool: shared}",
     "{kind: window, window: 10s, ratio: 0.5, min: 1}",
-    "{kind: window, window: 1m, ratio: 0.1, min: 2, pool: shared}",
+    "{kind: window, window: 1m, ratio: 0.1, min: 2, pool: window}",
 ];
 const ON_EXHAUSTED: &[&str] = &["tell_model", "final_turn", "fail", "ask_planner"];
 const EFFECTS: &[&str] = &["read_only", "idempotent", "non_idempotent", "unknown"];

@@ -1,8 +1,8 @@
 //! The bounds of a run: how often models are called and tools run at most, and how long is slept, whatever goes wrong.
 //!
 //! A run has at most `turn.max_turns` turns. Where a report is due, the last one is repeated for as many attempts as
-//! the report has. In each turn one model replies, after at most as many calls as its worst case says. A model whose
-//! attempts are used up is not called again in the run, except in a last turn that `on_exhausted` asks for. Arguments
+//! the report has. In each turn one model replies, after every other one may have been called until its attempts were
+//! used up; where the attempts at all of them count together, one model is, and each other one is left once. Arguments
 //! that do not hold are corrected in a later turn, and the longest wait of those of one reply comes before it; the last
 //! turn runs no tools.
 
@@ -14,7 +14,7 @@ use super::render::{exact, length};
 use super::worst::{Kind, Work, Worst, add, larger};
 use super::worst_run;
 use crate::policy::names::{self, Named};
-use crate::policy::{Bound, Names, OnExhausted, Place, Policy, ToolPolicy};
+use crate::policy::{Advance, Bound, Names, OnExhausted, Place, Policy, ToolPolicy};
 use crate::time::Nanos;
 
 /// The most that anything can cost.
@@ -98,21 +98,29 @@ impl Policy {
         let as_report = Work { kind: Kind::Report, ..Work::default() };
         let report = self.output().map(|output| Worst::of(&output.retry, as_report));
         let replies = replies(turns.value.get(), report.as_ref());
-        let mut again = 1;
+        // Attempts at several models need not wait for each other, so that no length of time bounds their number.
+        let together = of.models.len() > 1 && self.turn().targets.advance.value == Advance::Attempt;
         let models: Vec<_> = models
             .into_iter()
             .map(|(name, example)| {
                 let policy = self.model(&example);
-                again = again.max(passes(policy.on_exhausted.value));
-                let turn = Worst::of(&policy.retry, Work { asks: true, ..Work::default() });
+                let work = Work { asks: true, ..Work::default() };
+                let turn = if together {
+                    Worst::without_end(&policy.retry, work)
+                } else {
+                    Worst::of(&policy.retry, work)
+                };
                 let calls = product([replies, turn.calls.map(u64::from)]);
                 ModelBounds { name, turn, replies, calls }
             })
             .collect();
-        let most = models.iter().map(|model| model.turn).reduce(Worst::or);
         // Names that stand for many may be several models; they are taken as one.
-        let one = most.and_then(|most| most.calls).map(u64::from);
-        let in_turn = if of.models.is_empty() { one } else { called(&models) };
+        let turn = if of.models.is_empty() {
+            Turn::of_one(models.iter().map(|model| model.turn).reduce(Worst::or))
+        } else {
+            Turn::of_all(&models, together)
+        };
+        let in_turn = turn.calls;
         let tools: Vec<_> = tools
             .into_iter()
             .map(|(name, example)| {
@@ -121,13 +129,10 @@ impl Policy {
                 ToolBounds { name, call, correction, in_turn, inner, product }
             })
             .collect();
-        let others = if of.models.is_empty() { &[] } else { models.as_slice() };
         let corrected = tools.iter().fold(ZERO, |longest, tool| larger(longest, tool.correction));
         let run = Run {
             replies,
-            most,
-            others,
-            again,
+            turn,
             report: report.as_ref().zip(self.output().map(|o| passes(o.on_exhausted.value))),
             correcting: times(corrected, Some(u64::from(turns.value.get()).saturating_sub(1))),
         };
@@ -155,21 +160,51 @@ impl Policy {
 /// Arguments that are corrected.
 const CORRECTION: Work = Work { kind: Kind::Correction, breaker: None, asks: false };
 
-/// The calls of all models, each of which is called until it is given up; `None`: unbounded.
-fn called(models: &[ModelBounds]) -> Option<u64> {
-    let mut calls = models.iter().map(|model| model.turn.calls.map(u64::from));
-    calls.try_fold(0_u64, |sum, calls| Some(sum.saturating_add(calls?)))
+/// The most that one reply may cost, of all models together.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// Calls; `None`: unbounded.
+    calls: Option<u64>,
+    asleep: Bound,
+    asleep_if_asked: Bound,
+}
+
+impl Turn {
+    fn of_one(worst: Option<Worst>) -> Self {
+        let Some(Worst { calls, asleep, asleep_if_asked, .. }) = worst else {
+            return Self { calls: None, asleep: ZERO, asleep_if_asked: ZERO };
+        };
+        Self { calls: calls.map(u64::from), asleep, asleep_if_asked }
+    }
+
+    /// Each model is called until it is given up; if their attempts count together, only one is, and each of the
+    /// others may be left after one.
+    fn of_all(models: &[ModelBounds], together: bool) -> Self {
+        let calls = || models.iter().map(|model| model.turn.calls.map(u64::from));
+        let calls = if together {
+            let others = u64::try_from(models.len()).unwrap_or(u64::MAX).saturating_sub(1);
+            calls()
+                .try_fold(0_u64, |most, calls| Some(most.max(calls?)))
+                .map(|most| most.saturating_add(others))
+        } else {
+            calls().try_fold(0_u64, |sum, calls| Some(sum.saturating_add(calls?)))
+        };
+        let asleep = |figure: fn(&Worst) -> Bound| {
+            models.iter().fold(ZERO, |sum, model| add(sum, figure(&model.turn)))
+        };
+        Self {
+            calls,
+            asleep: asleep(|worst| worst.asleep),
+            asleep_if_asked: asleep(|worst| worst.asleep_if_asked),
+        }
+    }
 }
 
 /// What the bounds of a run are made of.
 struct Run<'a> {
     replies: Option<u64>,
-    /// The worst of all models, figure by figure.
-    most: Option<Worst>,
-    /// The models, if they are known.
-    others: &'a [ModelBounds],
-    /// How often each model may be given up.
-    again: u64,
+    /// What each reply may cost.
+    turn: Turn,
     /// The report, and how often its attempts may start anew.
     report: Option<(&'a Worst, u64)>,
     /// The waits for corrections.
@@ -177,24 +212,20 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// In each turn the worst model replies; all others are given up once, or twice.
     fn bounds(&self) -> RunBounds {
-        let worst = self.most.and_then(|most| most.calls).map(u64::from);
-        let given_up = called(self.others)
-            .zip(worst)
-            .map(|(all, worst)| all.saturating_sub(worst).saturating_mul(self.again));
-        let calls = product([self.replies, worst]).zip(given_up).map(|(a, b)| a.saturating_add(b));
-        let asleep = |figure: fn(&Worst) -> Bound| {
-            let most = self.most.as_ref().map_or(ZERO, figure);
-            let models = times(most, self.replies);
-            let given_up = self.others.iter().fold(ZERO, |sum, model| add(sum, figure(&model.turn)));
-            let given_up = times(less(given_up, most), Some(self.again));
+        let asleep = |turn: Bound, figure: fn(&Worst) -> Bound| {
             let report = self.report.map_or(ZERO, |(report, passes)| times(figure(report), Some(passes)));
-            add(add(add(models, given_up), report), self.correcting)
+            add(add(times(turn, self.replies), report), self.correcting)
         };
-        let (asleep, asked) = (asleep(|worst| worst.asleep), asleep(|worst| worst.asleep_if_asked));
-        let asleep_if_asked = larger(asleep, asked);
-        RunBounds { replies: self.replies, calls, asleep, asleep_if_asked, correcting: self.correcting }
+        let asleep_if_asked = asleep(self.turn.asleep_if_asked, |worst| worst.asleep_if_asked);
+        let asleep = asleep(self.turn.asleep, |worst| worst.asleep);
+        RunBounds {
+            replies: self.replies,
+            calls: product([self.replies, self.turn.calls]),
+            asleep_if_asked: larger(asleep, asleep_if_asked),
+            asleep,
+            correcting: self.correcting,
+        }
     }
 }
 
@@ -226,13 +257,6 @@ fn times(length: Bound, factor: Option<u64>) -> Bound {
         (Bound::Within(Nanos::ZERO), _) => ZERO,
         (Bound::Within(length), Some(factor)) => Bound::Within(length.saturating_mul(factor)),
         _ => Bound::Unlimited,
-    }
-}
-
-fn less(a: Bound, b: Bound) -> Bound {
-    match (a, b) {
-        (Bound::Within(a), Bound::Within(b)) => Bound::Within(a.saturating_sub(b)),
-        _ => a,
     }
 }
 

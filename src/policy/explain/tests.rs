@@ -286,7 +286,11 @@ fn a_key_that_is_not_there_is_told_with_what_is_meant() {
     let told = |key: &str| turn.only(key).unwrap_err().to_string();
     assert_snapshot!(told("max_turn"), @"the loop of turns has no `max_turn` (did you mean `max_turns`?)");
     assert_snapshot!(policy().explain_tool("x").only("deadline").unwrap_err().to_string(), @"tool `x` has no `deadline` (did you mean `retry.deadline`?)");
-    assert_snapshot!(told("xyz"), @"the loop of turns has no `xyz`; there are max_turns, text_only, feedback_chars, repair_json, targets.advance, targets.wait, messages.text_only, messages.empty, messages.final_turn, messages.no_tools, messages.reducer_error");
+    let unknown = told("xyz");
+    assert!(
+        unknown.starts_with("the loop of turns has no `xyz`; there are max_turns, text_only, "),
+        "{unknown}"
+    );
     assert!(turn.only("max_turnsx").is_err() && turn.only("").is_err());
 }
 

@@ -127,6 +127,14 @@ impl Worst {
         Self { calls, asleep: alone.asleep, asleep_if_asked, in_attempts, total, wait: alone.wait }
     }
 
+    /// As [`of`](Self::of), where attempts need not wait for each other: no length of time ends them.
+    pub(super) fn without_end(retry: &RetryPolicy, work: Work) -> Self {
+        let mut endless = retry.clone();
+        endless.deadline.value = Bound::Unlimited;
+        endless.total_delay.value = Bound::Unlimited;
+        Self::of(&endless, work)
+    }
+
     /// The worse of the two, figure by figure.
     #[must_use]
     pub(super) fn or(self, other: Self) -> Self {

@@ -84,7 +84,7 @@ impl Policy {
     ///
     /// ```
     /// use unfazed::policy::{LintOptions, Policy};
-    /// let text = "version: 1\nretry: {max_attempts: 5}\ntools: {search: {retry: {max_attempts: 5}}}\n";
+    /// let text = "version: 1\nretry: {max_attempts: 2}\ntools: {search: {retry: {max_attempts: 2}}}\n";
     /// let report = Policy::from_yaml("team.yaml", text)?.lint(&LintOptions::default());
     /// assert_eq!(report.diagnostics()[0].code.as_str(), "W0205");
     /// # Ok::<(), unfazed::policy::Report>(())
