@@ -68,6 +68,7 @@ impl ToolsFile {
             name: name.clone(),
             effect: tool.effect,
             inner_retries: tool.inner_retries,
+            arguments: tool.parameters.as_ref().and_then(|schema| KnownTool::arguments_of(&schema.value)),
         });
         let models = self.models.as_ref().map(|models| {
             let known = models
@@ -114,7 +115,9 @@ mod tests {
         }"#;
         let options = ToolsFile::read("tools.json", text.as_bytes()).unwrap().value.lint_options();
         let tools = options.tools.unwrap();
-        assert_eq!(tools[0], KnownTool { name: "search".into(), effect: Effect::ReadOnly, inner_retries: 2 });
+        let search =
+            KnownTool { name: "search".into(), effect: Effect::ReadOnly, inner_retries: 2, arguments: None };
+        assert_eq!(tools[0], search);
         assert_eq!((tools[1].name.as_str(), tools[1].effect), ("pay", Effect::Unknown));
         assert_eq!(options.models.unwrap()[0].inner_retries, 1);
     }

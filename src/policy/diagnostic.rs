@@ -149,6 +149,8 @@ codes! {
     NEVER_RETRIED = "W0215",
     /// Rules for a class that never decide.
     DEAD_CLASS_RULE = "W0216",
+    /// An expression about an argument that the tool does not have.
+    UNKNOWN_ARGUMENT = "W0217",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

@@ -27,6 +27,7 @@ struct Compiled {
     text: String,
     ast: IdedExpr,
     variables: Vec<String>,
+    fields: Vec<(String, String)>,
     regexes: Arc<[Regex]>,
     cost: usize,
 }
@@ -68,6 +69,7 @@ impl Expr {
             text: text.to_owned(),
             ast,
             variables: checked.variables,
+            fields: checked.fields,
             regexes: checked.regexes.into(),
             cost: checked.cost,
         })))
@@ -125,6 +127,11 @@ impl Expr {
     /// Whether it reads this variable.
     pub fn reads(&self, variable: &str) -> bool {
         self.0.variables.iter().any(|name| name == variable)
+    }
+
+    /// The fields of a variable it speaks of: `path` of `args` in `args.path`.
+    pub fn fields_of(&self, variable: &str) -> impl Iterator<Item = &str> {
+        self.0.fields.iter().filter(move |(of, _)| of == variable).map(|(_, field)| field.as_str())
     }
 
     /// As it was written.

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Checks policies with that profile only; all profiles are checked without it.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// The host's tools and models, as JSON: their names, effects and own retries.
+    /// The host's tools and models, as JSON: their names, effects, arguments and own retries.
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
     /// The most attempts that one call may lead to, over all layers (W0202).

@@ -65,6 +65,8 @@ const CONSTANTS: [&str; 3] = ["true", "false", "null"];
 /// What is known of an expression that passed.
 pub(super) struct Checked {
     pub(super) variables: Vec<String>,
+    /// The fields of variables it speaks of: `args.path`.
+    pub(super) fields: Vec<(String, String)>,
     pub(super) regexes: Vec<Regex>,
     /// What it takes to keep it, in nodes.
     pub(super) cost: usize,
@@ -77,7 +79,7 @@ pub(super) fn check(
     text: &str,
     known: &[&str],
 ) -> Result<Checked, ExprError> {
-    let found = Checked { variables: Vec::new(), regexes: Vec::new(), cost: 0 };
+    let found = Checked { variables: Vec::new(), fields: Vec::new(), regexes: Vec::new(), cost: 0 };
     let mut check = Check { positions, text, known, element: None, nodes: 0, found };
     check.node(ast)?;
     check.found.cost = check.found.cost.saturating_add(check.nodes).saturating_add(OWN_COST);
@@ -105,7 +107,14 @@ impl Check<'_> {
         match &mut node.expr {
             Node::Literal(_) => Ok(()),
             Node::Ident(name) => self.variable(id, name),
-            Node::Select(select) => self.node(&mut select.operand),
+            Node::Select(select) => {
+                if let Node::Ident(variable) = &select.operand.expr
+                    && self.element.as_ref() != Some(variable)
+                {
+                    self.found.fields.push((variable.clone(), select.field.clone()));
+                }
+                self.node(&mut select.operand)
+            }
             Node::List(list) => list.elements.iter_mut().try_for_each(|element| self.node(element)),
             Node::Map(map) => map.entries.iter_mut().try_for_each(|entry| match &mut entry.expr {
                 EntryExpr::MapEntry(entry) => {

@@ -4,6 +4,7 @@
 //! selector, taken as a name that only selectors match which include it.
 
 mod amplification;
+mod arguments;
 mod attempts;
 mod classes;
 mod found;
@@ -19,6 +20,7 @@ mod view;
 mod words;
 
 use amplification::Amplification;
+use arguments::Arguments;
 use classes::Raised;
 use found::Found;
 use never::Never;
@@ -56,6 +58,21 @@ pub struct KnownTool {
     pub effect: Effect,
     /// How often it retries inside each run.
     pub inner_retries: u32,
+    /// The names of its arguments; `None`: they are not known, or it takes others, too.
+    pub arguments: Option<Vec<String>>,
+}
+
+impl KnownTool {
+    /// The arguments that a JSON Schema of them names; `None`: it does not say which there are.
+    pub fn arguments_of(schema: &serde_json::Value) -> Option<Vec<String>> {
+        const OPEN: [&str; 8] =
+            ["$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "$dynamicRef", "not"];
+        let schema = schema.as_object()?;
+        let open =
+            schema.get("additionalProperties").is_some_and(|more| *more != serde_json::Value::Bool(false));
+        let names = schema.get("properties")?.as_object()?.keys().cloned().collect();
+        (!open && !OPEN.iter().any(|word| schema.contains_key(*word))).then_some(names)
+    }
 }
 
 /// A model of the host.
@@ -142,6 +159,7 @@ struct Lints<'p> {
     never: Never,
     of_class: OfClass,
     repeats: Repeats,
+    arguments: Arguments,
 }
 
 impl<'p> Lints<'p> {
@@ -154,6 +172,7 @@ impl<'p> Lints<'p> {
             never: Never::default(),
             of_class: OfClass::default(),
             repeats: Repeats::default(),
+            arguments: Arguments::default(),
         }
     }
 
@@ -203,6 +222,7 @@ impl<'p> Lints<'p> {
             attempts::judge(&attempted, &policy.retry, found);
             self.amplification.tool(view, &subject, &policy, named.known);
             tools::idle_breaker(&subject, &policy, found);
+            self.arguments.hear(named, &policy, calls.iter().map(|(call, _)| *call), found);
             self.repeats.hear(named, &policy, &policy.retry, found);
             self.of_class.hear(&policy.retry, self.raised.tools);
             for layer in above {
@@ -236,6 +256,7 @@ impl<'p> Lints<'p> {
         self.never.finish(found);
         self.of_class.finish(found);
         self.repeats.finish(found);
+        self.arguments.finish(found);
     }
 }
 

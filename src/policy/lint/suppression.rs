@@ -30,6 +30,7 @@ pub(super) fn decidable(code: Code, options: &LintOptions, files: usize) -> bool
         Code::DEAD_SELECTOR | Code::AMPLIFICATION | Code::NON_IDEMPOTENT => {
             options.tools.is_some() && options.models.is_some()
         }
+        Code::UNKNOWN_ARGUMENT => options.tools.is_some(),
         Code::BLOCKED => files > 1,
         _ => true,
     }

@@ -25,7 +25,7 @@ fn one(text: &str) -> String {
 }
 
 fn tool(name: &str, effect: Effect, inner_retries: u32) -> KnownTool {
-    KnownTool { name: name.into(), effect, inner_retries }
+    KnownTool { name: name.into(), effect, inner_retries, arguments: None }
 }
 
 fn tools(names: &[&str]) -> LintOptions {

@@ -91,3 +91,21 @@ fn a_policy_that_knows_better_than_the_host_is_told() {
         LintOptions { tools: Some(vec![tool("pay", Effect::NonIdempotent, 0)]), ..LintOptions::default() };
     assert_snapshot!(linted(&[text], &host).to_string(), @"a.yaml:2:23: warning[W0207]: the host says that tool `pay` must not act twice, and here it is `idempotent`: it is run again");
 }
+
+#[test]
+fn an_argument_that_no_tool_has_is_told_and_one_that_some_tool_has_is_not() {
+    let known = |name: &str, arguments: &[&str]| KnownTool {
+        arguments: Some(arguments.iter().map(|argument| (*argument).to_owned()).collect()),
+        ..tool(name, Effect::ReadOnly, 0)
+    };
+    let tools = vec![known("fs.read", &["path"]), known("fs.find", &["path", "depth"])];
+    let options = LintOptions { tools: Some(tools), ..LintOptions::default() };
+    let check = |names: &str| {
+        let text = format!(
+            "version: 1\ntools: {{'fs.*': {{validate: [{{name: a, check: \"args.{names} != ''\", message: m}}]}}}}\n"
+        );
+        let report = Policy::from_yaml("p.yaml", &text).unwrap().lint(&options);
+        report.diagnostics().iter().filter(|d| d.code.as_str() == "W0217").count()
+    };
+    assert_eq!((check("path"), check("depth"), check("dept")), (0, 0, 1));
+}
