@@ -105,6 +105,20 @@ pub enum Event {
     },
 }
 
+impl ModelReply {
+    /// Whether the provider sent reasoning with it.
+    pub fn has_reasoning(&self) -> bool {
+        let is_reasoning = |name: &str| name.starts_with("reasoning") || name.starts_with("thinking");
+        let says = |value: &Value| match value {
+            Value::Null => false,
+            Value::String(text) => !text.trim().is_empty(),
+            Value::Array(parts) => !parts.is_empty(),
+            Value::Bool(_) | Value::Number(_) | Value::Object(_) => true,
+        };
+        self.extra.iter().any(|(name, value)| is_reasoning(name) && says(value))
+    }
+}
+
 impl Event {
     /// The work it answers; `None`: it comes unasked.
     pub const fn work(&self) -> Option<WorkId> {

@@ -338,6 +338,8 @@ pub struct TurnPolicy {
     pub text_only_message: Setting<Template>,
     /// Guidance after an empty reply. Variables as above.
     pub empty_message: Setting<Template>,
+    /// Guidance after a reply that is reasoning only. Variables as above.
+    pub reasoning_only_message: Setting<Template>,
     /// The instruction of the last turn. Variables: `tool`, `turn`, `max_turns`.
     pub final_turn_message: Setting<Template>,
     /// A tool was called in the last turn of a run without a report. Variables: `tool` (the one called), `turn`,

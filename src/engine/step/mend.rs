@@ -39,4 +39,44 @@ impl Step<'_> {
         self.note(Note::Repaired { tool, call, repairs: repaired.repairs }, vec![why]);
         Some(repaired.value.to_string())
     }
+
+    /// The call that a provider could not read and shows in its error, if it can be one call only: repaired, its
+    /// arguments hold the schema of one of the tools and of no other.
+    pub(super) fn recover(&mut self, message: &str) -> Option<ModelReply> {
+        let turn = self.policy.turn();
+        if !turn.repair_json.value {
+            return None;
+        }
+        let raw = shown_call(message)?;
+        let repair::Repaired { value: arguments, repairs } = repair::repair(raw).ok()?;
+        if !arguments.is_object() {
+            return None;
+        }
+        let tools = self.tools.iter().map(|spec| spec.name.as_str());
+        let held = tools.filter(|name| {
+            self.tools.schema(name).is_some_and(|schema| schema.problems(&arguments).is_empty())
+        });
+        let output = self.policy.output();
+        let report = output.filter(|output| output.schema.value.problems(&arguments).is_empty());
+        let mut fits = held.chain(report.map(|output| output.tool.value.as_str()));
+        let (Some(name), None) = (fits.next(), fits.next()) else { return None };
+        let call = ToolCall {
+            id: format!("recovered_{}", self.state.seq),
+            name: name.to_owned(),
+            arguments: arguments.to_string(),
+        };
+        let why = because(self.policy, "turn.repair_json", &turn.repair_json, []);
+        self.note(Note::Repaired { tool: call.name.clone(), call: call.id.clone(), repairs }, vec![why]);
+        Some(ModelReply {
+            calls: vec![call.into()],
+            finish: FinishReason::ToolCalls,
+            ..ModelReply::default()
+        })
+    }
+}
+
+/// The call inside an error of Ollama: `error parsing tool call: raw='{"a": 1', err=unexpected end of JSON input`.
+fn shown_call(message: &str) -> Option<&str> {
+    let (_, shown) = message.split_once("error parsing tool call: raw='")?;
+    shown.rsplit_once("', err=").map(|(raw, _)| raw)
 }

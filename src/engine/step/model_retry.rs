@@ -36,8 +36,8 @@ impl Step<'_> {
         let why = of_retry(self.policy, &failed.policy.retry, failed.progress, &failed.case, delay, by);
         self.charge(&failed.name, &failed.policy.retry, class);
         let max_attempts = failed.max_attempts();
-        let told = (class == ErrorClass::EmptyResponse && failed.progress.attempt == 1)
-            .then(|| self.nudge(max_attempts));
+        let says_nothing = matches!(class, ErrorClass::EmptyResponse | ErrorClass::ReasoningOnly);
+        let told = (says_nothing && failed.progress.attempt == 1).then(|| self.nudge(class, max_attempts));
         let next = self.rotate(Fate::Again { delay, limited: class.is_a_limit() });
         let Next::Ask { delay, .. } = next else { return self.model_exhausted(failed, StopReason::Attempts) };
         // What another model does not have to wait for has not been waited for.

@@ -23,6 +23,10 @@ impl Step<'_> {
             let text = if empty { "the provider's filter refused the reply" } else { reply.text.trim() };
             return self.model_failed(&Failure::of(ErrorClass::ContentFilter, text));
         }
+        if empty && reply.has_reasoning() {
+            let message = "the reply is reasoning only, without an answer or a call";
+            return self.model_failed(&Failure::of(ErrorClass::ReasoningOnly, message));
+        }
         if empty {
             return self.model_failed(&Failure::of(ErrorClass::EmptyResponse, "the reply is empty"));
         }
@@ -73,6 +77,11 @@ impl Step<'_> {
         let policy = self.policy.model(&target);
         let classified = failure.classified(self.policy);
         let class = classified.class;
+        if class == ErrorClass::MalformedToolCall
+            && let Some(reply) = self.recover(&failure.message)
+        {
+            return self.model_responded(reply);
+        }
         let now = self.state.now;
         let mut series = self.state.model.take().unwrap_or_else(|| Series::begin(now));
         let progress = series.progress();
@@ -106,14 +115,16 @@ impl Step<'_> {
     }
 
     /// The same request would get the same empty reply: one line of guidance makes it another request.
-    pub(super) fn nudge(&mut self, max_attempts: Option<u32>) -> String {
+    pub(super) fn nudge(&mut self, class: ErrorClass, max_attempts: Option<u32>) -> String {
         let tool = self.policy.output().map(|output| output.tool.value.clone());
         let vars = json!({ "tool": tool, "attempt": 1, "max_attempts": max_attempts });
-        let text = self.say(&self.policy.turn().empty_message.clone(), vars);
-        self.append(Message::User {
-            text: text.clone(),
-            guidance: Some(ErrorClass::EmptyResponse.name().into()),
-        });
+        let turn = self.policy.turn();
+        let template = match class {
+            ErrorClass::ReasoningOnly => &turn.reasoning_only_message,
+            _ => &turn.empty_message,
+        };
+        let text = self.say(template, vars);
+        self.append(Message::User { text: text.clone(), guidance: Some(class.name().into()) });
         text
     }
 }

@@ -225,6 +225,9 @@ layer! {
             /// Guidance after an empty reply.
             /// Example: `Your reply was empty. Go on.`
             empty: Text<Guidance>,
+            /// Guidance after a reply that is reasoning only.
+            /// Example: `You thought, but said nothing. Answer, or call a tool.`
+            reasoning_only: Text<Guidance>,
             /// The instruction of the last turn.
             /// Example: `This is the last turn. Deliver the report with {{ tool }} now.`
             final_turn: Text<LastTurn>,
@@ -420,6 +423,7 @@ impl MergedTurn {
             text_only: self.text_only.setting()?,
             text_only_message: self.messages.text_only.setting()?,
             empty_message: self.messages.empty.setting()?,
+            reasoning_only_message: self.messages.reasoning_only.setting()?,
             final_turn_message: self.messages.final_turn.setting()?,
             no_tools_message: self.messages.no_tools.setting()?,
             reducer_error_message: self.messages.reducer_error.setting()?,
