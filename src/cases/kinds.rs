@@ -84,6 +84,7 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
     "refused" = ["call", "tool", "error_type", "message"],
     "repaired" = ["tool", "call", "repairs"],
     "tool_ended" = ["call", "tool", "attempts", "error_type", "message"],
+    "leaked_calls" = ["tools"],
     "reject_turn" = ["error_type", "message"],
     "turn_retry" = [
         "action", "target", "next_target", "remaining", "error_type", "backoff", "log_message", "system_message",

@@ -215,6 +215,7 @@ impl Record {
             | Note::Repaired { .. }
             | Note::TurnRetry(_)
             | Note::FinalTurn { .. }
+            | Note::LeakedCalls { .. }
             | Note::Dropped { .. }
             | Note::Breaker { .. }
             | Note::Shadow { .. }

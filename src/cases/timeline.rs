@@ -111,6 +111,7 @@ fn directive(json: &Value) -> Option<String> {
         },
         "reject_turn" => format!("reject the reply: {}", word(json, "error_type")),
         "turn_retry" if word(json, "action") == "skip-provider" => cut(word(json, "log_message"), SHOWN),
+        "leaked_calls" => "take the calls in the text as calls".to_owned(),
         "final_turn" => format!("turn {} is the last: {}", number(json, "turn"), word(json, "reason")),
         "breaker" => format!("breaker of {}: {}", word(json, "tool"), word(json, "state")),
         "exhausted" => {

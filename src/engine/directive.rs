@@ -237,6 +237,12 @@ pub enum Note {
         #[schemars(with = "Vec<crate::repair::Repair>")]
         repairs: Repairs,
     },
+    /// Calls stood in the text of a reply; they are taken as calls.
+    LeakedCalls {
+        /// The tools they are of, in order.
+        /// Example: `["lookup_price"]`
+        tools: Vec<String>,
+    },
     /// A tool call is over.
     ToolEnded {
         /// The model's id of the call.

@@ -17,6 +17,7 @@ mod catalogue;
 mod directive;
 mod event;
 mod failure;
+mod leaked;
 mod log;
 mod problems;
 pub mod retry;

@@ -374,6 +374,7 @@ impl Run<'_> {
             | Note::RejectTurn { .. }
             | Note::TurnRetry(_)
             | Note::FinalTurn { .. }
+            | Note::LeakedCalls { .. }
             | Note::Breaker { .. }
             | Note::Exhausted { .. }
             | Note::Shadow { .. }

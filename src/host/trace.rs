@@ -64,6 +64,7 @@ fn taken(note: &Note, directive: &Directive) {
                 "tool call ended"
             );
         }
+        Note::LeakedCalls { tools } => tracing::warn!(tools = ?tools, "calls in the text of a reply"),
         Note::RejectTurn { error_type, .. } => {
             tracing::warn!(error_type = error_type.name(), "reply rejected");
         }

@@ -362,6 +362,8 @@ pub struct TurnPolicy {
     pub feedback_chars: Setting<NonZeroU32>,
     /// Whether arguments and reports that are not JSON are repaired where they can mean one thing only.
     pub repair_json: Setting<bool>,
+    /// Whether tool calls that a model wrote into its text are taken as calls.
+    pub leaked_calls: Setting<bool>,
 }
 
 /// What plain text without tool calls is.

@@ -279,6 +279,9 @@ impl<W: Write + Send> Timeline<W> {
                 let what = if tool.is_empty() { "the report".to_owned() } else { one_line(tool) };
                 self.line("✎", WARN, &format!("JSON repaired for {what}: {repairs}"));
             }
+            Note::LeakedCalls { .. } => {
+                self.line("✎", WARN, "calls stood in the text; they are taken as calls");
+            }
             Note::RejectTurn { error_type, .. } => {
                 self.line(
                     "⊘",

@@ -4,7 +4,8 @@ use serde::de::IgnoredAny;
 
 use super::super::because::because;
 use super::super::directive::Note;
-use super::super::event::{FinishReason, ModelReply};
+use super::super::event::{FinishReason, ModelReply, Proposal};
+use super::super::leaked;
 use super::Step;
 use crate::repair;
 use crate::session::ToolCall;
@@ -17,6 +18,25 @@ impl Step<'_> {
                 self.mend_call(&mut proposal.call);
             }
         }
+    }
+
+    /// Takes calls that stand in the text of a reply for calls, if the policy says so and all of them can be read.
+    pub(super) fn take_leaked_calls(&mut self, reply: &mut ModelReply) {
+        let turn = self.policy.turn();
+        if !reply.calls.is_empty() || !turn.leaked_calls.value || reply.finish == FinishReason::Length {
+            return;
+        }
+        let report = self.policy.output().map(|output| output.tool.value.as_str());
+        let known = |name: &str| self.tools.get(name).is_some() || report == Some(name);
+        let Some(found) = leaked::find(&reply.text, &format!("leaked_{}", self.state.seq), known) else {
+            return;
+        };
+        let tools = found.calls.iter().map(|call| call.name.clone()).collect();
+        let why = because(self.policy, "turn.leaked_calls", &turn.leaked_calls, []);
+        self.note(Note::LeakedCalls { tools }, vec![why]);
+        reply.text = found.text;
+        reply.calls = found.calls.into_iter().map(Proposal::from).collect();
+        reply.finish = FinishReason::ToolCalls;
     }
 
     /// Repairs the arguments of a call: it goes on as if it had been sent so.

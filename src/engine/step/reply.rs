@@ -45,6 +45,7 @@ impl Step<'_> {
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
         self.earn(&format!("model {target}"), &self.policy.model(&target).retry.budget.value, after);
         self.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
+        self.take_leaked_calls(&mut reply);
         self.mend_reply(&mut reply);
         let names: Vec<&str> = reply.calls.iter().map(|proposal| proposal.call.name.as_str()).collect();
         let event = json!({

@@ -36,8 +36,9 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         ("messages" | "targets", _)
         | (
             "",
-            "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "collapse"
-            | "pending_report" | "on_stop" | "cool_down" | "provider" | "context_window" | "output_reserve",
+            "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "leaked_calls"
+            | "collapse" | "pending_report" | "on_stop" | "cool_down" | "provider" | "context_window"
+            | "output_reserve",
         )
         | (
             _,

@@ -196,6 +196,9 @@ layer! {
             feedback_chars: NonZeroU32,
             /// Whether arguments and reports that are not JSON are repaired where they can mean one thing only.
             repair_json: bool,
+            /// Whether tool calls that a model wrote into its text are taken as calls.
+            /// Example: `false`
+            leaked_calls: bool,
             /// Whether the next turn is the last one after a report was delivered and refused.
             /// Example: `true`
             collapse: bool,
@@ -434,6 +437,7 @@ impl MergedTurn {
             on_stop: self.on_stop.setting()?,
             feedback_chars: self.feedback_chars.setting()?,
             repair_json: self.repair_json.setting()?,
+            leaked_calls: self.leaked_calls.setting()?,
             targets: self.targets.policy()?,
         })
     }
