@@ -48,8 +48,8 @@ pub(super) fn find(text: &str, ids: &str, known: impl Fn(&str) -> bool) -> Optio
         rest = after;
     }
     found.text.push_str(rest);
-    found.text = found.text.trim().to_owned();
-    (!found.calls.is_empty()).then_some(found)
+    let text = found.text.trim().to_owned();
+    (!found.calls.is_empty()).then_some(Leaked { text, ..found })
 }
 
 fn next_tag(text: &str) -> Option<(usize, &'static str, &'static str)> {
