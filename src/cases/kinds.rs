@@ -74,7 +74,7 @@ pub(crate) const COMMON: &[(&str, Shape)] = &[
 
 kinds!(pub(crate) DIRECTIVES by "directive" {
     "prepare_turn" = ["work", "turn", "max_turns", "last"],
-    "call_model" = ["work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "timeout"],
+    "call_model" = ["work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "guidance", "timeout"],
     "run_tool" = ["work", "call", "tool", "attempt", "max_attempts", "arguments", "timeout", "idempotency_key"],
     "wait" = ["work", "delay", "until", "subject", "attempt", "max_attempts", "error_type", "message"],
     "consult" = ["work", "exhausted": EXHAUSTED],

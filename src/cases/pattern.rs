@@ -71,7 +71,7 @@ fields! {
         "tools", "tool_choice", "timeout", "call", "tool", "arguments", "idempotency_key", "delay", "until",
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
         "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
-        "system_message", "sources", "source", "reason",
+        "system_message", "sources", "source", "reason", "guidance",
     ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [

@@ -334,7 +334,15 @@ impl<'a> Stage<'a> {
             self.record.problem("a model is called, but the case has no `replies`".to_owned());
             return None;
         };
-        let played = play(script, &call.target, &self.messages);
+        let played = match Message::of_guidance(&call.guidance) {
+            None => play(script, &call.target, &self.messages),
+            Some(told) => {
+                self.messages.push(told);
+                let played = play(script, &call.target, &self.messages);
+                self.messages.pop();
+                played
+            }
+        };
         let late = |timeout: Nanos| {
             let message = format!("no complete answer within {timeout}");
             (timeout, Answer::Model(Box::new(Err(Failure::of(ErrorClass::Timeout, message)))))

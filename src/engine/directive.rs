@@ -99,6 +99,10 @@ pub struct CallModel {
     pub tools: Vec<String>,
     /// Whether it must call one.
     pub tool_choice: ToolChoice,
+    /// What the model is told at the end of this request, and not in the conversation.
+    /// Example: `["The last reply was empty. Answer, or call a tool."]`
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guidance: Vec<String>,
     /// The longest the call may take; `None`: no limit.
     pub timeout: Option<Nanos>,
 }

@@ -72,6 +72,9 @@ pub struct State {
     /// A text that would hold as the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pending_report: Option<Value>,
+    /// What the model is told with the attempts of this turn only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) guidance: Vec<Guidance>,
     /// How the last reply of the model ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_finish: Option<FinishReason>,
@@ -172,6 +175,13 @@ pub(super) struct Hold {
     pub(super) because: Vec<Because>,
 }
 
+/// What the model is told about a kind of mistake in its replies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Guidance {
+    pub(super) class: ErrorClass,
+    pub(super) text: String,
+}
+
 /// What a wait is about, for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Subject {
@@ -222,6 +232,7 @@ impl State {
             final_reason: None,
             refused_reports: 0,
             pending_report: None,
+            guidance: Vec::new(),
             last_finish: None,
             last_error: None,
             hold: None,

@@ -411,8 +411,11 @@ impl Run<'_> {
                 let message = format!("there is no model `{}`", call.target);
                 return call.failed(Failure::of(ErrorClass::NotFound, message));
             };
+            let told = Message::of_guidance(&call.guidance);
+            let with_guidance =
+                told.map(|told| messages.iter().cloned().chain([told]).collect::<Vec<Message>>());
             let request = ModelRequest {
-                messages: &messages,
+                messages: with_guidance.as_deref().unwrap_or(&messages),
                 tools: offered.iter().filter(|spec| call.tools.contains(&spec.name)).collect(),
                 tool_choice: call.tool_choice.clone(),
                 timeout: call.timeout,

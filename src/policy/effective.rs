@@ -325,11 +325,22 @@ pub enum OnStop {
     FinalTurn,
 }
 
+/// What becomes of what the model is told about replies that are not what was due.
+#[derive(Clone, Debug)]
+pub struct GuidancePolicy {
+    /// Whether it stays in the conversation.
+    pub keep: Setting<bool>,
+    /// The most kinds of it that go with one attempt, if it does not stay.
+    pub most: Setting<NonZeroU32>,
+}
+
 /// The loop of turns.
 #[derive(Clone, Debug)]
 pub struct TurnPolicy {
     /// In which order the models are asked.
     pub targets: TargetsPolicy,
+    /// What becomes of what the model is told about its replies.
+    pub guidance: GuidancePolicy,
     /// The most turns of a run; the last one allows only the final report.
     pub max_turns: Setting<NonZeroU32>,
     /// What plain text without tool calls is.

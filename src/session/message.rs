@@ -86,6 +86,12 @@ impl Message {
         Self::User { text: text.into(), guidance: None }
     }
 
+    /// What the model is told at the end of one request: all of it in one message, or none.
+    pub fn of_guidance(texts: &[String]) -> Option<Self> {
+        let text = texts.join("\n\n");
+        (!text.is_empty()).then(|| Self::User { text, guidance: Some("attempt".to_owned()) })
+    }
+
     /// The text of the message; empty if it has none.
     pub fn text(&self) -> &str {
         match self {

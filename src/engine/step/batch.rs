@@ -23,6 +23,7 @@ use crate::time::{Instant, Nanos};
 
 impl Step<'_> {
     pub(super) fn begin_batch(&mut self, proposals: Vec<Proposal>) {
+        self.state.guidance.clear();
         self.state.batches = self.state.batches.saturating_add(1);
         let now = self.state.now;
         let mut running = Vec::new();

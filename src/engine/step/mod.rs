@@ -6,6 +6,7 @@ mod examine;
 mod exhausted;
 mod feedback;
 mod final_turn;
+mod guidance;
 mod mend;
 mod model_retry;
 mod output;

@@ -54,7 +54,10 @@ impl Step<'_> {
         });
         let objection = self.reduce(Trigger::ModelResponded, &event).map(|error| self.reply_refused(&error));
         let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
-        self.append(Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra });
+        let refused = output && reply.calls.is_empty() && self.refuses_text(truncated);
+        if !refused || self.policy.turn().guidance.keep.value {
+            self.append(Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra });
+        }
         if !reply.calls.is_empty() {
             self.state.afterword = objection;
             return self.begin_batch(reply.calls);
@@ -109,6 +112,11 @@ impl Step<'_> {
         }
     }
 
+    /// Whether a text is certainly no report: what is not kept of it is not kept in the conversation either.
+    fn refuses_text(&self, truncated: bool) -> bool {
+        truncated || self.policy.turn().text_only.value == TextOnly::Reject
+    }
+
     /// What the model is told of a reducer that refused the update about its turn.
     fn reply_refused(&mut self, error: &ReducerError) -> String {
         let vars = json!({ "tool": "reply", "reducer": error.reducer, "error": error.message });
@@ -125,7 +133,7 @@ impl Step<'_> {
             _ => &turn.empty_message,
         };
         let text = self.say(template, vars);
-        self.append(Message::User { text: text.clone(), guidance: Some(class.name().into()) });
+        self.guide(class, text.clone());
         text
     }
 }

@@ -10,7 +10,7 @@ use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
 use super::super::targets::Rotation;
 use super::Step;
 use crate::policy::{ErrorClass, ModelPolicy, Policy};
-use crate::session::{FinalReason, Message, RetryExhausted, StopReason};
+use crate::session::{FinalReason, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
 impl Step<'_> {
@@ -147,6 +147,7 @@ impl Step<'_> {
                 Some(tool) if last => ToolChoice::Tool(tool),
                 _ => ToolChoice::Auto,
             },
+            guidance: self.guidance(),
             timeout: retry::attempt_timeout(&policy.retry, started, self.state.deadline, now),
         };
         self.ask(Work::CallModel(call), Vec::new());
@@ -180,7 +181,7 @@ impl Step<'_> {
     }
 
     pub(super) fn reject_turn(&mut self, error_type: ErrorClass, message: String, why: Vec<Because>) {
-        self.append(Message::User { text: message.clone(), guidance: Some(error_type.name().into()) });
+        self.guide(error_type, message.clone());
         self.note(Note::RejectTurn { error_type, message }, why);
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
     let (block, field) = path.rsplit_once('.').unwrap_or(("", path));
     Some(match (block, field) {
         // Of these no value is looser than another; classes have rows of their own.
-        ("messages" | "targets", _)
+        ("messages" | "targets" | "guidance", _)
         | (
             "",
             "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "leaked_calls"

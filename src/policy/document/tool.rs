@@ -13,8 +13,8 @@ use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, d
 use crate::policy::merge::{Block, Layer as _, Leaf, Trail, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    Bound, BreakerPolicy, ContextWindow, Effect, ModelPolicy, OnExhausted, OnStop, Provider, Scope, Setting,
-    Span, TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
+    Bound, BreakerPolicy, ContextWindow, Effect, GuidancePolicy, ModelPolicy, OnExhausted, OnStop, Provider,
+    Scope, Setting, Span, TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
 };
 
 variables! {
@@ -212,8 +212,25 @@ layer! {
         blocks {
             /// In which order the models are asked.
             targets: TargetsLayer => MergedTargets,
+            /// What becomes of what the model is told about its replies.
+            guidance: GuidanceLayer => MergedGuidance,
             /// What the model is told.
             messages: TurnMessagesLayer => MergedTurnMessages,
+        }
+    }
+}
+
+layer! {
+    /// What becomes of what the model is told about replies that are not what was due.
+    pub(crate) struct GuidanceLayer => MergedGuidance {
+        leaves {
+            /// Whether it stays in the conversation, with the reply it is about. Otherwise it goes with the attempts of
+            /// the turn only, and texts that were refused are left out.
+            /// Example: `false`
+            keep: bool,
+            /// The most kinds of it that go with one attempt, if it does not stay.
+            /// Example: `2`
+            most: NonZeroU32,
         }
     }
 }
@@ -439,6 +456,10 @@ impl MergedTurn {
             repair_json: self.repair_json.setting()?,
             leaked_calls: self.leaked_calls.setting()?,
             targets: self.targets.policy()?,
+            guidance: GuidancePolicy {
+                keep: self.guidance.keep.setting()?,
+                most: self.guidance.most.setting()?,
+            },
         })
     }
 }
