@@ -1,0 +1,157 @@
+"""Lets PyPI's `llmock` break models, and judge what `unfazed run` makes of it.
+
+    python3 -m venv venv && venv/bin/pip install llmock==0.2.2
+    venv/bin/python tests/llmock/judge.py venv/bin/llmock target/release/unfazed
+
+Each scenario is played by itself, with both providers, with streams and without where it makes a difference. It holds if
+the judge finds no error in how the client behaved, the run ends as it should, and as many requests were made as should be.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+POLICY = """version: 1
+models:
+  "*":
+    retry:
+      max_attempts: 4
+      backoff: {kind: exponential, base: 50ms, factor: 2, cap: 400ms, jitter: none}
+      attempt_timeout: 8s
+    timeouts: {first_token: 1s, idle: 500ms}
+tools:
+  "*": {retry: {backoff: {kind: constant, delay: 0s}}}
+"""
+
+AGENT = """version: 1
+task: What is the price?
+policy: policy.yaml
+models:
+  m: {{api: {api}, base_url: "{base}", model: {model}, stream: {stream}, api_key: {{env: JUDGE_KEY}}}}
+"""
+
+TOOLS = """tools:
+  echo: {kind: builtin}
+"""
+
+PROVIDERS = {
+    "openai": ("gpt-4o-mini", "/v1"),
+    "anthropic": ("claude-sonnet-4-5", ""),
+}
+
+GOOD, FAILED = 0, "failed"
+
+
+def fail(status, times=1, **more):
+    return {"type": "fail", "status": status, "times": times, **more}
+
+
+def stream(kind, **more):
+    return {"type": "stream_fault", "kind": kind, "after_chunks": 2, **more}
+
+
+def scenarios():
+    """Name, what goes wrong, how the run ends, how many requests there are, whether it needs a stream or tools."""
+    yield "a wait that is asked for", [fail(429, 2, retry_after=0.4)], GOOD, 3, {}
+    yield "a wait beyond the policy", [fail(429, None, retry_after=3600)], FAILED, 1, {}
+    for status in (408, 500, 502, 503, 504, 529):
+        yield f"status {status} twice", [fail(status, 2)], GOOD, 3, {}
+    yield "an outage that does not end", [fail(503, None)], FAILED, 4, {}
+    for status in (400, 401, 403, 404, 422):
+        yield f"status {status}", [fail(status, None)], FAILED, 1, {}
+    yield "a quota that is used up", [fail(429, None, code="insufficient_quota", message="You exceeded your current quota")], FAILED, 1, {"only": "openai"}
+    for kind in ("disconnect", "truncate", "malformed"):
+        yield f"a stream with {kind}", [stream(kind)], GOOD, 2, {"stream": True}
+    yield "a stream that stalls", [stream("stall", stall_seconds=5)], GOOD, 2, {"stream": True}
+    yield "a first token that is late", [{"type": "slow_first_token", "seconds": 5}], GOOD, 2, {"stream": True}
+    yield "arguments that are no JSON", [{"type": "tool_fault", "kind": "malformed_arguments"}], GOOD, None, {"tools": True}
+    yield "a tool nobody offered", [{"type": "tool_fault", "kind": "unknown_tool"}], GOOD, None, {"tools": True}
+
+
+def call(base, method, path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(base + path, data=data, method=method)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())
+
+
+def start(llmock):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [llmock, "serve", "--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"],
+        stdout=subprocess.DEVNULL,
+    )
+    base = f"http://127.0.0.1:{port}"
+    for _ in range(300):
+        try:
+            call(base, "GET", "/_llmock/scenario")
+            return server, base
+        except OSError:
+            time.sleep(0.1)
+    server.kill()
+    raise SystemExit("llmock does not answer")
+
+
+def play(unfazed, base, provider, streamed, behaviors, tools):
+    model, path = PROVIDERS[provider]
+    call(base, "POST", "/_llmock/reset")
+    call(base, "POST", "/_llmock/scenario", {"behaviors": behaviors})
+    with tempfile.TemporaryDirectory() as folder:
+        agent = AGENT.format(api=provider, base=base + path, model=model, stream=str(streamed).lower())
+        for name, text in (("policy.yaml", POLICY), ("agent.yaml", agent + (TOOLS if tools else ""))):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        run = subprocess.run(
+            [unfazed, "run", "agent.yaml", "--format", "json"],
+            cwd=folder,
+            env={**os.environ, "JUDGE_KEY": "sk-judge", "NO_COLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    verdict = call(base, "GET", "/_llmock/verdict")
+    requests = call(base, "GET", "/_llmock/requests")["count"]
+    return run, verdict, requests
+
+
+def main():
+    llmock, unfazed = sys.argv[1], os.path.abspath(sys.argv[2])
+    providers = sys.argv[3:] or list(PROVIDERS)
+    server, base = start(llmock)
+    played = wrong = 0
+    try:
+        for provider in providers:
+            for name, behaviors, end, expected, needs in scenarios():
+                if needs.get("only", provider) != provider:
+                    continue
+                for streamed in (True,) if needs.get("stream") else (True, False):
+                    played += 1
+                    run, verdict, requests = play(unfazed, base, provider, streamed, behaviors, needs.get("tools"))
+                    errors = [f for f in verdict["findings"] if f["severity"] == "error"]
+                    ended = run.returncode == 0 if end == GOOD else run.returncode not in (0, 2, 130)
+                    counted = expected is None or requests == expected
+                    if errors or not ended or not counted:
+                        wrong += 1
+                        print(f"FAILED {provider}, {'streamed' if streamed else 'whole'}: {name}")
+                        print(f"  exit code {run.returncode}, {requests} requests (expected {expected})")
+                        for error in errors:
+                            print(f"  {error['code']}: {error['title']}")
+                        print("  " + run.stderr.strip().replace("\n", "\n  ")[-600:])
+                        print("  " + run.stdout.strip()[-600:])
+    finally:
+        server.terminate()
+        server.wait()
+    print(f"llmock: {played} scenarios, {wrong} with errors")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
