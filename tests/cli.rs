@@ -98,6 +98,7 @@ task: ''
 models:
   m: {api: openai, base_url: api.openai.com, model: x}
   n: {api: openai, base_url: 'http://h', model: x, extra: {stream: true}}
+  o: {api: anthropic, model: x, extra: {system: x}}
 tools:
   a.b: {kind: builtin, name: ehco}
   p:
@@ -115,10 +116,11 @@ tools:
             "agent.yaml:2:7: error[P0104]: the task is empty",
             "agent.yaml:4:30: error[P0104]: `base_url` is not a URL",
             "agent.yaml:5:60: error[P0104]: `stream` cannot be set as an extra field",
-            "agent.yaml:7:3: error[P0104]: providers refuse `a.b` as the name of a tool",
-            "agent.yaml:7:30: error[P0201]: there is no built-in tool `ehco` (did you mean `echo`?)",
-            "agent.yaml:10:14: error[P0104]: the command is empty",
-            "agent.yaml:12:17: error[P0109]: `parameters` is no JSON Schema",
+            "agent.yaml:6:41: error[P0104]: `system` cannot be set as an extra field",
+            "agent.yaml:8:3: error[P0104]: providers refuse `a.b` as the name of a tool",
+            "agent.yaml:8:30: error[P0201]: there is no built-in tool `ehco` (did you mean `echo`?)",
+            "agent.yaml:11:14: error[P0104]: the command is empty",
+            "agent.yaml:13:17: error[P0109]: `parameters` is no JSON Schema",
         ],
     );
     let run = unfazed(&dir, &["run", "agent.yaml"]);
@@ -265,6 +267,33 @@ fn a_second_signal_leaves_no_tool_running() {
             wait_for("it is killed", || !alive(&pid));
         }
     }
+}
+
+#[test]
+fn an_agent_speaks_to_a_model_in_anthropics_format() {
+    use unfazed::host::scripted::{Script, ScriptedServer};
+    let script = "version: 1\nreplies:
+  - {calls: [{name: calc, arguments: {expression: 6 * 7}}], extra: {reasoning_content: Multiply.}}
+  - {match: {last_tool: calc, contains: '42'}, text: It is 42., usage: {input: 50, output: 5, cache_read: 30}}
+";
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let script = Script::from_yaml("model.yaml", script.as_bytes()).unwrap();
+    let server = runtime.block_on(ScriptedServer::start(script, 0)).unwrap();
+    let agent = format!(
+        "version: 1\ntask: what is it\ntools: {{calc: {{kind: builtin}}}}\nmodels:
+  m: {{api: anthropic, base_url: '{}', model: x, api_key: {{file: key.txt}}, max_tokens: 500}}
+",
+        server.base_url()
+    );
+    let dir = folder(&[("agent.yaml", &agent), ("key.txt", "sk-ant-1\n")]);
+    let run = unfazed(&dir, &["run", "agent.yaml"]);
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    says(&out(&run), &["It is 42."]);
+    says(&err(&run), &["tokens   50 in (30 cached), 5 out"]);
+    let seen = server.requests();
+    assert_eq!(seen[1].body["max_tokens"], 500);
+    assert_eq!(seen[1].body["messages"][1]["content"][0]["thinking"], "Multiply.");
+    assert!(seen[0].key.is_some());
 }
 
 #[test]

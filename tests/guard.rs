@@ -285,6 +285,25 @@ models:
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_answer_follows_one_that_was_half_shown_if_the_policy_says_so() {
+    let text = "version: 1\nturn: {after_partial: fail}\n";
+    let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();
+    for (received, asked, reason) in [(0, 8, StopReason::Attempts), (5, 1, StopReason::AfterPartial)] {
+        let calls = Mutex::new(0);
+        let failed = guard
+            .turn(())
+            .call(|_, ()| {
+                *calls.lock().unwrap() += 1;
+                let failure = Failure { received, ..Failure::of(ErrorClass::NetworkError, "reset") };
+                async { Err::<(), _>(failure) }
+            })
+            .await;
+        assert!(matches!(failed, Err(CallError::Exhausted(end)) if end.exhausted.reason == reason));
+        assert_eq!(*calls.lock().unwrap(), asked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn attempts_at_each_model_are_counted_when_they_end() {
     let text = "
 version: 1

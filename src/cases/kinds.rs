@@ -32,7 +32,9 @@ macro_rules! kinds {
 }
 
 const FACTS: Shape = shape!["param", "details", "provider", "limit", "size"];
-const FAILURE: Shape = shape!["class", "status", "code", "type", "message", "facts": FACTS, "retry_after"];
+const FAILURE: Shape =
+    shape!["class", "status", "code", "type", "message", "facts": FACTS, "retry_after", "received"];
+const TIMEOUTS: Shape = shape!["connect", "first_token", "idle"];
 const TRIAL: Shape = shape!["attempt", "error_type", "message", "at", "delay"];
 const EXHAUSTED: Shape = shape!["action", "reason", "attempts": TRIAL, "retry_after"];
 const FEEDBACK: Shape = shape![
@@ -74,7 +76,10 @@ pub(crate) const COMMON: &[(&str, Shape)] = &[
 
 kinds!(pub(crate) DIRECTIVES by "directive" {
     "prepare_turn" = ["work", "turn", "max_turns", "last"],
-    "call_model" = ["work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "guidance", "timeout"],
+    "call_model" = [
+        "work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "guidance", "timeout",
+        "timeouts": TIMEOUTS,
+    ],
     "run_tool" = ["work", "call", "tool", "attempt", "max_attempts", "arguments", "timeout", "idempotency_key"],
     "wait" = ["work", "delay", "until", "subject", "attempt", "max_attempts", "error_type", "message"],
     "consult" = ["work", "exhausted": EXHAUSTED],
@@ -86,6 +91,7 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
     "tool_ended" = ["call", "tool", "attempts", "error_type", "message"],
     "leaked_calls" = ["tools"],
     "reject_turn" = ["error_type", "message"],
+    "turn_retracted" = ["target", "attempt", "received"],
     "turn_retry" = [
         "action", "target", "next_target", "remaining", "error_type", "backoff", "log_message", "system_message",
         "sources",

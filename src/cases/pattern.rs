@@ -68,10 +68,10 @@ fields! {
     /// A directive.
     DirectiveFields as "DirectivePattern" = [
         "directive", "action", "because", "at", "work", "turn", "max_turns", "last", "attempt", "max_attempts", "target",
-        "tools", "tool_choice", "timeout", "call", "tool", "arguments", "idempotency_key", "delay", "until",
+        "tools", "tool_choice", "timeout", "timeouts", "call", "tool", "arguments", "idempotency_key", "delay", "until",
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
         "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
-        "system_message", "sources", "source", "reason", "guidance",
+        "system_message", "sources", "source", "reason", "guidance", "received",
     ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [
@@ -106,6 +106,7 @@ impl Fields for HappeningFields {
         "tools",
         "tool_choice",
         "timeout",
+        "timeouts",
         "call",
         "calls",
         "tool",
@@ -128,6 +129,7 @@ impl Fields for HappeningFields {
         "value",
         "outcome",
         "repairs",
+        "received",
         "next_target",
         "remaining",
         "backoff",

@@ -213,6 +213,7 @@ impl Record {
             Note::RejectTurn { .. } => self.used.report = true,
             Note::Append { .. }
             | Note::Repaired { .. }
+            | Note::TurnRetracted { .. }
             | Note::TurnRetry(_)
             | Note::FinalTurn { .. }
             | Note::LeakedCalls { .. }

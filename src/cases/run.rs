@@ -343,26 +343,16 @@ impl<'a> Stage<'a> {
                 played
             }
         };
-        let late = |timeout: Nanos| {
-            let message = format!("no complete answer within {timeout}");
-            (timeout, Answer::Model(Box::new(Err(Failure::of(ErrorClass::Timeout, message)))))
+        let Some((takes, mut result)) = played.ends(call.timeout, call.timeouts) else {
+            self.record.problem("the model never answers, and nothing ends the call".to_owned());
+            return None;
         };
-        match (played.result, call.timeout) {
-            (None, None) => {
-                self.record.problem("the model never answers, and nothing ends the call".to_owned());
-                None
-            }
-            (None, Some(timeout)) => Some(late(timeout)),
-            (Some(_), Some(timeout)) if played.delay >= timeout => Some(late(timeout)),
-            (Some(mut result), _) => {
-                if let Ok(reply) = &mut result {
-                    for proposal in &mut reply.calls {
-                        proposal.policy = self.setup.layers.get(&proposal.call.name).cloned();
-                    }
-                }
-                Some((played.delay, Answer::Model(Box::new(result))))
+        if let Ok(reply) = &mut result {
+            for proposal in &mut reply.calls {
+                proposal.policy = self.setup.layers.get(&proposal.call.name).cloned();
             }
         }
+        Some((takes, Answer::Model(Box::new(result))))
     }
 
     fn run_tool(&mut self, run: &RunTool) -> Option<(Nanos, Answer)> {

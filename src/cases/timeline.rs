@@ -110,6 +110,13 @@ fn directive(json: &Value) -> Option<String> {
             class => format!("{} {} failed: {class}", word(json, "tool"), word(json, "call")),
         },
         "reject_turn" => format!("reject the reply: {}", word(json, "error_type")),
+        "turn_retracted" => {
+            format!(
+                "retract the answer of {} ({} characters)",
+                word(json, "target"),
+                number(json, "received")
+            )
+        }
         "turn_retry" if word(json, "action") == "skip-provider" => cut(word(json, "log_message"), SHOWN),
         "leaked_calls" => "take the calls in the text as calls".to_owned(),
         "final_turn" => format!("turn {} is the last: {}", number(json, "turn"), word(json, "reason")),

@@ -1,5 +1,6 @@
 //! Foreign text on a terminal: one line, no control characters, a bounded length.
 
+use unfazed::session::Usage;
 use unfazed::time::Nanos;
 
 /// The text in one line. Control characters, and so terminal escapes, are shown as what they are.
@@ -47,6 +48,13 @@ pub(crate) fn delay(delay: Nanos) -> String {
         nanos if nanos < MILLI => delay.to_string(),
         nanos => Nanos::from_millis(nanos.saturating_add(MILLI / 2) / MILLI).to_string(),
     }
+}
+
+/// Tokens, with those that a cache had.
+pub(crate) fn tokens(usage: Usage) -> String {
+    let Usage { input, output, cache_read, .. } = usage;
+    let cached = if cache_read > 0 { format!(" ({cache_read} cached)") } else { String::new() };
+    format!("{input} in{cached}, {output} out")
 }
 
 #[cfg(test)]

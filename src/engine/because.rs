@@ -104,6 +104,9 @@ pub(super) fn of_stop(
             }
             _ => return Vec::new(),
         },
+        StopReason::AfterPartial => {
+            because(policy, "turn.after_partial", &policy.turn().after_partial.map(Shown), [])
+        }
         // Decided by something else than the retry policy; the caller names it.
         StopReason::Cancelled
         | StopReason::MayHaveActed
@@ -128,4 +131,14 @@ pub(super) fn threshold(breaker: &BreakerPolicy) -> Setting<String> {
     breaker
         .failures
         .map(|failures| failures.map_or_else(|| "never".to_owned(), |failures| failures.to_string()))
+}
+
+/// A value as policies write it.
+pub(super) struct Shown<T>(pub(super) T);
+
+impl<T: serde::Serialize> Display for Shown<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let json = serde_json::to_value(&self.0).unwrap_or_default();
+        f.write_str(json.as_str().unwrap_or_default())
+    }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
-use crate::policy::{ErrorClass, Place, Scope};
+use crate::policy::{ErrorClass, ModelTimeouts, Place, Scope};
 use crate::repair::Repairs;
 use crate::session::{
     FailureReport, FinalReason, Message, ReducerError, ReportSource, RetryExhausted, RetryFeedback,
@@ -105,6 +105,23 @@ pub struct CallModel {
     pub guidance: Vec<String>,
     /// The longest the call may take; `None`: no limit.
     pub timeout: Option<Nanos>,
+    /// The longest each step of it may take.
+    #[serde(default, skip_serializing_if = "CallTimeouts::is_empty")]
+    pub timeouts: CallTimeouts,
+}
+
+/// The longest each step of a model call may take. What is left out has no limit of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CallTimeouts {
+    /// Until there is a connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect: Option<Nanos>,
+    /// Of an answer that is streamed: from the start of the call until the first piece of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_token: Option<Nanos>,
+    /// From the first piece on: how long nothing at all may come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Nanos>,
 }
 
 /// Whether the model must call a tool.
@@ -273,6 +290,18 @@ pub enum Note {
         /// What the model is told.
         /// Example: `Call a tool, or deliver the report.`
         message: String,
+    },
+    /// A model call failed after a part of its answer had been streamed: whoever showed that part takes it back.
+    TurnRetracted {
+        /// The model.
+        /// Example: `main`
+        target: String,
+        /// The attempt, from 1.
+        /// Example: `2`
+        attempt: u32,
+        /// How many characters had come: text, reasoning and tool calls.
+        /// Example: `120`
+        received: u64,
     },
     /// What is done about a model call that failed, or about a model that is passed over.
     TurnRetry(TurnRetry),
@@ -526,6 +555,23 @@ impl CallModel {
     /// The call failed.
     pub fn failed(self, failure: Failure) -> Event {
         Event::ModelFailed { work: self.work, failure }
+    }
+}
+
+impl CallTimeouts {
+    /// Whether nothing has a limit.
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<&ModelTimeouts> for CallTimeouts {
+    fn from(policy: &ModelTimeouts) -> Self {
+        Self {
+            connect: policy.connect.value.length(),
+            first_token: policy.first_token.value.length(),
+            idle: policy.idle.value.length(),
+        }
     }
 }
 

@@ -242,6 +242,8 @@ pub enum FinishReason {
     ToolCalls,
     /// The token limit cut it.
     Length,
+    /// The model's window was full before the reply was whole.
+    ContextWindow,
     /// The provider's filter, or the model itself, refused.
     ContentFilter,
     /// The provider did not say.

@@ -30,8 +30,9 @@ pub use breaker::{Admission, Breaker};
 pub use budget::{Budgets, Ledger, Overdrawn};
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
 pub use directive::{
-    Because, BreakerPhase, CallModel, Consult, Decision, Directive, Directives, Metric, MetricName, Note,
-    Order, Outcome, PrepareTurn, RetryAction, RunTool, ToolChoice, TurnRetry, Wait, Work, WorkId,
+    Because, BreakerPhase, CallModel, CallTimeouts, Consult, Decision, Directive, Directives, Metric,
+    MetricName, Note, Order, Outcome, PrepareTurn, RetryAction, RunTool, ToolChoice, TurnRetry, Wait, Work,
+    WorkId,
 };
 pub use event::{
     Drive, Envelope, Event, FinishReason, ModelReply, Proposal, RunStarted, ToolFacts, ToolOutcome,

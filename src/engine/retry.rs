@@ -301,8 +301,11 @@ impl RetryPolicy {
     /// Whether another target is asked when attempts at one end for this reason, after a failure of that class.
     pub fn goes_on_elsewhere(&self, reason: StopReason, class: ErrorClass) -> bool {
         match reason {
-            // Neither time nor the objection of a reducer is a matter of the target.
-            StopReason::Cancelled | StopReason::Deadline | StopReason::ReducerError => false,
+            // Neither time, nor what was shown already, nor the objection of a reducer is a matter of the target.
+            StopReason::Cancelled
+            | StopReason::AfterPartial
+            | StopReason::Deadline
+            | StopReason::ReducerError => false,
             StopReason::ServerDelay => self.for_class(class).server_delay.value.above_max != AboveMax::GiveUp,
             StopReason::NeverRetry
             | StopReason::NotRetryable

@@ -16,7 +16,7 @@ use super::clock::Clock;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
-use super::port::{BoxFuture, Model, ModelRequest, ToolInput};
+use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput};
 use super::tool::Tools;
 use super::{LivePolicy, Metrics, PolicyFilesError, PolicyWatch, Stop, trace};
 use crate::context::{Estimate, TokenCounter, message_tokens, tool_tokens};
@@ -198,6 +198,8 @@ impl Agent {
             messages: Arc::new(Vec::new()),
             metrics: Metrics::default(),
             stop: outside.now.child_token(),
+            streamed: None,
+            held: String::new(),
             dropped: BTreeSet::new(),
             observer,
             journal,
@@ -222,6 +224,10 @@ struct Run<'a> {
     messages: Arc<Vec<Message>>,
     metrics: Metrics,
     stop: CancellationToken,
+    /// Where models put what they stream.
+    streamed: Option<Streamed>,
+    /// The end of what was streamed, which may be the beginning of a secret.
+    held: String,
     /// Work that need not be answered any more.
     dropped: BTreeSet<WorkId>,
     observer: &'a mut dyn Observer,
@@ -232,6 +238,8 @@ impl Run<'_> {
     async fn live(mut self, task: Task, outside: Stop) -> Result<RunReport, RunError> {
         let mut work: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
         self.measure_tools();
+        let (streamed, mut pieces) = Streamed::new();
+        self.streamed = Some(streamed);
         let mut event = self.started(task);
         let mut asked = false;
         loop {
@@ -261,6 +269,10 @@ impl Run<'_> {
                         asked = true;
                         Event::StopRequested { reason: STOPPED.into() }
                     }
+                    Some(piece) = pieces.recv() => {
+                        self.tell(&piece);
+                        continue;
+                    }
                     next = work.next() => next.ok_or(RunError::Stalled)?,
                 };
                 // What came of work that was dropped is of no use to anybody.
@@ -268,6 +280,24 @@ impl Run<'_> {
                     break next;
                 }
             };
+            while let Ok(piece) = pieces.try_recv() {
+                self.tell(&piece);
+            }
+            let rest = std::mem::take(&mut self.held);
+            // Of an answer that failed nothing stays, and least of all the beginning of a secret.
+            if !rest.is_empty() && matches!(event, Event::ModelResponded { .. }) {
+                self.observer.streamed(&rest);
+            }
+        }
+    }
+
+    /// Tells of a piece of an answer. What may be the beginning of a secret is held back until more of it has come.
+    fn tell(&mut self, piece: &str) {
+        let redactor = &self.agent.redactor;
+        let mut text = redactor.text(std::mem::take(&mut self.held) + piece);
+        self.held = text.split_off(text.len().saturating_sub(redactor.open_end(&text)));
+        if !text.is_empty() {
+            self.observer.streamed(&text);
         }
     }
 
@@ -372,6 +402,7 @@ impl Run<'_> {
             | Note::Repaired { .. }
             | Note::ToolEnded { .. }
             | Note::RejectTurn { .. }
+            | Note::TurnRetracted { .. }
             | Note::TurnRetry(_)
             | Note::FinalTurn { .. }
             | Note::LeakedCalls { .. }
@@ -405,7 +436,7 @@ impl Run<'_> {
         let messages = Arc::clone(&self.messages);
         let planner = Arc::clone(&self.agent.planner);
         let redactor = Arc::clone(&self.agent.redactor);
-        let cancel = self.stop.clone();
+        let (cancel, streamed) = (self.stop.clone(), self.streamed.clone());
         Box::pin(async move {
             let Some(model) = model else {
                 let message = format!("there is no model `{}`", call.target);
@@ -419,6 +450,8 @@ impl Run<'_> {
                 tools: offered.iter().filter(|spec| call.tools.contains(&spec.name)).collect(),
                 tool_choice: call.tool_choice.clone(),
                 timeout: call.timeout,
+                timeouts: call.timeouts,
+                streamed,
                 cancel,
             };
             match model.call(request).await {

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::{Schema as JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::{BUILTINS, ConfigError, OpenAiConfig};
+use super::{AnthropicConfig, BUILTINS, ConfigError, OpenAiConfig};
 use crate::policy::decode::{
     self, Decode, Document, OneOrMany, Reader, Spanned, VersionOne, choice, record, union,
 };
@@ -71,6 +71,25 @@ union! {
             max_tokens: Option<u32>,
             /// Further fields of the request body, sent as they are.
             /// Example: `{"temperature": 0}`
+            extra: Value = Value::Null,
+        },
+        /// A server that speaks Anthropic's messages format.
+        Anthropic = "anthropic" {
+            /// Where the server is, with `/v1` at its end or without. Left out: Anthropic's own.
+            /// Example: `https://api.anthropic.com`
+            base_url: Option<Spanned<String>>,
+            /// The model's name on the server.
+            /// Example: `claude-sonnet-4-5`
+            model: Spanned<String>,
+            /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
+            api_key: Option<KeySource>,
+            /// Whether answers are streamed.
+            stream: bool = true,
+            /// The most tokens of one reply, those for thinking among them.
+            /// Example: `16000`
+            max_tokens: u32 = AnthropicConfig::MAX_TOKENS,
+            /// Further fields of the request body, sent as they are.
+            /// Example: `{"thinking": {"type": "enabled", "budget_tokens": 4000}}`
             extra: Value = Value::Null,
         },
         /// A script that answers in a model's place, served over real HTTP on loopback.
@@ -246,6 +265,24 @@ impl AgentFile {
     }
 }
 
+impl ModelEntry {
+    /// Where its key comes from.
+    pub const fn api_key(&self) -> Option<&KeySource> {
+        match self {
+            Self::OpenAi { api_key, .. } | Self::Anthropic { api_key, .. } => api_key.as_ref(),
+            Self::Scripted { .. } => None,
+        }
+    }
+
+    /// Further fields of its requests.
+    const fn extra(&self) -> Option<&Value> {
+        match self {
+            Self::OpenAi { extra, .. } | Self::Anthropic { extra, .. } => Some(extra),
+            Self::Scripted { .. } => None,
+        }
+    }
+}
+
 /// What is wrong with a file that can be read.
 fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
     let file = &document.value;
@@ -276,23 +313,39 @@ fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
 }
 
 fn model_problems(document: &Document<AgentFile>, name: &str, entry: &ModelEntry) -> Vec<Diagnostic> {
-    let ModelEntry::OpenAi { base_url, extra, .. } = entry else { return Vec::new() };
+    let (checked, at) = match entry {
+        ModelEntry::OpenAi { base_url, extra, .. } => {
+            let config = OpenAiConfig {
+                base_url: base_url.value.clone(),
+                extra: extra.as_object().cloned().unwrap_or_default(),
+                ..OpenAiConfig::default()
+            };
+            (config.check(), base_url.span)
+        }
+        ModelEntry::Anthropic { base_url, model, max_tokens, extra, .. } => {
+            let mut config = AnthropicConfig {
+                max_tokens: *max_tokens,
+                extra: extra.as_object().cloned().unwrap_or_default(),
+                ..AnthropicConfig::default()
+            };
+            if let Some(base_url) = base_url {
+                config.base_url.clone_from(&base_url.value);
+            }
+            (config.check(), base_url.as_ref().map_or(model.span, |base_url| base_url.span))
+        }
+        ModelEntry::Scripted { .. } => return Vec::new(),
+    };
     let mut problems = Vec::new();
     let wrong = |at: Span, message: String| Diagnostic::error(Code::BAD_VALUE, at, message);
-    let config = OpenAiConfig {
-        base_url: base_url.value.clone(),
-        extra: extra.as_object().cloned().unwrap_or_default(),
-        ..OpenAiConfig::default()
-    };
-    match config.check() {
+    match checked {
         Ok(()) => {}
         Err(ConfigError::OwnField(field)) => {
             let at = AgentFile::key(document, &["models", name, "extra", &field]);
             problems.push(wrong(at, ConfigError::OwnField(field).to_string()));
         }
-        Err(error) => problems.push(wrong(base_url.span, error.to_string())),
+        Err(error) => problems.push(wrong(at, error.to_string())),
     }
-    if !extra.is_null() && !extra.is_object() {
+    if entry.extra().is_some_and(|extra| !extra.is_null() && !extra.is_object()) {
         let at = AgentFile::key(document, &["models", name, "extra"]);
         problems.push(wrong(at, "`extra` is a mapping of fields of the request's body".into()));
     }

@@ -23,11 +23,13 @@ pub use clock::Clock;
 pub use guard::Guard;
 pub use live::{LivePolicy, ReloadStatus};
 pub use metrics::{Bucket, CounterSnapshot, HistogramSnapshot, Metrics, MetricsSnapshot};
-pub use model::{ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser};
+pub use model::{
+    Anthropic, AnthropicConfig, ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser,
+};
 pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use policy_watch::PolicyWatch;
-pub use port::{BoxFuture, Model, ModelRequest, Tool, ToolInput};
+pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput};
 pub use stop::Stop;
 pub use tokenizer::{Tiktoken, counter_for};
 pub use tool::{

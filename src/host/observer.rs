@@ -13,6 +13,10 @@ pub trait Observer: Send {
     /// A directive was given.
     fn directive(&mut self, _directive: &Directive) {}
 
+    /// A piece of the text of a streamed answer has come; each `call_model` directive begins a new answer. If it fails, a
+    /// `turn_retracted` directive takes back what had come. Known secrets are taken out, so a piece may come a little later.
+    fn streamed(&mut self, _text: &str) {}
+
     /// A reducer failed. What it was given and why is in `error`; the session has it already.
     fn on_reducer_error(&mut self, _error: &ReducerError) {}
 

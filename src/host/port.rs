@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{Failure, ModelReply, ToolChoice, ToolOutcome, ToolSpec};
+use crate::engine::{CallTimeouts, Failure, ModelReply, ToolChoice, ToolOutcome, ToolSpec};
 use crate::session::Message;
 use crate::time::Nanos;
 
@@ -16,7 +17,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A model that can be called.
 pub trait Model: Send + Sync {
     /// One call, no retries: retrying is the policy's business. Must return soon after `request.cancel` fires
-    /// or `request.timeout` has passed, with a failure of class `cancelled` or `timeout`.
+    /// or one of its timeouts has passed, with a failure of class `cancelled` or `timeout`.
     fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>>;
 }
 
@@ -31,8 +32,31 @@ pub struct ModelRequest<'a> {
     pub tool_choice: ToolChoice,
     /// The longest the call may take.
     pub timeout: Option<Nanos>,
+    /// The longest each step of it may take.
+    pub timeouts: CallTimeouts,
+    /// Who is told of the text of a streamed answer while it comes.
+    pub streamed: Option<Streamed>,
     /// Fires when the run is stopped.
     pub cancel: CancellationToken,
+}
+
+/// The way of a streamed text to whoever shows it.
+#[derive(Clone, Debug)]
+pub struct Streamed(UnboundedSender<String>);
+
+impl Streamed {
+    /// The way, and its end. What is not taken there stays in memory; an answer is no larger than 8 MiB.
+    pub fn new() -> (Self, UnboundedReceiver<String>) {
+        let (sender, receiver) = unbounded_channel();
+        (Self(sender), receiver)
+    }
+
+    /// The next piece of the text. Nobody need listen any more.
+    pub fn piece(&self, text: String) {
+        if !text.is_empty() {
+            let _ = self.0.send(text);
+        }
+    }
 }
 
 /// A tool that can be run.

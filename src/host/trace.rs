@@ -68,6 +68,9 @@ fn taken(note: &Note, directive: &Directive) {
         Note::RejectTurn { error_type, .. } => {
             tracing::warn!(error_type = error_type.name(), "reply rejected");
         }
+        Note::TurnRetracted { target, attempt, received } => {
+            tracing::warn!(target_model = target, attempt, received, "streamed answer retracted");
+        }
         Note::Breaker { tool, state, .. } => {
             tracing::warn!(tool, state = ?state, because = %because(directive), "circuit breaker");
         }

@@ -66,6 +66,16 @@ pub struct ClassRules<'p> {
     pub server_delay: &'p Setting<ServerDelay>,
 }
 
+impl Bound {
+    /// The length, if there is an end.
+    pub const fn length(self) -> Option<Nanos> {
+        match self {
+            Self::Within(length) => Some(length),
+            Self::Unlimited => None,
+        }
+    }
+}
+
 impl RetryPolicy {
     /// The rules for failures of a class.
     #[inline]
@@ -301,6 +311,8 @@ pub enum OnExhausted {
 pub struct ModelPolicy {
     /// Retries of a model call that failed.
     pub retry: RetryPolicy,
+    /// How long each step of one call may take.
+    pub timeouts: ModelTimeouts,
     /// What is decided when attempts are exhausted.
     pub on_exhausted: Setting<OnExhausted>,
     /// The classes after which no other model is asked in the turn.
@@ -332,6 +344,17 @@ pub struct GuidancePolicy {
     pub keep: Setting<bool>,
     /// The most kinds of it that go with one attempt, if it does not stay.
     pub most: Setting<NonZeroU32>,
+}
+
+/// How long each step of one model call may take; the whole of it, [`RetryPolicy::attempt_timeout`] says.
+#[derive(Clone, Debug)]
+pub struct ModelTimeouts {
+    /// Until there is a connection.
+    pub connect: Setting<Bound>,
+    /// Of an answer that is streamed: until the first piece of it.
+    pub first_token: Setting<Bound>,
+    /// From then on: how long nothing at all may come.
+    pub idle: Setting<Bound>,
 }
 
 /// The loop of turns.
@@ -375,6 +398,18 @@ pub struct TurnPolicy {
     pub repair_json: Setting<bool>,
     /// Whether tool calls that a model wrote into its text are taken as calls.
     pub leaked_calls: Setting<bool>,
+    /// What is done when a model call fails after a part of its answer was streamed.
+    pub after_partial: Setting<AfterPartial>,
+}
+
+/// What is done when a model call fails after a part of its answer was streamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterPartial {
+    /// What for any failed call: it is tried again if the rules grant it.
+    Retry,
+    /// It is not tried again, at this model or another.
+    Fail,
 }
 
 /// What plain text without tool calls is.

@@ -68,10 +68,10 @@ pub use diff::{Comparison, DiffGroup, DiffRow, DiffSubject, DiffVerdict, Names, 
 pub(crate) use document::PolicyFile;
 pub use duration::{DurationError, parse_duration};
 pub use effective::{
-    AboveMax, Attempts, Bound, BreakerPolicy, Budget, Change, ClassRetry, ClassRules, Effect, GuidancePolicy,
-    ModelPolicy, OnExhausted, OnStop, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode,
-    SessionPolicy, SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy,
-    Validator, WindowBudget,
+    AboveMax, AfterPartial, Attempts, Bound, BreakerPolicy, Budget, Change, ClassRetry, ClassRules, Effect,
+    GuidancePolicy, ModelPolicy, ModelTimeouts, OnExhausted, OnStop, OutputPolicy, ReducerRule, RetryPolicy,
+    ServerDelay, ServerDelayMode, SessionPolicy, SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy,
+    Trigger, TurnPolicy, Validator, WindowBudget,
 };
 pub use explain::{
     Bounds, CallFile, CallLayer, Contribution, DelayRow, DelayTable, Delays, ErrorAction, ErrorExplanation,

@@ -106,6 +106,8 @@ pub struct RetryExhausted {
 pub enum StopReason {
     /// The work was stopped from outside.
     Cancelled,
+    /// A part of the answer had been streamed, and the policy lets none follow it.
+    AfterPartial,
     /// The class is in `never_retry`.
     NeverRetry,
     /// The class is not in `retry_on`, or retrying is switched off.
@@ -138,6 +140,7 @@ impl StopReason {
         match self {
             Self::Attempts | Self::Deadline | Self::Budget | Self::ServerDelay | Self::TotalDelay => true,
             Self::Cancelled
+            | Self::AfterPartial
             | Self::NeverRetry
             | Self::NotRetryable
             | Self::MayHaveActed
@@ -152,6 +155,7 @@ impl StopReason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",
+            Self::AfterPartial => "a part of the answer had been streamed",
             Self::NeverRetry => "never retried",
             Self::NotRetryable => "not retryable",
             Self::MayHaveActed => "it may have acted",

@@ -72,12 +72,25 @@ pub struct ToolCall {
 /// Tokens as the provider counted them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// Tokens of the request.
+    /// Tokens of the request, those of a cache among them.
     /// Example: `120`
     pub input: u64,
     /// Tokens of the reply.
     /// Example: `20`
     pub output: u64,
+    /// Tokens of the request that were read from a cache.
+    /// Example: `80`
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cache_read: u64,
+    /// Tokens of the request that were written into a cache.
+    /// Example: `30`
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cache_write: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_none(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 impl Message {
@@ -104,12 +117,14 @@ impl Message {
 }
 
 impl Usage {
-    /// Both sums; saturating.
+    /// All sums; saturating.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
             input: self.input.saturating_add(other.input),
             output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Model turns: failures, waits, targets, and the last turn.
 
 use serde_json::json;
-use unfazed::engine::{Failure, FinishReason, Hint, ModelReply, Outcome, ToolChoice};
+use unfazed::engine::{Failure, FinishReason, Hint, ModelReply, Note, Outcome, ToolChoice};
 use unfazed::policy::ErrorClass;
 use unfazed::session::{StopReason, Usage};
 use unfazed::time::Nanos;
@@ -77,6 +77,44 @@ fn a_reply_cut_at_the_token_limit_is_no_answer() {
 }
 
 #[test]
+fn a_window_that_is_full_before_the_reply_is_whole_is_an_overflow_of_the_context() {
+    let mut host = Host::turns(MODEL, &["a"]);
+    let reply = |text: &str, calls| ModelReply {
+        text: text.into(),
+        calls,
+        finish: FinishReason::ContextWindow,
+        ..ModelReply::default()
+    };
+    let call = host.model_call();
+    host.tell(call.responded(reply("", crate::drive::proposals(&[("1", "a", json!({"n": 1}))]))));
+    host.tool_succeeds(json!(1));
+    let call = host.model_call();
+    host.tell(call.responded(reply("so it", Vec::new())));
+    assert_eq!(host.exhausted().map(|e| e.attempts[0].error_type), Some(ErrorClass::ContextOverflow));
+}
+
+#[test]
+fn nothing_follows_a_half_shown_answer_if_the_policy_says_so() {
+    let policy = "{version: 1, turn: {after_partial: fail}}";
+    for class in [ErrorClass::NetworkError, ErrorClass::AuthError] {
+        let mut host = Host::turns(policy, &[]);
+        host.model_fails(Failure { received: 5, ..Failure::of(class, "it broke") });
+        assert!(host.idle());
+        assert_eq!(host.exhausted().map(|e| e.reason), Some(StopReason::AfterPartial));
+    }
+}
+
+#[test]
+fn a_call_that_is_recovered_from_an_error_takes_the_place_of_what_was_streamed_before() {
+    let mut host = Host::turns("version: 1", &["a"]);
+    let message = r#"error parsing tool call: raw='{"n": 1,}', err=invalid character '}'"#;
+    host.model_fails(Failure { received: 7, ..Failure::of(ErrorClass::MalformedToolCall, message) });
+    let retracted = |note: &Note| matches!(note, Note::TurnRetracted { received: 7, attempt: 1, .. });
+    assert_eq!(host.notes.iter().filter(|note| retracted(note)).count(), 1);
+    host.tool_succeeds(json!(1));
+}
+
+#[test]
 fn a_deadline_that_the_next_attempt_would_miss_stops_now() {
     let policy = "
 version: 1
@@ -96,13 +134,13 @@ models:
 fn tokens_are_added_up() {
     let mut host = Host::turns(MODEL, &["a"]);
     let call = host.model_call();
-    let usage = Some(Usage { input: 10, output: 2 });
+    let usage = Some(Usage { input: 10, output: 2, ..Usage::default() });
     let calls = crate::drive::proposals(&[("1", "a", json!({"n": 1}))]);
     host.tell(call.responded(ModelReply { calls, usage, ..ModelReply::default() }));
     host.tool_succeeds(json!(1));
     let call = host.model_call();
     host.tell(call.responded(ModelReply { text: "x".into(), usage, ..ModelReply::default() }));
-    assert_eq!(host.state.usage, Usage { input: 20, output: 4 });
+    assert_eq!(host.state.usage, Usage { input: 20, output: 4, ..Usage::default() });
 }
 
 #[test]

@@ -446,6 +446,7 @@ fn failure(t: &mut Tape) -> Failure {
         1 => Hint::Ignored("tomorrow".into()),
         _ => Hint::None,
     };
+    failure.received = t.of(&[0, 0, 0, 1, 500]);
     failure
 }
 

@@ -90,7 +90,10 @@ fn document(t: &mut Tape) -> String {
     }
     text.push(format!("models:\n  '*': {{retry: {}, on_exhausted: {}}}\n", retry(t), t.of(ON_EXHAUSTED)));
     let (turns, text_only) = (t.of(&[1, 2, 3, 5]), t.of(&["accept", "reject"]));
-    text.push(format!("turn: {{max_turns: {turns}, text_only: {text_only}}}\n"));
+    let after_partial = t.of(&["retry", "fail"]);
+    text.push(format!(
+        "turn: {{max_turns: {turns}, text_only: {text_only}, after_partial: {after_partial}}}\n"
+    ));
     if !t.once_in(3) {
         text.push(format!("output:\n  retry: {}\n  on_exhausted: {}\n", retry(t), t.of(ON_EXHAUSTED)));
         if t.once_in(2) {

@@ -23,7 +23,7 @@ use self::timeline::{GivenUp, Timeline};
 use super::exit::{Exit, Failed};
 use super::settings::Settings;
 use super::status::Status;
-use super::text::{one_line, visible};
+use super::text::{one_line, tokens, visible};
 use super::{named, out};
 
 /// Runs an agent under its policy and shows live what happens and why
@@ -163,11 +163,10 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str) -> Resul
     if matches!(report.outcome, Outcome::Reported { .. } | Outcome::Answered { .. }) {
         shown = std::io::stdout().is_terminal();
     }
-    let usage = report.state.usage;
     let blank = if shown { "\n" } else { "" };
     let turns = report.state.turn;
-    let (input, output) = (usage.input, usage.output);
-    out::say(&format!("{blank}turns    {turns}\ntokens   {input} in, {output} out\nsession  {session}\n"));
+    let used = tokens(report.state.usage);
+    out::say(&format!("{blank}turns    {turns}\ntokens   {used}\nsession  {session}\n"));
     printed
 }
 

@@ -10,8 +10,8 @@ use unfazed::engine::{LogHeader, ToolOutcome, ToolSpec};
 use unfazed::host::agent_file::{AgentFile, FsyncEntry, KeySource, ModelEntry, ToolEntry};
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
-    Agent, BoxFuture, Clock, OpenAi, OpenAiConfig, PolicyWatch, ProcessConfig, ProcessTool, Tool, ToolInput,
-    Tools, builtin, counter_for,
+    Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, OpenAi, OpenAiConfig, PolicyWatch, ProcessConfig,
+    ProcessTool, Tool, ToolInput, Tools, builtin, counter_for,
 };
 use unfazed::policy::decode::{Document, Spanned};
 use unfazed::policy::{Code, Diagnostic, Loader, Span};
@@ -79,9 +79,8 @@ impl Setup {
         let mut servers = Vec::new();
         for (name, entry) in &file.models {
             let script = scripts.shift_remove(name);
-            let model = model(name, entry, keys.get(name), script, &mut servers);
-            let model = model.instrument(span.clone()).await?;
-            agent = agent.model(name.clone(), model);
+            let with = with_model(agent, name, entry, keys.get(name), script, &mut servers);
+            agent = with.instrument(span.clone()).await?;
         }
         if let Some(ModelEntry::OpenAi { model, .. }) = file.models.values().next() {
             agent = agent.counter(counter_for(model));
@@ -100,13 +99,14 @@ fn watch(file: &AgentFile, folder: &Path, loader: &Loader) -> Result<PolicyWatch
     PolicyWatch::load(loader.clone(), &paths).map_err(|error| Failed::Stopped(error.to_string()))
 }
 
-async fn model(
+async fn with_model(
+    agent: Agent,
     name: &str,
     entry: &ModelEntry,
     key: Option<&SecretString>,
     script: Option<Script>,
     servers: &mut Vec<ScriptedServer>,
-) -> Result<OpenAi, Failed> {
+) -> Result<Agent, Failed> {
     let stopped = |error: &dyn std::fmt::Display| Failed::Stopped(format!("model `{name}`: {error}"));
     let config = match entry {
         ModelEntry::OpenAi { base_url, model, stream, max_tokens, extra, .. } => OpenAiConfig {
@@ -118,6 +118,21 @@ async fn model(
             extra: extra.as_object().cloned().unwrap_or_default(),
             ..OpenAiConfig::default()
         },
+        ModelEntry::Anthropic { base_url, model, stream, max_tokens, extra, .. } => {
+            let mut config = AnthropicConfig {
+                model: model.value.clone(),
+                api_key: key.cloned(),
+                stream: *stream,
+                max_tokens: *max_tokens,
+                extra: extra.as_object().cloned().unwrap_or_default(),
+                ..AnthropicConfig::default()
+            };
+            if let Some(base_url) = base_url {
+                config.base_url.clone_from(&base_url.value);
+            }
+            let model = Anthropic::new(config).map_err(|error| stopped(&error))?;
+            return Ok(agent.model(name, model));
+        }
         ModelEntry::Scripted { stream, port, .. } => {
             let script = script.ok_or_else(|| stopped(&"its script was not read"))?;
             let server = ScriptedServer::start(script, *port).await.map_err(|error| stopped(&error))?;
@@ -126,14 +141,14 @@ async fn model(
             OpenAiConfig { base_url, model: name.to_owned(), stream: *stream, ..OpenAiConfig::default() }
         }
     };
-    OpenAi::new(config).map_err(|error| stopped(&error))
+    Ok(agent.model(name, OpenAi::new(config).map_err(|error| stopped(&error))?))
 }
 
 /// The keys of all models, or every one that is missing, each at its place.
 fn keys(file: &Document<AgentFile>, folder: &Path) -> Result<HashMap<String, SecretString>, Failed> {
     let (mut keys, mut missing) = (HashMap::new(), Vec::new());
     for (name, entry) in &file.value.models {
-        let ModelEntry::OpenAi { api_key: Some(source), .. } = entry else { continue };
+        let Some(source) = entry.api_key() else { continue };
         match key(source, folder) {
             Some((_, Ok(text))) => drop(keys.insert(name.clone(), SecretString::from(text))),
             Some((span, Err(message))) => {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anstyle::{AnsiColor, Style};
 
 use crate::cli::status::Status;
-use crate::cli::text::{delay, one_line, shorten};
+use crate::cli::text::{delay, one_line, shorten, tokens};
 use unfazed::engine::{
     Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, ModelReply, Note, Order, Outcome,
     RetryAction, RunStarted, ToolOutcome, Work, WorkId,
@@ -116,10 +116,7 @@ impl<W: Write + Send> Timeline<W> {
     }
 
     fn answered(&mut self, name: &str, reply: &ModelReply) {
-        let tokens = reply
-            .usage
-            .map(|usage| format!("  {DIM}{} in, {} out{DIM:#}", usage.input, usage.output))
-            .unwrap_or_default();
+        let tokens = reply.usage.map(|usage| format!("  {DIM}{}{DIM:#}", tokens(usage))).unwrap_or_default();
         let what = match reply.calls.as_slice() {
             [] => format!("says “{}”", shorten(&one_line(&reply.text), SHOWN)),
             calls => {
@@ -209,6 +206,18 @@ impl<W: Write + Send> Timeline<W> {
         }
     }
 
+    fn breaker(&mut self, tool: &str, state: BreakerPhase, until: Option<Instant>) {
+        let text = match (state, until) {
+            (BreakerPhase::Open, None) => format!("breaker of {tool} opens for the rest of the run"),
+            (BreakerPhase::Open, Some(until)) => {
+                format!("breaker of {tool} opens for {}", delay(until.since(self.now)))
+            }
+            (BreakerPhase::HalfOpen, _) => format!("breaker of {tool} lets one probe through"),
+            (BreakerPhase::Closed, _) => format!("breaker of {tool} closes"),
+        };
+        self.line("⚡", WARN, &text);
+    }
+
     fn exhausted(&mut self, exhausted: &RetryExhausted, decision: Option<Decision>) {
         let then = match (decision, self.next_target.take()) {
             (Some(Decision::TellModel), _) if exhausted.action.starts_with("model ") => {
@@ -289,17 +298,12 @@ impl<W: Write + Send> Timeline<W> {
                     &format!("reply rejected ({error_type}); the model is told what is due"),
                 );
             }
-            Note::Breaker { tool, state, until } => {
-                let text = match (state, until) {
-                    (BreakerPhase::Open, None) => format!("breaker of {tool} opens for the rest of the run"),
-                    (BreakerPhase::Open, Some(until)) => {
-                        format!("breaker of {tool} opens for {}", delay(until.since(self.now)))
-                    }
-                    (BreakerPhase::HalfOpen, _) => format!("breaker of {tool} lets one probe through"),
-                    (BreakerPhase::Closed, _) => format!("breaker of {tool} closes"),
-                };
-                self.line("⚡", WARN, &text);
+            Note::TurnRetracted { target, received, .. } => {
+                let plural = if *received == 1 { "character" } else { "characters" };
+                let text = format!("{received} {plural} of an answer of {target} had come; they are dropped");
+                self.line("⊘", WARN, &text);
             }
+            Note::Breaker { tool, state, until } => self.breaker(tool, *state, *until),
             Note::TurnRetry(retry) => {
                 self.next_target = match retry.action {
                     RetryAction::SkipProvider => retry.next_target.clone(),

@@ -42,6 +42,10 @@ pub struct Failure {
     /// What the other side said about waiting.
     #[serde(default, skip_serializing_if = "Hint::is_none")]
     pub retry_after: Hint,
+    /// How many characters of a streamed answer had come before: text, reasoning and tool calls. Nothing of it is kept.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    /// Example: `120`
+    pub received: u64,
 }
 
 /// What the body of an error tells besides its code, its type and its message.
@@ -97,6 +101,11 @@ pub enum EffectState {
     /// It may have acted; nobody knows.
     #[default]
     Unknown,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_nothing(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Failure {

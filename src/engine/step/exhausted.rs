@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::because::because;
+use super::super::because::{Shown, because};
 use super::super::directive::{Because, Consult, Decision, MetricName, Note, Work};
 use super::super::retry::{Case, Obstacle, Progress};
 use super::super::state::{LastTurn, Pending, SlotPhase};
@@ -169,15 +169,5 @@ impl Step<'_> {
         let work = self.state.issue(pending);
         self.state.consulted = Some(exhausted.clone());
         self.ask(Work::Consult(Consult { work, exhausted }), Vec::new());
-    }
-}
-
-/// A value as policies write it.
-pub(super) struct Shown<T>(pub(super) T);
-
-impl<T: serde::Serialize> core::fmt::Display for Shown<T> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let json = serde_json::to_value(&self.0).unwrap_or_default();
-        f.write_str(json.as_str().unwrap_or_default())
     }
 }

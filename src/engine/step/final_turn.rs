@@ -2,12 +2,11 @@
 
 use serde_json::json;
 
-use super::super::because::because;
+use super::super::because::{Shown, because};
 use super::super::directive::{Because, Note, Outcome};
 use super::super::event::{Drive, FinishReason};
 use super::super::state::{LastTurn, Pending};
 use super::Step;
-use super::exhausted::Shown;
 use crate::policy::OnStop;
 use crate::session::{
     FailureReason, FailureReport, FinalReason, Message, ReportSource, RetryExhausted, StopReason,
@@ -184,6 +183,7 @@ fn finish_name(finish: &FinishReason) -> String {
         FinishReason::Stop => "stop",
         FinishReason::ToolCalls => "tool_calls",
         FinishReason::Length => "length",
+        FinishReason::ContextWindow => "context_window",
         FinishReason::ContentFilter => "content_filter",
         FinishReason::Unsaid => "unsaid",
         FinishReason::Other(name) => name,

@@ -11,9 +11,9 @@ use crate::repair;
 use crate::session::ToolCall;
 
 impl Step<'_> {
-    /// Repairs the calls of a reply. In one that was cut at the token limit, what is missing is unknown.
+    /// Repairs the calls of a reply. In one that was cut at a token limit, what is missing is unknown.
     pub(super) fn mend_reply(&mut self, reply: &mut ModelReply) {
-        if reply.finish != FinishReason::Length {
+        if !matches!(reply.finish, FinishReason::Length | FinishReason::ContextWindow) {
             for proposal in &mut reply.calls {
                 self.mend_call(&mut proposal.call);
             }

@@ -11,6 +11,7 @@ mod mend;
 mod model_retry;
 mod output;
 mod reply;
+mod retract;
 mod turn;
 
 #[cfg(feature = "host")]

@@ -23,6 +23,10 @@ impl Step<'_> {
             let text = if empty { "the provider's filter refused the reply" } else { reply.text.trim() };
             return self.model_failed(&Failure::of(ErrorClass::ContentFilter, text));
         }
+        if reply.finish == FinishReason::ContextWindow && reply.calls.is_empty() {
+            let text = "the model's window was full before the reply was whole";
+            return self.model_failed(&Failure::of(ErrorClass::ContextOverflow, text));
+        }
         if empty && reply.has_reasoning() {
             let message = "the reply is reasoning only, without an answer or a call";
             return self.model_failed(&Failure::of(ErrorClass::ReasoningOnly, message));
@@ -84,6 +88,11 @@ impl Step<'_> {
         if class == ErrorClass::MalformedToolCall
             && let Some(reply) = self.recover(&failure.message)
         {
+            if failure.received > 0 {
+                // The call is what the provider could not read; what it had sent before is not part of the reply.
+                let attempt = self.state.model.as_ref().map_or(1, Series::attempt);
+                self.retract(&target, attempt, failure.received);
+            }
             return self.model_responded(reply);
         }
         let now = self.state.now;
@@ -96,11 +105,15 @@ impl Step<'_> {
         let event = json!({
             "target": target, "turn": self.state.turn, "attempt": progress.attempt, "error_type": class,
             "message": failure.message, "status": failure.status, "limit": failure.limit(), "size": failure.size(),
+            "received": failure.received,
         });
         if let Some(error) = self.reduce(Trigger::ModelFailed, &event) {
             verdict = Verdict::Stop(StopReason::ReducerError);
             let text = self.reply_refused(&error);
             self.append(Message::User { text, guidance: Some(ErrorClass::ReducerError.name().into()) });
+        }
+        if failure.received > 0 && self.retract(&target, progress.attempt, failure.received) {
+            verdict = Verdict::Stop(StopReason::AfterPartial);
         }
         series.record(class, &failure.message, now, verdict.delay());
         self.state.last_error = Some((class, failure.message.clone()));

@@ -2,7 +2,8 @@
 
 use super::super::because::because;
 use super::super::directive::{
-    Because, CallModel, Note, Outcome, PrepareTurn, RetryAction, ToolChoice, TurnRetry, Wait, Work,
+    Because, CallModel, CallTimeouts, Note, Outcome, PrepareTurn, RetryAction, ToolChoice, TurnRetry, Wait,
+    Work,
 };
 use super::super::event::TurnMeasure;
 use super::super::retry;
@@ -149,6 +150,7 @@ impl Step<'_> {
             },
             guidance: self.guidance(),
             timeout: retry::attempt_timeout(&policy.retry, started, self.state.deadline, now),
+            timeouts: CallTimeouts::from(&policy.timeouts),
         };
         self.ask(Work::CallModel(call), Vec::new());
     }

@@ -221,6 +221,13 @@ impl<E: Classify> Cause<E> {
         }
     }
 
+    pub(super) fn received(&self) -> u64 {
+        match self {
+            Self::Error(error) => error.received(),
+            Self::TimedOut(_) => 0,
+        }
+    }
+
     pub(super) fn message(&self) -> String {
         match self {
             Self::Error(error) => error.message(),

@@ -34,6 +34,11 @@ pub trait Classify {
         None
     }
 
+    /// How many characters of a streamed answer had come before a model call failed.
+    fn received(&self) -> u64 {
+        0
+    }
+
     /// How far the call got before it failed.
     fn effect(&self) -> EffectState {
         EffectState::Unknown
@@ -108,6 +113,10 @@ impl Classify for Failure {
 
     fn retry_after(&self) -> Option<Nanos> {
         self.retry_after.wait()
+    }
+
+    fn received(&self) -> u64 {
+        self.received
     }
 }
 

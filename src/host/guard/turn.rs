@@ -13,7 +13,7 @@ use super::{CallError, Classify, GivenUp, Inner};
 use crate::engine::MetricName;
 use crate::engine::retry::{Case, Obstacle, Verdict};
 use crate::engine::targets::{Fate, Next, Rotation};
-use crate::policy::{Advance, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
+use crate::policy::{Advance, AfterPartial, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
 use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
 
@@ -104,14 +104,20 @@ impl<R: Clone> TurnGuard<R> {
         let class = classified.class;
         let account = Account { inner: &self.inner, retry, kind: "model", name: target };
         let hint = cause.retry_after();
-        let attempt = attempts.attempt();
+        let (attempt, received) = (attempts.attempt(), cause.received());
         let now = self.inner.clock.now();
         let facts = Case { class, hint, obstacle: Obstacle::of(classified), run_deadline: None };
         let mut verdict = attempts.failed(cause, facts, account, now);
+        if received > 0 && rules.turn().after_partial.value == AfterPartial::Fail {
+            account.take_back(verdict, class, now);
+            verdict = Verdict::Stop(StopReason::AfterPartial);
+        }
         if listens(rules, Trigger::ModelFailed) {
             let message = attempts.last_message();
-            let event =
-                json!({ "target": target, "attempt": attempt, "error_type": class, "message": message });
+            let event = json!({
+                "target": target, "attempt": attempt, "error_type": class, "message": message,
+                "received": received,
+            });
             if self.inner.reduce(rules, Trigger::ModelFailed, &event).is_some() {
                 account.take_back(verdict, class, now);
                 verdict = Verdict::Stop(StopReason::ReducerError);

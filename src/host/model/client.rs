@@ -1,31 +1,62 @@
 //! The HTTP client under the models: one attempt a call, nothing done behind the policy's back.
 
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use reqwest::{Client, Url};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 
 use super::ConfigError;
+use super::transport::cause;
+use crate::time::Nanos;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may take as long as nobody says otherwise.
+const CONNECT: Option<Nanos> = Some(Nanos::from_secs(10));
 
-/// A client for `url`: no retries, no redirects, no process-wide TLS settings needed.
-pub(super) fn client(url: &Url) -> Result<Client, ConfigError> {
+/// Clients for one server: no retries, no redirects, no process-wide TLS settings needed. Only a request that was never
+/// written, because a kept connection turned out to be closed, goes out on another one.
+pub(super) struct Clients {
+    tls: ClientConfig,
+    /// Whether the server is on this machine.
+    here: bool,
+    /// The client for the time that a connection may take. That seldom changes, and with it go the open connections.
+    latest: Mutex<(Option<Nanos>, Client)>,
+}
+
+impl Clients {
+    /// For the server at `url`.
+    pub(super) fn new(url: &Url) -> Result<Self, ConfigError> {
+        let (tls, here) = (tls(url)?, is_loopback(url));
+        let client = build(tls.clone(), here, CONNECT)?;
+        Ok(Self { tls, here, latest: Mutex::new((CONNECT, client)) })
+    }
+
+    /// The client that gives up connecting after that time.
+    pub(super) fn connecting_within(&self, limit: Option<Nanos>) -> Result<Client, ConfigError> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.0 != limit {
+            *latest = (limit, build(self.tls.clone(), self.here, limit)?);
+        }
+        Ok(latest.1.clone())
+    }
+}
+
+fn build(tls: ClientConfig, here: bool, connect: Option<Nanos>) -> Result<Client, ConfigError> {
     let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls(url)?)
+        .tls_backend_preconfigured(tls)
         .retry(reqwest::retry::never())
         .redirect(reqwest::redirect::Policy::none())
         .tcp_nodelay(true)
-        .connect_timeout(CONNECT_TIMEOUT)
         .user_agent(concat!("unfazed/", env!("CARGO_PKG_VERSION")));
-    if is_loopback(url) {
+    if let Some(limit) = connect {
+        builder = builder.connect_timeout(limit.to_std());
+    }
+    if here {
         // A proxy of the environment cannot reach this machine's own addresses.
         builder = builder.no_proxy();
     }
-    builder.build().map_err(|error| ConfigError::Client(super::openai::cause(&error)))
+    builder.build().map_err(|error| ConfigError::Client(cause(&error)))
 }
 
 fn tls(url: &Url) -> Result<ClientConfig, ConfigError> {

@@ -1,19 +1,25 @@
-//! Models over HTTP, in the chat-completions format that OpenAI-compatible servers speak.
+//! Models over HTTP: one transport, and the wire formats of OpenAI-compatible servers and of Anthropic.
 
+mod answer;
+mod anthropic;
 mod client;
 mod config;
 mod failure;
 mod openai;
 mod redact;
 mod sse;
+mod transport;
 mod wire;
 mod within;
 
-pub use config::{ConfigError, OpenAiConfig};
+pub use anthropic::Anthropic;
+pub use config::{AnthropicConfig, ConfigError, OpenAiConfig};
 pub use openai::OpenAi;
 pub use sse::{EventTooLarge, SseEvent, SseParser};
 
 pub(crate) use failure::{cut_off, from_status};
 pub(crate) use redact::Redactor;
-pub(crate) use wire::{ChatMessage, ChatRequest, Content, read_body};
-pub(crate) use within::within;
+#[cfg(feature = "scripted")]
+pub(crate) use wire::chat::ChatRequest;
+pub(crate) use wire::chat::{ChatMessage, Content, read_body};
+pub(crate) use within::{no_first_token, not_whole, stalled, within};

@@ -36,6 +36,16 @@ impl Redactor {
         })
     }
 
+    /// How many bytes at the end of a text may be the beginning of a secret whose rest is still to come.
+    pub(crate) fn open_end(&self, text: &str) -> usize {
+        let begun = |secret: &SecretString| {
+            let secret = secret.expose_secret();
+            let starts = secret.char_indices().map(|(at, _)| at).rev();
+            starts.into_iter().find(|at| text.ends_with(&secret[..*at])).unwrap_or_default()
+        };
+        self.secrets.iter().map(begun).max().unwrap_or_default()
+    }
+
     /// The failure as it may be shown: without secrets and control characters, and of bounded size. Cut last:
     /// half a secret would not be recognised.
     pub(crate) fn failure(&self, failure: Failure) -> Failure {
@@ -128,6 +138,7 @@ impl Redactor {
                 Hint::Ignored(reason) => Hint::Ignored(clean(reason)),
                 hint => hint,
             },
+            received: failure.received,
         }
     }
 }

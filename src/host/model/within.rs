@@ -1,10 +1,11 @@
-//! The two things that end a call from outside: the run is stopped, or the time is over.
+//! What ends a call from outside: the run is stopped, or a time is over.
 
 use std::future::Future;
 
-use crate::engine::Failure;
+use crate::engine::{CallTimeouts, Failure};
 use crate::host::port::ModelRequest;
 use crate::policy::ErrorClass;
+use crate::time::Nanos;
 
 /// The result of `attempt`, unless the request is cancelled or takes too long; then `attempt` is dropped at once
 /// and all it holds with it.
@@ -27,8 +28,34 @@ pub(crate) async fn within<T>(
             Err(Failure::of(ErrorClass::Cancelled, "the model call was cancelled"))
         }
         result = attempt => result,
-        timeout = time_is_over => {
-            Err(Failure::of(ErrorClass::Timeout, format!("no complete answer within {timeout}")))
-        }
+        timeout = time_is_over => Err(not_whole(timeout)),
     }
+}
+
+/// The whole answer was not there in time.
+pub(crate) fn not_whole(timeout: Nanos) -> Failure {
+    too_slow(format!("no complete answer within {timeout}"))
+}
+
+/// There was no connection in time.
+pub(super) fn no_connection(server: &str, timeouts: CallTimeouts) -> Failure {
+    too_slow(format!("no connection to {server} {}", limit(timeouts.connect)))
+}
+
+/// Nothing of the answer was there in time.
+pub(crate) fn no_first_token(timeouts: CallTimeouts) -> Failure {
+    too_slow(format!("no first token of the answer {}", limit(timeouts.first_token)))
+}
+
+/// The answer had begun, and nothing more of it came.
+pub(crate) fn stalled(timeouts: CallTimeouts) -> Failure {
+    too_slow(format!("the answer stalled: nothing came {}", limit(timeouts.idle)))
+}
+
+fn limit(timeout: Option<Nanos>) -> String {
+    timeout.map_or_else(|| "in time".to_owned(), |timeout| format!("within {timeout}"))
+}
+
+fn too_slow(message: String) -> Failure {
+    Failure::of(ErrorClass::Timeout, message)
 }

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 use super::render::Rendering;
 
 /// The sizes, in characters, of the pieces a streamed text and streamed arguments are cut into.
-const TEXT_PIECE: usize = 12;
-const ARGUMENTS_PIECE: usize = 8;
+pub(super) const TEXT_PIECE: usize = 12;
+pub(super) const ARGUMENTS_PIECE: usize = 8;
 
 /// A streamed answer.
 pub(super) struct Chunks {
-    /// The data of its events, in order.
-    pub(super) data: Vec<String>,
+    /// Its events as they are sent, in order.
+    pub(super) events: Vec<String>,
     /// How many of them come before the reason to stop.
-    before_end: usize,
+    pub(super) before_end: usize,
 }
 
 impl Chunks {
@@ -54,14 +54,14 @@ impl Chunks {
             data.push(last.to_string());
         }
         data.push("[DONE]".to_owned());
-        Self { data, before_end }
+        Self { events: data.iter().map(|data| event(data)).collect(), before_end }
     }
 
     /// The part that comes before a stream breaks: about half, never the end.
     pub(super) fn half(self) -> Vec<String> {
-        let mut data = self.data;
-        data.truncate(self.before_end.div_ceil(2));
-        data
+        let mut events = self.events;
+        events.truncate(self.before_end.div_ceil(2));
+        events
     }
 }
 
@@ -76,7 +76,8 @@ fn delta(rendering: &Rendering<'_>, delta: &Value) -> String {
     chunk.to_string()
 }
 
-fn pieces(text: &str, size: usize) -> Vec<String> {
+/// The text in pieces of so many characters.
+pub(super) fn pieces(text: &str, size: usize) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
     chars.chunks(size).map(|piece| piece.iter().collect()).collect()
 }

@@ -113,12 +113,18 @@ record! {
 record! {
     /// Tokens.
     struct UsageFile {
-        /// Tokens of the request.
+        /// Tokens of the request, those of a cache among them.
         /// Example: `120`
         input: u64 = 0,
         /// Tokens of the reply.
         /// Example: `20`
         output: u64 = 0,
+        /// Tokens of the request that were read from a cache.
+        /// Example: `80`
+        cache_read: u64 = 0,
+        /// Tokens of the request that were written into a cache.
+        /// Example: `30`
+        cache_write: u64 = 0,
     }
 }
 
@@ -274,10 +280,10 @@ impl ReplyFile {
             text: self.text.as_ref().map(|text| text.value.clone()).unwrap_or_default(),
             calls: self.calls.iter().flat_map(|calls| &calls.value).map(call).collect(),
             finish: self.finish.as_ref().map(|finish| finish.value.clone()),
-            usage: self
-                .usage
-                .as_ref()
-                .map(|usage| Usage { input: usage.value.input, output: usage.value.output }),
+            usage: self.usage.as_ref().map(|usage| {
+                let UsageFile { input, output, cache_read, cache_write } = usage.value;
+                Usage { input, output, cache_read, cache_write }
+            }),
             extra: extra.map(|extra| extra.value.clone().into_iter().collect()).unwrap_or_default(),
         }
     }
@@ -453,7 +459,7 @@ on_exhausted: That was all.
         let look = Answer {
             text: "Let me look.".into(),
             calls: vec![call("lookup_price", r#"{"item":42}"#)],
-            usage: Some(Usage { input: 120, output: 20 }),
+            usage: Some(Usage { input: 120, output: 20, ..Usage::default() }),
             ..Answer::default()
         };
         let found = Matcher {

@@ -2,6 +2,8 @@
 //! real HTTP on loopback.
 
 #[cfg(feature = "scripted")]
+mod anthropic;
+#[cfg(feature = "scripted")]
 mod chunks;
 #[cfg(feature = "scripted")]
 mod connection;

@@ -10,8 +10,10 @@ use super::facts::RequestFacts;
 use super::history;
 use super::render::{self, Rendering};
 use super::script::{ErrorReply, Fault, Outcome, Reply, Script, ScriptState};
-use crate::engine::{Failure, ModelReply};
-use crate::host::model::{ChatMessage, Redactor, cut_off, from_status, read_body, within};
+use crate::engine::{CallTimeouts, Failure, ModelReply};
+use crate::host::model::{
+    ChatMessage, Redactor, cut_off, from_status, no_first_token, not_whole, read_body, stalled, within,
+};
 use crate::host::port::{BoxFuture, Model, ModelRequest};
 use crate::session::Message;
 use crate::time::Nanos;
@@ -33,28 +35,65 @@ impl ScriptedModel {
 /// What a script does with one request.
 pub(crate) struct Played {
     /// How long the model thinks first.
-    pub(crate) delay: Nanos,
+    delay: Nanos,
+    /// How many characters come before it fails or stalls, as if it were streamed.
+    received: u64,
     /// What comes then; `None`: nothing, ever.
-    pub(crate) result: Option<Result<ModelReply, Failure>>,
+    result: Option<Result<ModelReply, Failure>>,
+}
+
+impl Played {
+    /// When the call ends and how, by itself or because a time is over; `None`: never.
+    pub(crate) fn ends(
+        self,
+        whole: Option<Nanos>,
+        steps: CallTimeouts,
+    ) -> Option<(Nanos, Result<ModelReply, Failure>)> {
+        let Self { delay, received, result } = self;
+        let never = result.is_none();
+        let too_late = |at: Nanos| never || delay >= at;
+        let silent = steps.first_token.filter(|at| received == 0 && too_late(*at));
+        let silent = silent.map(|at| (at, no_first_token(steps)));
+        let idle = steps.idle.filter(|_| never && received > 0);
+        let stalled = idle.map(|idle| (delay.saturating_add(idle), stalled(steps)));
+        let late = whole.filter(|at| too_late(*at)).map(|at| (at, not_whole(at)));
+        let over = [silent, stalled, late].into_iter().flatten().min_by_key(|(at, _)| *at);
+        match (over, result) {
+            (Some((at, failure)), _) => {
+                let received = if at >= delay { received } else { 0 };
+                Some((at, Err(Failure { received, ..failure })))
+            }
+            (None, result) => result.map(|result| (delay, result)),
+        }
+    }
 }
 
 /// Plays the next reply of a script to a conversation that is sent to `model`. No time passes.
 pub(crate) fn play(state: &mut ScriptState, model: &str, messages: &[Message]) -> Played {
     let chat: Vec<_> = messages.iter().map(ChatMessage::from).collect();
-    let played = if let Err(error) = history::check(&chat) {
-        Played { delay: Nanos::ZERO, result: Some(Err(refuse(&error, messages))) }
-    } else {
-        let reply = state.next(&RequestFacts::of_chat(model, &chat));
-        Played { delay: reply.delay, result: outcome(state.script(), reply, messages) }
+    if let Err(error) = history::check(&chat) {
+        let refused = Redactor::default().failure(refuse(&error, messages));
+        return Played { delay: Nanos::ZERO, received: 0, result: Some(Err(refused)) };
+    }
+    let Reply { number, delay, outcome } = state.next(&RequestFacts::of_chat(model, &chat));
+    let received = match &outcome {
+        Outcome::Fault(Fault::Truncate | Fault::Reset | Fault::Stall, answer) => render::half(answer),
+        Outcome::Answer(_) | Outcome::Error(_) | Outcome::Fault(..) => 0,
     };
-    let redacted = |failure| Redactor::default().failure(failure);
-    Played { result: played.result.map(|result| result.map_err(redacted)), ..played }
+    let redacted = |failure| Failure { received, ..Redactor::default().failure(failure) };
+    let result = result(state.script(), number, outcome, messages);
+    Played { delay, received, result: result.map(|result| result.map_err(redacted)) }
 }
 
-fn outcome(script: &Script, reply: Reply, messages: &[Message]) -> Option<Result<ModelReply, Failure>> {
+fn result(
+    script: &Script,
+    number: u32,
+    outcome: Outcome,
+    messages: &[Message],
+) -> Option<Result<ModelReply, Failure>> {
     let read = |body: &[u8]| read_body(body, &HeaderMap::new(), messages);
-    let body = |answer| Rendering { model: &script.model, number: reply.number, answer }.body();
-    Some(match reply.outcome {
+    let body = |answer| Rendering { model: &script.model, number, answer }.body();
+    Some(match outcome {
         Outcome::Answer(answer) => read(body(&answer).as_bytes()),
         Outcome::Error(error) => Err(refuse(&error, messages)),
         Outcome::Fault(fault, answer) => match fault {
@@ -78,13 +117,13 @@ impl Model for ScriptedModel {
                     let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                     play(&mut state, &self.script.model, request.messages)
                 };
-                if !played.delay.is_zero() {
-                    tokio::time::sleep(played.delay.to_std()).await;
+                let Some((takes, result)) = played.ends(request.timeout, request.timeouts) else {
+                    return std::future::pending().await;
+                };
+                if !takes.is_zero() {
+                    tokio::time::sleep(takes.to_std()).await;
                 }
-                match played.result {
-                    Some(result) => result,
-                    None => std::future::pending().await,
-                }
+                result
             })
             .await
         })

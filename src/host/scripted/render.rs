@@ -51,9 +51,14 @@ impl Rendering<'_> {
 
     pub(super) fn usage(&self) -> Option<Value> {
         let usage = self.answer.usage?;
-        Some(json!({
+        let mut tokens = json!({
             "prompt_tokens": usage.input, "completion_tokens": usage.output, "total_tokens": usage.total(),
-        }))
+        });
+        if usage.cache_read + usage.cache_write > 0 {
+            tokens["prompt_tokens_details"] =
+                json!({"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write});
+        }
+        Some(tokens)
     }
 
     pub(super) fn call_id(&self, at: usize) -> String {
@@ -69,6 +74,15 @@ pub(super) fn with_a_middle(answer: Answer) -> Answer {
     } else {
         answer
     }
+}
+
+/// How many characters come of an answer that breaks off in the middle.
+pub(super) fn half(answer: &Answer) -> u64 {
+    let chars = |text: &str| u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+    let calls = answer.calls.iter().map(|call| chars(&call.name).saturating_add(chars(&call.arguments)));
+    let all = calls.fold(chars(&answer.text), u64::saturating_add);
+    let all = if all == 0 { chars(FILLER) } else { all };
+    all.div_ceil(2)
 }
 
 /// The body of an error.

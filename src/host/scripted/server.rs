@@ -1,4 +1,4 @@
-//! A scripted model behind a real, OpenAI-compatible HTTP server on loopback.
+//! A scripted model behind a real HTTP server on loopback, which speaks the formats of `OpenAI` and of Anthropic.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,18 +9,20 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::{StreamExt, stream};
 use secrecy::SecretString;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::anthropic;
 use super::chunks::{self, Chunks};
 use super::connection::{Breakable, Breaker};
 use super::facts::RequestFacts;
@@ -48,8 +50,8 @@ pub struct ScriptedServer {
 pub struct SeenRequest {
     /// The body.
     pub body: Value,
-    /// The bearer token, if one came along.
-    pub bearer: Option<SecretString>,
+    /// The key, if one came along: a bearer token, or `x-api-key`.
+    pub key: Option<SecretString>,
 }
 
 /// A server that cannot start.
@@ -101,6 +103,7 @@ impl ScriptedServer {
         });
         let router = Router::new()
             .route("/v1/chat/completions", post(chat))
+            .route("/v1/messages", post(messages))
             .route("/v1/models", get(models))
             .fallback(unknown)
             .layer(DefaultBodyLimit::max(MAX_REQUEST))
@@ -159,8 +162,9 @@ async fn models(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 async fn unknown() -> Response {
-    let message = "unknown address; this server knows POST /v1/chat/completions and GET /v1/models";
-    error(&ErrorReply::new(404, "unknown_url", message))
+    let message =
+        "unknown address; this server knows POST /v1/chat/completions, POST /v1/messages and GET /v1/models";
+    Spoken::Chat.error(&ErrorReply::new(404, "unknown_url", message))
 }
 
 async fn chat(
@@ -169,50 +173,99 @@ async fn chat(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let request = match read(&body) {
-        Ok((body, request)) => {
-            shared.remember(body, &headers);
-            request
-        }
-        Err(refused) => return error(&refused),
+    let read = || -> Result<ChatRequest, Box<ErrorReply>> {
+        let request = shared.read::<ChatRequest>(&headers, &body)?;
+        history::check(&request.messages)?;
+        Ok(request)
     };
-    if let Err(refused) = history::check(&request.messages) {
-        return error(&refused);
+    let request = match read() {
+        Ok(request) => request,
+        Err(refused) => return Spoken::Chat.error(&refused),
+    };
+    let options = request.extra.get("stream_options");
+    let include_usage = options.is_some_and(|options| options["include_usage"] == true);
+    let wire = Wire { spoken: Spoken::Chat, stream: request.stream, include_usage };
+    shared.answer(wire, &RequestFacts::of_chat(&request.model, &request.messages), &breaker).await
+}
+
+async fn messages(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(Breaker(breaker)): ConnectInfo<Breaker>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let read = || {
+        let body = shared.read::<Value>(&headers, &body)?;
+        anthropic::read(&headers, &body)
+    };
+    match read() {
+        Ok(request) => {
+            let wire = Wire { spoken: Spoken::Messages, stream: request.stream, include_usage: true };
+            shared.answer(wire, &request.facts(), &breaker).await
+        }
+        Err(refused) => Spoken::Messages.error(&refused),
     }
-    let reply = lock(&shared.state).next(&RequestFacts::of_chat(&request.model, &request.messages));
-    if !reply.delay.is_zero() {
-        tokio::select! {
-            () = tokio::time::sleep(reply.delay.to_std()) => {}
-            () = shared.stop.cancelled() => {}
+}
+
+/// Whose format is spoken.
+#[derive(Clone, Copy)]
+enum Spoken {
+    Chat,
+    Messages,
+}
+
+impl Spoken {
+    fn error_body(self, error: &ErrorReply) -> String {
+        match self {
+            Self::Chat => render::error_body(error),
+            Self::Messages => anthropic::error_body(error),
         }
     }
-    let wire = Wire {
-        model: &shared.script.model,
-        stream: request.stream,
-        include_usage: request
-            .extra
-            .get("stream_options")
-            .is_some_and(|options| options["include_usage"] == true),
-    };
-    wire.send(reply, &shared.stop, &breaker).await
+
+    fn error(self, error: &ErrorReply) -> Response {
+        let unsendable = |what: &str| {
+            json_body(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                json!({"error": {"message": format!("the script's `{what}` cannot be sent over HTTP")}})
+                    .to_string(),
+            )
+        };
+        let Ok(status) = StatusCode::from_u16(error.status) else { return unsendable("status") };
+        match render::error_headers(error) {
+            Ok(headers) => {
+                let mut response = json_body(status, self.error_body(error));
+                response.headers_mut().extend(headers);
+                response
+            }
+            Err(name) => unsendable(&name),
+        }
+    }
 }
 
 /// How one request is answered.
-struct Wire<'a> {
-    model: &'a str,
+#[derive(Clone, Copy)]
+struct Wire {
+    spoken: Spoken,
     stream: bool,
     include_usage: bool,
 }
 
-impl Wire<'_> {
-    async fn send(&self, reply: Reply, stop: &CancellationToken, breaker: &CancellationToken) -> Response {
-        let rendering = |answer| Rendering { model: self.model, number: reply.number, answer };
+impl Wire {
+    async fn send(
+        self,
+        model: &str,
+        reply: Reply,
+        stop: &CancellationToken,
+        breaker: &CancellationToken,
+    ) -> Response {
+        let rendering = |answer| Rendering { model, number: reply.number, answer };
         match reply.outcome {
             Outcome::Answer(answer) => self.whole(&rendering(&answer)),
             Outcome::Error(refusal) if self.stream && (200..300).contains(&refusal.status) => {
-                events(vec![format!("event: error\n{}", chunks::event(&render::error_body(&refusal)))])
+                let event = chunks::event(&self.spoken.error_body(&refusal));
+                events(vec![format!("event: error\n{event}")])
             }
-            Outcome::Error(refusal) => error(&refusal),
+            Outcome::Error(refusal) => self.spoken.error(&refusal),
             Outcome::Fault(Fault::Close, _) => {
                 breaker.cancel();
                 StatusCode::NO_CONTENT.into_response()
@@ -231,27 +284,39 @@ impl Wire<'_> {
         }
     }
 
-    fn whole(&self, answer: &Rendering<'_>) -> Response {
+    fn whole(self, answer: &Rendering<'_>) -> Response {
         if self.stream {
-            let data = Chunks::of(answer, self.include_usage).data;
-            events(data.iter().map(|data| chunks::event(data)).collect())
+            events(self.chunks(answer).events)
         } else {
-            json_body(StatusCode::OK, answer.body())
+            json_body(StatusCode::OK, self.body(answer))
         }
     }
 
-    fn half(&self, answer: &Rendering<'_>) -> Vec<Bytes> {
+    fn half(self, answer: &Rendering<'_>) -> Vec<Bytes> {
         if self.stream {
-            let data = Chunks::of(answer, self.include_usage).half();
-            data.iter().map(|data| chunks::event(data).into()).collect()
+            self.chunks(answer).half().into_iter().map(Bytes::from).collect()
         } else {
-            let body = Bytes::from(answer.body());
+            let body = Bytes::from(self.body(answer));
             vec![body.slice(..body.len() / 2)]
         }
     }
 
+    fn body(self, answer: &Rendering<'_>) -> String {
+        match self.spoken {
+            Spoken::Chat => answer.body(),
+            Spoken::Messages => anthropic::body(answer),
+        }
+    }
+
+    fn chunks(self, answer: &Rendering<'_>) -> Chunks {
+        match self.spoken {
+            Spoken::Chat => Chunks::of(answer, self.include_usage),
+            Spoken::Messages => anthropic::chunks(answer),
+        }
+    }
+
     /// Half an answer, and then what the fault says.
-    fn broken(&self, half: Vec<Bytes>, fault: Fault, stop: &CancellationToken) -> Response {
+    fn broken(self, half: Vec<Bytes>, fault: Fault, stop: &CancellationToken) -> Response {
         let half = stream::iter(half.into_iter().map(Ok::<_, io::Error>));
         let body = match fault {
             Fault::Reset => {
@@ -270,26 +335,41 @@ impl Wire<'_> {
 }
 
 impl Shared {
+    /// Reads a request and remembers it.
+    fn read<T: DeserializeOwned>(&self, headers: &HeaderMap, body: &[u8]) -> Result<T, Box<ErrorReply>> {
+        let refused = |error: serde_json::Error| {
+            let message = format!("the request is not one to a model: {error}");
+            let kind = Some("invalid_request_error".to_owned());
+            Box::new(ErrorReply { kind, ..ErrorReply::new(400, "bad_request", message) })
+        };
+        let body: Value = serde_json::from_slice(body).map_err(refused)?;
+        let request = T::deserialize(&body).map_err(refused)?;
+        self.remember(body, headers);
+        Ok(request)
+    }
+
     fn remember(&self, body: Value, headers: &HeaderMap) {
-        let bearer =
-            headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let bearer = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
+        let key = bearer.or_else(|| text("x-api-key")).map(SecretString::from);
         let mut seen = lock(&self.seen);
         if seen.len() == MAX_SEEN {
             seen.pop_front();
         }
-        seen.push_back(SeenRequest { body, bearer: bearer.map(SecretString::from) });
+        seen.push_back(SeenRequest { body, key });
     }
-}
 
-fn read(body: &[u8]) -> Result<(Value, ChatRequest), Box<ErrorReply>> {
-    let refused = |error: serde_json::Error| {
-        let message = format!("the request is not a chat completion request: {error}");
-        let kind = Some("invalid_request_error".to_owned());
-        Box::new(ErrorReply { kind, ..ErrorReply::new(400, "bad_request", message) })
-    };
-    let body: Value = serde_json::from_slice(body).map_err(refused)?;
-    let request = serde_json::from_value(body.clone()).map_err(refused)?;
-    Ok((body, request))
+    /// Gives the next reply.
+    async fn answer(&self, wire: Wire, facts: &RequestFacts, breaker: &CancellationToken) -> Response {
+        let reply = lock(&self.state).next(facts);
+        if !reply.delay.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(reply.delay.to_std()) => {}
+                () = self.stop.cancelled() => {}
+            }
+        }
+        wire.send(&self.script.model, reply, &self.stop, breaker).await
+    }
 }
 
 fn events(data: Vec<String>) -> Response {
@@ -300,25 +380,6 @@ fn events(data: Vec<String>) -> Response {
 
 fn json_body(status: StatusCode, body: String) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
-}
-
-fn error(error: &ErrorReply) -> Response {
-    let unsendable = |what: &str| {
-        json_body(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            json!({"error": {"message": format!("the script's `{what}` cannot be sent over HTTP")}})
-                .to_string(),
-        )
-    };
-    let Ok(status) = StatusCode::from_u16(error.status) else { return unsendable("status") };
-    match render::error_headers(error) {
-        Ok(headers) => {
-            let mut response = json_body(status, render::error_body(error));
-            response.headers_mut().extend(headers);
-            response
-        }
-        Err(name) => unsendable(&name),
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -45,6 +45,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
             "message" | "retry_on" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted",
         ) => Direction::None,
         ("breaker", "open_for") => Direction::Less,
+        ("timeouts", _) => Direction::More,
         (_, "enabled") => Direction::Words(&["false", "true"]),
         (_, "shadow") => Direction::Words(&["true", "false"]),
         (_, "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "max_turns" | "failures") => {
@@ -52,6 +53,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         }
         // Whether a run may be repeated; of the last two, each may.
         (_, "effect") => Direction::Words(&["non_idempotent", "unknown", "idempotent"]),
+        (_, "after_partial") => Direction::Words(&["fail", "retry"]),
         (_, "text_only") => Direction::Words(&["reject", "accept"]),
         (_, "validate" | "never_retry" | "abort_on") => Direction::Fewer,
         _ => return None,

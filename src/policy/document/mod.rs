@@ -14,6 +14,7 @@ mod retry;
 mod session;
 mod targets;
 mod text;
+mod timeouts;
 mod tool;
 
 pub(crate) use by_class::for_all;

@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use super::retry::{Classes, Failures, LimitsRule, MergedRetry, RetryLayer};
 use super::targets::{MergedTargets, TargetsLayer};
 use super::text::{Cel, Text, Variables, variables};
+use super::timeouts::{MergedTimeouts, TimeoutsLayer};
 use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, decode_fields, record};
 use crate::policy::merge::{Block, Layer as _, Leaf, Trail, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    Bound, BreakerPolicy, ContextWindow, Effect, GuidancePolicy, ModelPolicy, OnExhausted, OnStop, Provider,
-    Scope, Setting, Span, TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
+    AfterPartial, Bound, BreakerPolicy, ContextWindow, Effect, GuidancePolicy, ModelPolicy, OnExhausted,
+    OnStop, Provider, Scope, Setting, Span, TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
 };
 
 variables! {
@@ -172,6 +173,8 @@ layer! {
         blocks {
             /// Retries of a model call that failed.
             retry: RetryLayer => MergedRetry,
+            /// How long each step of one call may take.
+            timeouts: TimeoutsLayer => MergedTimeouts,
         }
         rest {
             /// Decides between patterns that overlap: the higher wins, whichever is narrower. 0 if left out.
@@ -199,6 +202,8 @@ layer! {
             /// Whether tool calls that a model wrote into its text are taken as calls.
             /// Example: `false`
             leaked_calls: bool,
+            /// What is done when a model call fails after a part of its answer was streamed. That part is taken back.
+            after_partial: AfterPartial,
             /// Whether the next turn is the last one after a report was delivered and refused.
             /// Example: `true`
             collapse: bool,
@@ -425,6 +430,7 @@ impl MergedModel {
     pub(crate) fn policy(&self) -> Option<ModelPolicy> {
         Some(ModelPolicy {
             retry: self.retry.policy()?,
+            timeouts: self.timeouts.policy()?,
             on_exhausted: self.on_exhausted.setting()?,
             abort_on: self.abort_on.setting()?,
             cool_down: self.cool_down.setting()?,
@@ -455,6 +461,7 @@ impl MergedTurn {
             feedback_chars: self.feedback_chars.setting()?,
             repair_json: self.repair_json.setting()?,
             leaked_calls: self.leaked_calls.setting()?,
+            after_partial: self.after_partial.setting()?,
             targets: self.targets.policy()?,
             guidance: GuidancePolicy {
                 keep: self.guidance.keep.setting()?,
@@ -503,6 +510,16 @@ choice_of! {
 }
 
 choice_of! {
+    /// What is done when a model call fails after a part of its answer was streamed.
+    AfterPartial {
+        /// What for any failed call: it is tried again if the rules grant it.
+        Retry = "retry",
+        /// It is not tried again, at this model or another: who was shown that part is not shown a second answer.
+        Fail = "fail",
+    }
+}
+
+choice_of! {
     /// What is done when the run is asked to stop.
     OnStop {
         /// It ends. Tools under way are stopped.
@@ -513,6 +530,7 @@ choice_of! {
 }
 
 plain_leaf! {
+    AfterPartial => |value| json!(value),
     OnStop => |value| json!(value),
     Effect => |value| json!(value),
     OnExhausted => |value| json!(value),

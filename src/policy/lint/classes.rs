@@ -26,7 +26,6 @@ const NOT_OF_MODELS: &[ErrorClass] = &[
     ErrorClass::ExecutionError,
     ErrorClass::InvalidOutput,
     ErrorClass::TextOnly,
-    ErrorClass::ReasoningOnly,
     ErrorClass::ReducerError,
     ErrorClass::CircuitOpen,
     ErrorClass::Cancelled,

@@ -1,16 +1,73 @@
-//! The chat-completions wire format: what is written to a model and read from it.
-//!
-//! Few fields are typed; everything else a provider sends is kept in `extra` and goes back with the message. Reading
-//! is lenient about what providers do differently (missing ids, arguments as an object, content in parts) and
-//! strict about what would change the meaning.
+//! The wire formats: what is written to a model and read from it. The chat completions of OpenAI-compatible servers,
+//! and Anthropic's messages; which of them it is, the rest of the host does not see.
 
+pub(crate) mod anthropic;
+pub(crate) mod chat;
+mod event;
+mod ids;
 mod lenient;
-mod message;
-mod reply;
-mod request;
-mod stream;
+mod unread;
 
-pub(crate) use message::{ChatMessage, Content};
-pub(crate) use reply::read_body;
-pub(crate) use request::{ChatRequest, Sampling};
-pub(crate) use stream::{Assembly, Progress};
+use reqwest::header::HeaderMap;
+
+use super::sse::SseEvent;
+use crate::engine::{Failure, ModelReply};
+use crate::host::port::ModelRequest;
+use crate::session::Message;
+
+/// One provider's way to write a request and an answer.
+pub(crate) trait Format: Send + Sync {
+    /// An answer that is being put together.
+    type Assembly: Assembly;
+
+    /// The body of a request.
+    ///
+    /// # Errors
+    /// A value that cannot be written.
+    fn write(&self, request: &ModelRequest<'_>) -> serde_json::Result<Vec<u8>>;
+
+    /// The body of a response whose status says that all is well. `conversation` is what was sent: the ids of calls are
+    /// unique in it.
+    ///
+    /// # Errors
+    /// The body holds an error, is cut off, cannot be read, or holds no message.
+    fn read(body: &[u8], headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure>;
+}
+
+/// A streamed answer that is put together, piece by piece.
+pub(crate) trait Assembly: Default + Send {
+    /// Takes the next event.
+    ///
+    /// # Errors
+    /// The event is an error, or cannot be read.
+    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<Progress, Failure>;
+
+    /// How many characters of text, of reasoning and of tool calls have come.
+    fn received(&self) -> u64;
+
+    /// The text that has come since this was asked last.
+    fn fresh(&mut self) -> String;
+
+    /// Whether the model has said why it stopped: what follows can no longer change the answer.
+    fn is_whole(&self) -> bool;
+
+    /// The reply.
+    ///
+    /// # Errors
+    /// The stream has ended too early, or held nothing.
+    fn reply(self, conversation: &[Message]) -> Result<ModelReply, Failure>;
+}
+
+/// Whether more is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The stream goes on.
+    More,
+    /// The stream has said that it is done.
+    Done,
+}
+
+/// How many characters a text has.
+fn chars(text: &str) -> u64 {
+    u64::try_from(text.chars().count()).unwrap_or(u64::MAX)
+}

@@ -6,13 +6,16 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::lenient;
 use super::message::{ChatMessage, Content, WireCall};
-use super::reply::{WireUsage, not_json, to_reply, unexpected};
+use super::reply::{WireUsage, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::{Assembly, Progress, chars, event, lenient, unread};
 use crate::session::Message;
+
+/// Where a delta holds what the model says besides its answer.
+const SAID_ASIDE: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "refusal"];
 
 /// What ends a stream.
 const DONE: &str = "[DONE]";
@@ -35,18 +38,9 @@ struct Choice {
     finish_reason: Option<String>,
 }
 
-/// Whether more is to come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The stream goes on.
-    More,
-    /// The stream has said that it is done.
-    Done,
-}
-
 /// An answer that is being put together.
 #[derive(Debug, Default)]
-pub(crate) struct Assembly {
+pub(crate) struct Parts {
     text: String,
     calls: Vec<WireCall>,
     /// Where the call with that `index` stands in `calls`.
@@ -54,36 +48,19 @@ pub(crate) struct Assembly {
     extra: Map<String, Value>,
     finish: Option<String>,
     usage: Option<WireUsage>,
+    received: u64,
+    fresh: String,
     started: bool,
     done: bool,
 }
 
-impl Assembly {
-    /// Takes the next event.
-    ///
-    /// # Errors
-    /// The event is an error, or cannot be read.
-    pub(crate) fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<Progress, Failure> {
-        let data = event.data.trim();
-        if data == DONE {
+impl Assembly for Parts {
+    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<Progress, Failure> {
+        if event.data.trim() == DONE {
             self.done = true;
             return Ok(Progress::Done);
         }
-        if data.is_empty() {
-            return Ok(Progress::More);
-        }
-        let failed = event.name == "error";
-        let value = match serde_json::from_str::<Value>(data) {
-            Ok(value) => value,
-            Err(_) if failed => Value::String(data.to_owned()),
-            Err(error) => return Err(not_json(&error, data.as_bytes())),
-        };
-        if failed {
-            return Err(failure::event(&value, headers));
-        }
-        if let Some(failure) = failure::inside_success(&value, headers) {
-            return Err(failure);
-        }
+        let Some(value) = event::data(event, headers)? else { return Ok(Progress::More) };
         let chunk: Chunk = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
         self.usage = chunk.usage.or(self.usage);
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
@@ -94,22 +71,23 @@ impl Assembly {
         Ok(Progress::More)
     }
 
-    /// Whether the model has said why it stopped: what follows can no longer change the answer.
-    pub(crate) fn is_whole(&self) -> bool {
+    fn received(&self) -> u64 {
+        self.received
+    }
+
+    fn fresh(&mut self) -> String {
+        std::mem::take(&mut self.fresh)
+    }
+
+    fn is_whole(&self) -> bool {
         self.done || self.finish.is_some()
     }
 
-    /// The reply. `conversation` is what was sent: the ids of calls are unique in it.
-    ///
-    /// # Errors
-    /// The stream has ended too early, or held nothing.
-    pub(crate) fn reply(self, conversation: &[Message]) -> Result<ModelReply, Failure> {
-        if !self.is_whole() {
-            return Err(failure::cut_off(if self.started {
-                "the stream of the answer ends in the middle"
-            } else {
-                "the stream of the answer ends before it has begun"
-            }));
+    fn reply(self, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        // A server in between may close a stream properly that broke off behind it.
+        let half_a_call = self.finish.is_none() && self.calls.iter().any(WireCall::is_half);
+        if !self.is_whole() || half_a_call {
+            return Err(unread::ended_early(self.started));
         }
         if !self.started {
             return Err(failure::unreadable("the answer holds no choices"));
@@ -122,11 +100,18 @@ impl Assembly {
         };
         Ok(to_reply(message, self.finish, self.usage, conversation))
     }
+}
 
+impl Parts {
     fn add(&mut self, delta: ChatMessage) {
         if let Some(content) = delta.content {
-            self.text.push_str(&content.into_text());
+            let text = content.into_text();
+            self.received = self.received.saturating_add(chars(&text));
+            self.text.push_str(&text);
+            self.fresh.push_str(&text);
         }
+        let said = SAID_ASIDE.iter().filter_map(|field| delta.extra.get(*field)?.as_str());
+        self.received = self.received.saturating_add(said.map(chars).sum());
         for call in delta.tool_calls {
             self.add_call(call);
         }
@@ -134,6 +119,8 @@ impl Assembly {
     }
 
     fn add_call(&mut self, piece: WireCall) {
+        let texts = [&piece.function.name, &piece.function.arguments].into_iter().flatten();
+        self.received = self.received.saturating_add(texts.map(|text| chars(text)).sum());
         let same = match piece.index {
             Some(index) => self.places.get(&index).copied(),
             None => self.calls.len().checked_sub(1),
@@ -188,7 +175,7 @@ mod tests {
     use serde_json::json;
 
     fn assemble(data: &[Value]) -> Result<ModelReply, Failure> {
-        let mut assembly = Assembly::default();
+        let mut assembly = Parts::default();
         for value in data {
             let data = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             assembly.take(&SseEvent { name: String::new(), data }, &HeaderMap::new())?;
@@ -228,7 +215,7 @@ mod tests {
         ]);
         let reply = reply.unwrap();
         assert_eq!((reply.text.as_str(), reply.finish), ("Hello", FinishReason::Stop));
-        assert_eq!(reply.usage, Some(Usage { input: 5, output: 2 }));
+        assert_eq!(reply.usage, Some(Usage { input: 5, output: 2, ..Usage::default() }));
         assert_eq!(Value::Object(reply.extra), json!({"reasoning_content": "hm"}));
     }
 
@@ -279,6 +266,37 @@ mod tests {
     }
 
     #[test]
+    fn done_without_a_reason_in_the_middle_of_a_call_is_no_answer() {
+        let piece = |arguments: &str| {
+            let call = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": arguments}});
+            delta(&json!({ "tool_calls": [call] }))
+        };
+        let whole = assemble(&[piece("{}"), json!("[DONE]")]).unwrap();
+        assert_eq!(whole.calls, [call("a", "look", "{}")]);
+        let failure = assemble(&[piece("{\"x\": 1"), json!("[DONE]")]).unwrap_err();
+        assert_eq!(failure.class, Some(ErrorClass::NetworkError));
+        assert_eq!(failure.message, "the stream of the answer ends in the middle");
+    }
+
+    #[test]
+    fn what_has_come_is_counted_in_characters() {
+        let mut parts = Parts::default();
+        let mut take = |value: Value| {
+            parts
+                .take(&SseEvent { name: String::new(), data: value.to_string() }, &HeaderMap::new())
+                .unwrap();
+            parts.received()
+        };
+        assert_eq!(take(delta(&json!({"role": "assistant", "content": ""}))), 0);
+        assert_eq!(take(delta(&json!({"reasoning_content": "hm", "audio": "x"}))), 2);
+        assert_eq!(take(delta(&json!({"content": "añb"}))), 5);
+        assert_eq!(
+            take(delta(&json!({"tool_calls": [{"function": {"name": "look", "arguments": "{"}}]}))),
+            10
+        );
+    }
+
+    #[test]
     fn a_stream_that_stops_too_early_is_no_answer() {
         let table: &[(&[Value], ErrorClass, &str)] = &[
             (&[], ErrorClass::NetworkError, "the stream of the answer ends before it has begun"),
@@ -305,7 +323,7 @@ mod tests {
     #[test]
     fn an_error_event_needs_no_json() {
         let event = SseEvent { name: "error".into(), data: "overloaded, sorry".into() };
-        let failure = Assembly::default().take(&event, &HeaderMap::new()).unwrap_err();
+        let failure = Parts::default().take(&event, &HeaderMap::new()).unwrap_err();
         assert_eq!(failure.message, "overloaded, sorry");
     }
 }

@@ -1,5 +1,9 @@
 //! Models over real sockets on loopback: what a call returns, and what it makes of everything that goes wrong.
 
+mod anthropic;
+mod partial;
+mod timeouts;
+
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -7,24 +11,28 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use unfazed::engine::{Failure, FinishReason, Hint, ModelReply, ToolChoice, ToolSpec};
+use unfazed::engine::{CallTimeouts, Failure, FinishReason, Hint, ModelReply, ToolChoice, ToolSpec};
 use unfazed::host::scripted::{
     Answer, Entry, ErrorReply, Fault, Matcher, Outcome, Script, ScriptedCall, ScriptedModel, ScriptedServer,
 };
-use unfazed::host::{Model, ModelRequest, OpenAi, OpenAiConfig};
+use unfazed::host::{Anthropic, AnthropicConfig, Model, ModelRequest, OpenAi, OpenAiConfig};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{Message, ToolCall, Usage};
 use unfazed::time::Nanos;
 
-/// The three ways a script can be reached.
+/// The ways a script can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     InProcess,
     Http,
     Streamed,
+    Anthropic,
+    AnthropicStreamed,
 }
 
-const WAYS: [Way; 3] = [Way::InProcess, Way::Http, Way::Streamed];
+const WAYS: [Way; 5] = [Way::InProcess, Way::Http, Way::Streamed, Way::Anthropic, Way::AnthropicStreamed];
+/// Those that speak the chat-completions format.
+const CHAT: [Way; 3] = [Way::InProcess, Way::Http, Way::Streamed];
 const LONG: Nanos = Nanos::from_secs(20);
 const SHORT: Nanos = Nanos::from_millis(50);
 
@@ -34,6 +42,8 @@ fn request(messages: &[Message], timeout: Nanos) -> ModelRequest<'_> {
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
         timeout: Some(timeout),
+        timeouts: CallTimeouts::default(),
+        streamed: None,
         cancel: CancellationToken::new(),
     }
 }
@@ -48,15 +58,42 @@ fn client(base_url: &str, stream: bool) -> OpenAi {
     OpenAi::new(config).unwrap()
 }
 
+fn anthropic(base_url: &str, stream: bool) -> Anthropic {
+    let config = AnthropicConfig {
+        base_url: base_url.into(),
+        model: "scripted".into(),
+        stream,
+        ..AnthropicConfig::default()
+    };
+    Anthropic::new(config).unwrap()
+}
+
+impl Way {
+    /// The model on that server; `None`: no server is needed.
+    fn model(self, base_url: &str) -> Option<Box<dyn Model>> {
+        Some(match self {
+            Self::InProcess => return None,
+            Self::Http => Box::new(client(base_url, false)),
+            Self::Streamed => Box::new(client(base_url, true)),
+            Self::Anthropic => Box::new(anthropic(base_url, false)),
+            Self::AnthropicStreamed => Box::new(anthropic(base_url, true)),
+        })
+    }
+}
+
 /// Asks once.
 async fn ask(way: Way, script: Script, timeout: Nanos) -> Result<ModelReply, Failure> {
     let messages = [Message::user("go")];
     let request = request(&messages, timeout);
-    if way == Way::InProcess {
-        return ScriptedModel::new(script).call(request).await;
-    }
-    let server = ScriptedServer::start(script, 0).await.unwrap();
-    let result = client(&server.base_url(), way == Way::Streamed).call(request).await;
+    ask_for(way, script, request).await
+}
+
+async fn ask_for(way: Way, script: Script, request: ModelRequest<'_>) -> Result<ModelReply, Failure> {
+    let server = ScriptedServer::start(script.clone(), 0).await.unwrap();
+    let result = match way.model(&server.base_url()) {
+        Some(model) => model.call(request).await,
+        None => ScriptedModel::new(script).call(request).await,
+    };
     server.shutdown().await;
     result
 }
@@ -80,7 +117,7 @@ fn rich_answer() -> Answer {
             call("no_arguments", "", None),
         ],
         finish: None,
-        usage: Some(Usage { input: 120, output: 20 }),
+        usage: Some(Usage { input: 120, output: 20, ..Usage::default() }),
         extra,
     }
 }
@@ -102,7 +139,7 @@ async fn an_answer_is_the_same_whole_streamed_and_in_process() {
         usage: answer.usage,
         extra: answer.extra.clone(),
     };
-    for way in WAYS {
+    for way in CHAT {
         let entry = Entry::new(Outcome::Answer(answer.clone()));
         assert_eq!(ask(way, script(entry), LONG).await.unwrap(), expected, "{way:?}");
     }
@@ -147,7 +184,7 @@ async fn an_error_status_brings_its_facts() {
         retry_after: Hint::Wait(Nanos::from_secs(2)),
         ..Failure::default()
     };
-    for way in WAYS {
+    for way in CHAT {
         let failure = ask(way, script(Entry::new(Outcome::Error(error.clone()))), LONG).await.unwrap_err();
         assert_eq!(failure, expected, "{way:?}");
     }
@@ -155,7 +192,7 @@ async fn an_error_status_brings_its_facts() {
 
 #[tokio::test]
 async fn an_error_inside_a_success_is_no_answer() {
-    for way in WAYS {
+    for way in CHAT {
         let entry = Entry::error(200, "insufficient_quota", "no money left");
         let failure = ask(way, script(entry), LONG).await.unwrap_err();
         assert_eq!(failure.code.as_deref(), Some("insufficient_quota"), "{way:?}");
@@ -165,7 +202,7 @@ async fn an_error_inside_a_success_is_no_answer() {
 
 #[tokio::test]
 async fn a_script_that_runs_out_says_which() {
-    for way in WAYS {
+    for way in CHAT {
         let failure = ask(way, Script::new("examples/demo.yaml", []), LONG).await.unwrap_err();
         assert_eq!(failure.status, Some(500));
         assert_eq!(failure.code.as_deref(), Some("script_exhausted"));
@@ -261,7 +298,7 @@ async fn the_key_is_sent_and_never_reported() {
     }
     assert!(!format!("{model:?}").contains("very-secret"));
     let seen = server.requests();
-    assert_eq!(seen[0].bearer.as_ref().unwrap().expose_secret(), KEY);
+    assert_eq!(seen[0].key.as_ref().unwrap().expose_secret(), KEY);
     assert!(!format!("{seen:?}").contains("very-secret"));
     server.shutdown().await;
     let gone = model.call(request(&messages, LONG)).await.unwrap_err();
@@ -294,9 +331,9 @@ async fn a_call_that_is_cancelled_before_it_starts_sends_nothing() {
         let server = ScriptedServer::start(script(Entry::text("x")), 0).await.unwrap();
         let request = request(&messages, LONG);
         request.cancel.cancel();
-        let result = match way {
-            Way::InProcess => ScriptedModel::new(script(Entry::text("x"))).call(request).await,
-            _ => client(&server.base_url(), way == Way::Streamed).call(request).await,
+        let result = match way.model(&server.base_url()) {
+            Some(model) => model.call(request).await,
+            None => ScriptedModel::new(script(Entry::text("x"))).call(request).await,
         };
         assert_eq!(result.unwrap_err().class, Some(ErrorClass::Cancelled));
         assert!(server.requests().is_empty());

@@ -1,10 +1,14 @@
-//! How a model is reached.
+//! How an OpenAI-compatible model is reached.
 
 use reqwest::Url;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use secrecy::{ExposeSecret, SecretString};
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+use secrecy::SecretString;
 use serde_json::{Map, Value};
 
+use super::{ConfigError, add, address, check_extra, secret, secrets, trimmed};
+
+/// How an address is written.
+const LIKE: &str = "https://api.openai.com/v1";
 /// Fields of the request that the agent itself writes.
 const OWN_FIELDS: [&str; 5] = ["model", "messages", "tools", "tool_choice", "stream"];
 
@@ -29,37 +33,6 @@ pub struct OpenAiConfig {
     pub extra: Map<String, Value>,
 }
 
-/// A model that cannot be set up.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
-    /// The address is none.
-    #[error("`base_url` is not a URL ({0}); write it like https://api.openai.com/v1")]
-    Url(String),
-    /// Neither HTTP nor HTTPS.
-    #[error("`base_url` starts with `{0}:`; only http and https are spoken")]
-    Scheme(String),
-    /// The address holds a user or a password.
-    #[error("`base_url` holds a user name or password; put the key into `api_key`")]
-    Userinfo,
-    /// The key cannot be sent.
-    #[error(
-        "the API key holds a character that cannot stand in an HTTP header; is there a line break in it?"
-    )]
-    Key,
-    /// A header that is none.
-    #[error("header `{0}` cannot be sent: its name or value holds a character that HTTP does not allow")]
-    Header(String),
-    /// A body field that would overwrite the agent's own.
-    #[error("`{0}` cannot be set as an extra field: the agent writes it itself")]
-    OwnField(String),
-    /// No certificates, or no usable TLS.
-    #[error("TLS cannot be set up: {0}; install the system's CA certificates or point SSL_CERT_FILE at some")]
-    Tls(String),
-    /// The HTTP client refused its settings.
-    #[error("the HTTP client cannot be set up: {0}")]
-    Client(String),
-}
-
 impl OpenAiConfig {
     /// Whether it can be used; whether anybody answers is seen when the model is called.
     ///
@@ -72,16 +45,8 @@ impl OpenAiConfig {
     }
 
     /// The address requests go to.
-    pub(super) fn endpoint(&self) -> Result<Url, ConfigError> {
-        let mut url =
-            Url::parse(self.base_url.trim()).map_err(|error| ConfigError::Url(error.to_string()))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(ConfigError::Scheme(url.scheme().to_owned()));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(ConfigError::Userinfo);
-        }
-        url.set_fragment(None);
+    pub(in crate::host::model) fn endpoint(&self) -> Result<Url, ConfigError> {
+        let mut url = address(&self.base_url, LIKE)?;
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(["chat", "completions"]);
         }
@@ -89,42 +54,24 @@ impl OpenAiConfig {
     }
 
     /// The headers of every request.
-    pub(super) fn header_map(&self) -> Result<HeaderMap, ConfigError> {
+    pub(in crate::host::model) fn header_map(&self) -> Result<HeaderMap, ConfigError> {
         let mut headers = HeaderMap::new();
-        if let Some(key) = self.key() {
+        if let Some(key) = trimmed(self.api_key.as_ref()) {
             headers.insert(AUTHORIZATION, secret(&format!("Bearer {key}")).ok_or(ConfigError::Key)?);
         }
-        for (name, value) in &self.headers {
-            let bad = || ConfigError::Header(name.clone());
-            let parsed = name.parse::<HeaderName>().map_err(|_| bad())?;
-            headers.insert(parsed, secret(value.expose_secret()).ok_or_else(bad)?);
-        }
+        add(&mut headers, &self.headers)?;
         Ok(headers)
     }
 
     /// Everything that must not be reported.
-    pub(super) fn secrets(&self) -> impl Iterator<Item = SecretString> {
-        let key = self.key().map(SecretString::from);
-        key.into_iter().chain(self.headers.iter().map(|(_, value)| value.clone()))
+    pub(in crate::host::model) fn secrets(&self) -> impl Iterator<Item = SecretString> {
+        secrets(self.api_key.as_ref(), &self.headers)
     }
 
     /// Whether the extra fields leave the agent's own alone.
-    pub(super) fn check_extra(&self) -> Result<(), ConfigError> {
-        match OWN_FIELDS.iter().find(|field| self.extra.contains_key(**field)) {
-            Some(field) => Err(ConfigError::OwnField((*field).to_owned())),
-            None => Ok(()),
-        }
+    pub(in crate::host::model) fn check_extra(&self) -> Result<(), ConfigError> {
+        check_extra(&self.extra, &OWN_FIELDS)
     }
-
-    fn key(&self) -> Option<&str> {
-        self.api_key.as_ref().map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty())
-    }
-}
-
-fn secret(value: &str) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_str(value).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
 //! Responses of the chat-completions format, read into replies.
 
-use std::collections::HashSet;
-
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::lenient;
 use super::message::{CALL_EXTRAS, ChatMessage, Content, WireCall};
 use crate::engine::{Failure, FinishReason, ModelReply, Proposal};
 use crate::host::model::failure;
+use crate::host::model::wire::ids::Ids;
+use crate::host::model::wire::{lenient, unread};
 use crate::session::{Message, ToolCall, Usage};
 
 #[derive(Deserialize)]
@@ -35,6 +34,32 @@ pub(super) struct WireUsage {
     prompt_tokens: u64,
     #[serde(default, alias = "output_tokens", deserialize_with = "lenient::or_default")]
     completion_tokens: u64,
+    #[serde(default, alias = "input_tokens_details", deserialize_with = "lenient::if_readable")]
+    prompt_tokens_details: Option<PromptDetails>,
+    /// As `DeepSeek` says it.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    prompt_cache_hit_tokens: u64,
+}
+
+/// What the tokens of the request are.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct PromptDetails {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    cached_tokens: u64,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    cache_write_tokens: u64,
+}
+
+impl WireUsage {
+    fn usage(self) -> Usage {
+        let details = self.prompt_tokens_details.unwrap_or_default();
+        Usage {
+            input: self.prompt_tokens,
+            output: self.completion_tokens,
+            cache_read: details.cached_tokens.max(self.prompt_cache_hit_tokens),
+            cache_write: details.cache_write_tokens,
+        }
+    }
 }
 
 /// Reads the body of a response whose status says that all is well. `conversation` is what was sent: the ids of
@@ -47,10 +72,7 @@ pub(crate) fn read_body(
     headers: &HeaderMap,
     conversation: &[Message],
 ) -> Result<ModelReply, Failure> {
-    if body.trim_ascii().is_empty() {
-        return Err(failure::unreadable("the answer is empty"));
-    }
-    let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error, body))?;
+    let value = unread::json(body)?;
     if let Some(failure) = failure::inside_success(&value, headers) {
         return Err(failure);
     }
@@ -59,17 +81,6 @@ pub(crate) fn read_body(
     let choice = choice.ok_or_else(|| failure::unreadable("the answer holds no choices"))?;
     let message = choice.message.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
     Ok(to_reply(message, choice.finish_reason, response.usage, conversation))
-}
-
-/// Text that should be JSON and is not.
-pub(super) fn not_json(error: &serde_json::Error, body: &[u8]) -> Failure {
-    let text = crate::engine::plain(&String::from_utf8_lossy(body));
-    let start: String = text.chars().take(200).collect();
-    if error.is_eof() {
-        failure::cut_off(format!("the answer ends in the middle, after {} bytes", body.len()))
-    } else {
-        failure::unreadable(format!("the answer is not JSON: {start}"))
-    }
 }
 
 /// JSON of another shape than the format's.
@@ -99,50 +110,27 @@ pub(super) fn to_reply(
     if !call_extras.is_empty() {
         extra.insert(CALL_EXTRAS.to_owned(), Value::Object(call_extras));
     }
-    let usage = usage.map(|usage| Usage { input: usage.prompt_tokens, output: usage.completion_tokens });
-    ModelReply { text, calls, finish, usage, extra }
+    ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra }
 }
 
 /// The calls, each with an id that no other call of the conversation has, and what came with them.
 fn calls(wire: Vec<WireCall>, conversation: &[Message]) -> (Vec<Proposal>, Map<String, Value>) {
-    let mut used: HashSet<String> = conversation
-        .iter()
-        .filter_map(|message| match message {
-            Message::Assistant { calls, .. } if !wire.is_empty() => Some(calls),
-            _ => None,
-        })
-        .flatten()
-        .map(|call| call.id.clone())
-        .collect();
     let mut extras = Map::new();
-    let calls = wire
-        .into_iter()
-        .map(|call| {
-            let id = call.id.filter(|id| !id.is_empty() && !used.contains(id));
-            let id = id.unwrap_or_else(|| free_id(&used));
-            used.insert(id.clone());
-            if !call.extra.is_empty() {
-                extras.insert(id.clone(), Value::Object(call.extra));
-            }
-            // Servers write no arguments at all for a tool that takes none.
-            let arguments = call.function.arguments.filter(|text| !text.trim().is_empty());
-            let name = call.function.name.unwrap_or_default();
-            ToolCall { id, name, arguments: arguments.unwrap_or_else(|| "{}".to_owned()) }.into()
-        })
-        .collect();
-    (calls, extras)
-}
-
-/// The same conversation always gives the same id.
-fn free_id(used: &HashSet<String>) -> String {
-    let mut number = used.len();
-    loop {
-        number += 1;
-        let id = format!("call_{number}");
-        if !used.contains(&id) {
-            return id;
-        }
+    if wire.is_empty() {
+        return (Vec::new(), extras);
     }
+    let mut ids = Ids::of(conversation);
+    let calls = wire.into_iter().map(|call| {
+        let id = ids.next(call.id);
+        if !call.extra.is_empty() {
+            extras.insert(id.clone(), Value::Object(call.extra));
+        }
+        // Servers write no arguments at all for a tool that takes none.
+        let arguments = call.function.arguments.filter(|text| !text.trim().is_empty());
+        let name = call.function.name.unwrap_or_default();
+        ToolCall { id, name, arguments: arguments.unwrap_or_else(|| "{}".to_owned()) }.into()
+    });
+    (calls.collect(), extras)
 }
 
 fn finish_reason(said: String) -> FinishReason {
@@ -150,6 +138,7 @@ fn finish_reason(said: String) -> FinishReason {
         "stop" | "end_turn" | "stop_sequence" | "eos" => FinishReason::Stop,
         "tool_calls" | "tool_use" | "function_call" => FinishReason::ToolCalls,
         "length" | "max_tokens" => FinishReason::Length,
+        "model_context_window_exceeded" => FinishReason::ContextWindow,
         "content_filter" | "safety" | "refusal" => FinishReason::ContentFilter,
         "" => FinishReason::Unsaid,
         _ => FinishReason::Other(said),
@@ -253,10 +242,21 @@ mod tests {
     fn usage_that_cannot_be_read_does_not_matter() {
         let usage =
             |usage: Value| read(&json!({"choices": [{"message": {}}], "usage": usage})).unwrap().usage;
-        let both = Some(Usage { input: 12, output: 3 });
+        let plain = Usage { input: 12, output: 3, ..Usage::default() };
+        let both = Some(plain);
         assert_eq!(usage(json!({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15})), both);
         assert_eq!(usage(json!({"input_tokens": 12, "output_tokens": 3})), both);
         assert_eq!(usage(json!({"prompt_tokens": 12, "completion_tokens": null})).unwrap().input, 12);
+        let cached = Some(Usage { cache_read: 8, ..plain });
+        let details = json!({"cached_tokens": 8, "audio_tokens": null});
+        assert_eq!(
+            usage(json!({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": details})),
+            cached
+        );
+        assert_eq!(
+            usage(json!({"prompt_tokens": 12, "completion_tokens": 3, "prompt_cache_hit_tokens": 8})),
+            cached
+        );
         assert_eq!(usage(json!("many")), None);
         assert_eq!(usage(Value::Null), None);
     }

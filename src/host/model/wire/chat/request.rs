@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::lenient;
 use super::message::ChatMessage;
 use crate::engine::{ToolChoice, ToolSpec};
+use crate::host::model::wire::lenient;
 use crate::host::port::ModelRequest;
 
 /// One request.
@@ -116,6 +116,8 @@ mod tests {
             tools,
             tool_choice,
             timeout: None,
+            timeouts: crate::engine::CallTimeouts::default(),
+            streamed: None,
             cancel: CancellationToken::new(),
         };
         serde_json::to_value(ChatRequest::new("m", &request, sampling)).unwrap()

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::lenient;
+use crate::host::model::wire::anthropic::KEPT;
+use crate::host::model::wire::lenient;
 use crate::session::Message;
 
 /// The field of an assistant message's `extra` that keeps what a provider sent with single tool calls, by call
@@ -62,6 +63,16 @@ pub(crate) struct WireFunction {
     pub(crate) arguments: Option<String>,
 }
 
+impl WireCall {
+    /// Whether its arguments stop before their end.
+    pub(super) fn is_half(&self) -> bool {
+        let arguments = self.function.arguments.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        arguments.is_some_and(|text| {
+            serde_json::from_str::<serde::de::IgnoredAny>(text).is_err_and(|error| error.is_eof())
+        })
+    }
+}
+
 impl Content {
     /// The text; of parts, all their texts in order.
     pub(crate) fn into_text(self) -> String {
@@ -95,6 +106,8 @@ impl From<&Message> for ChatMessage {
             },
             Message::Assistant { text: said, calls, extra } => {
                 let mut extra = extra.clone();
+                // What another provider wants to see again, this one would refuse.
+                extra.shift_remove(KEPT);
                 let mut call_extras = match extra.remove(CALL_EXTRAS) {
                     Some(Value::Object(extras)) => extras,
                     _ => Map::new(),

@@ -1,0 +1,123 @@
+//! An answer that is being read, in the form the server chose: one body, or a stream of events.
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use serde::de::IgnoredAny;
+
+use super::failure::unreadable;
+use super::sse::{SseEvent, SseParser};
+use super::wire::{Assembly, Format, Progress};
+use crate::engine::{Failure, ModelReply};
+use crate::session::Message;
+
+/// An answer that is being read.
+pub(super) enum Answer<F: Format> {
+    Body(Vec<u8>),
+    Events(Box<Events<F>>),
+}
+
+/// A stream of events.
+pub(super) struct Events<F: Format> {
+    parser: SseParser,
+    assembly: F::Assembly,
+    waiting: Vec<SseEvent>,
+}
+
+impl<F: Format> Answer<F> {
+    /// What the headers say that will come.
+    pub(super) fn announced_by(headers: &HeaderMap) -> Self {
+        let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.contains("event-stream") { Self::Events(Box::default()) } else { Self::Body(Vec::new()) }
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// A stream that holds an error, or what cannot be read.
+    pub(super) fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<Progress, Failure> {
+        match self {
+            Self::Body(body) => {
+                body.extend_from_slice(bytes);
+                Ok(Progress::More)
+            }
+            Self::Events(events) => events.take(bytes, headers),
+        }
+    }
+
+    /// How many characters of a streamed answer have come.
+    pub(super) fn received(&self) -> u64 {
+        match self {
+            Self::Body(_) => 0,
+            Self::Events(events) => events.assembly.received(),
+        }
+    }
+
+    /// The text of a streamed answer that has come since this was asked last.
+    pub(super) fn fresh(&mut self) -> String {
+        match self {
+            Self::Body(_) => String::new(),
+            Self::Events(events) => events.assembly.fresh(),
+        }
+    }
+
+    /// Whether the model has begun to answer.
+    pub(super) fn has_begun(&self) -> bool {
+        matches!(self, Self::Body(_)) || self.received() > 0
+    }
+
+    /// Whether what is still to come can no longer change it.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self, Self::Events(events) if events.assembly.is_whole())
+    }
+
+    /// The reply.
+    ///
+    /// # Errors
+    /// What has come is no answer, or not all of it.
+    pub(super) fn reply(self, headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        match self {
+            // Some servers stream without saying so.
+            Self::Body(body) if looks_like_events(&body) => {
+                let mut events = Events::<F>::default();
+                events.take(&body, headers)?;
+                events.reply(headers, conversation)
+            }
+            Self::Body(body) => F::read(&body, headers, conversation),
+            Self::Events(events) => events.reply(headers, conversation),
+        }
+    }
+}
+
+/// Whether a body that is not declared as a stream of events is one all the same.
+fn looks_like_events(body: &[u8]) -> bool {
+    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii_start();
+    [&b"data:"[..], b"event:", b"id:", b"retry:", b":"].iter().any(|start| body.starts_with(start))
+}
+
+impl<F: Format> Default for Events<F> {
+    fn default() -> Self {
+        Self { parser: SseParser::default(), assembly: F::Assembly::default(), waiting: Vec::new() }
+    }
+}
+
+impl<F: Format> Events<F> {
+    fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<Progress, Failure> {
+        let pushed = self.parser.push(bytes, &mut self.waiting);
+        for event in self.waiting.drain(..) {
+            if self.assembly.take(&event, headers)? == Progress::Done {
+                return Ok(Progress::Done);
+            }
+        }
+        pushed.map_err(|error| unreadable(error.to_string()))?;
+        Ok(Progress::More)
+    }
+
+    fn reply(mut self, headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        if let Some(last) = self.parser.finish() {
+            // Without the blank line after it, only an event that is whole in itself counts.
+            if last.data.trim() == "[DONE]" || serde_json::from_str::<IgnoredAny>(&last.data).is_ok() {
+                self.assembly.take(&last, headers)?;
+            }
+        }
+        self.assembly.reply(conversation)
+    }
+}

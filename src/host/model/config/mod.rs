@@ -1,0 +1,96 @@
+//! How a model is reached: what is the same for every provider.
+
+mod anthropic;
+mod openai;
+
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+
+pub use anthropic::AnthropicConfig;
+pub use openai::OpenAiConfig;
+
+/// A model that cannot be set up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The address is none.
+    #[error("`base_url` is not a URL ({0}); write it like {1}")]
+    Url(String, &'static str),
+    /// Neither HTTP nor HTTPS.
+    #[error("`base_url` starts with `{0}:`; only http and https are spoken")]
+    Scheme(String),
+    /// The address holds a user or a password.
+    #[error("`base_url` holds a user name or password; put the key into `api_key`")]
+    Userinfo,
+    /// The key cannot be sent.
+    #[error(
+        "the API key holds a character that cannot stand in an HTTP header; is there a line break in it?"
+    )]
+    Key,
+    /// A header that is none.
+    #[error("header `{0}` cannot be sent: its name or value holds a character that HTTP does not allow")]
+    Header(String),
+    /// A body field that would overwrite the agent's own.
+    #[error("`{0}` cannot be set as an extra field: the agent writes it itself")]
+    OwnField(String),
+    /// No certificates, or no usable TLS.
+    #[error("TLS cannot be set up: {0}; install the system's CA certificates or point SSL_CERT_FILE at some")]
+    Tls(String),
+    /// The HTTP client refused its settings.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Client(String),
+}
+
+/// The address of the server, without a fragment. `like` is how one is written.
+fn address(base_url: &str, like: &'static str) -> Result<Url, ConfigError> {
+    let url = Url::parse(base_url.trim()).map_err(|error| ConfigError::Url(error.to_string(), like));
+    let mut url = url?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(ConfigError::Scheme(url.scheme().to_owned()));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(ConfigError::Userinfo);
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// The key without the blank space around it; `None` if nothing is left.
+fn trimmed(key: Option<&SecretString>) -> Option<&str> {
+    key.map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty())
+}
+
+/// Adds the headers that the user set; they go before those of the same name.
+fn add(headers: &mut HeaderMap, more: &[(String, SecretString)]) -> Result<(), ConfigError> {
+    for (name, value) in more {
+        let bad = || ConfigError::Header(name.clone());
+        let parsed = name.parse::<HeaderName>().map_err(|_| bad())?;
+        headers.insert(parsed, secret(value.expose_secret()).ok_or_else(bad)?);
+    }
+    Ok(())
+}
+
+/// A header's value that is not shown.
+fn secret(value: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(value).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Everything that must not be reported.
+fn secrets(
+    key: Option<&SecretString>,
+    headers: &[(String, SecretString)],
+) -> impl Iterator<Item = SecretString> {
+    let key = trimmed(key).map(SecretString::from);
+    key.into_iter().chain(headers.iter().map(|(_, value)| value.clone()))
+}
+
+/// Whether the extra fields leave the agent's own alone.
+fn check_extra(extra: &Map<String, Value>, own: &[&str]) -> Result<(), ConfigError> {
+    match own.iter().find(|field| extra.contains_key(**field)) {
+        Some(field) => Err(ConfigError::OwnField((*field).to_owned())),
+        None => Ok(()),
+    }
+}

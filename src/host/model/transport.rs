@@ -1,0 +1,235 @@
+//! One call of a model over HTTP: send the request, read what comes, within the times the policy gives. The wire format
+//! says what is written and what the bytes mean.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Response, Url};
+use secrecy::SecretString;
+use tokio::time::Instant;
+
+use super::answer::Answer;
+use super::client::Clients;
+use super::config::ConfigError;
+use super::failure::{self, cut_off, unreadable};
+use super::redact::Redactor;
+use super::wire::{Format, Progress};
+use super::within::{self, within};
+use crate::engine::{CallTimeouts, Failure, ModelReply};
+use crate::host::port::ModelRequest;
+
+/// The most bytes of an answer, streamed or not.
+const MAX_ANSWER: usize = 8 * 1024 * 1024;
+/// The most bytes of an error's body that are looked at, and the longest they are waited for: the status alone
+/// tells enough.
+const MAX_ERROR: usize = 64 * 1024;
+const ERROR_WAIT: Duration = Duration::from_secs(5);
+/// How long the tokens are waited for that a stream tells after the reason to stop, which ends the answer.
+const TAIL: Duration = Duration::from_secs(1);
+/// How long the end of a stream that is done is waited for, so that the connection can be used again.
+const LAST_BYTES: Duration = Duration::from_millis(100);
+
+/// The way to one model.
+pub(super) struct Transport {
+    clients: Clients,
+    endpoint: Url,
+    headers: HeaderMap,
+    model: String,
+    stream: bool,
+    redactor: Redactor,
+}
+
+/// How far a call has come, for when it is ended from outside.
+#[derive(Default)]
+struct Seen {
+    status: AtomicU16,
+    received: AtomicU64,
+}
+
+impl Transport {
+    /// Sets up the connection; nothing is sent yet.
+    ///
+    /// # Errors
+    /// No TLS, or an HTTP client that refuses its settings.
+    pub(super) fn new(
+        endpoint: Url,
+        mut headers: HeaderMap,
+        secrets: impl Iterator<Item = SecretString>,
+        model: String,
+        stream: bool,
+    ) -> Result<Self, ConfigError> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let accept = if stream { "text/event-stream, application/json" } else { "application/json" };
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
+        let clients = Clients::new(&endpoint)?;
+        Ok(Self { clients, endpoint, headers, model, stream, redactor: Redactor::new(secrets) })
+    }
+
+    /// One call.
+    pub(super) async fn call<F: Format>(
+        &self,
+        format: &F,
+        request: ModelRequest<'_>,
+    ) -> Result<ModelReply, Failure> {
+        let (started, seen) = (Instant::now(), Seen::default());
+        let result = within(&request, self.attempt(format, &request, &seen)).await;
+        let received = seen.received.into_inner();
+        let result = result.map_err(|failure| Failure { received, ..self.redactor.failure(failure) });
+        tracing::debug!(
+            model = self.model,
+            server = self.server(),
+            status = seen.status.into_inner(),
+            elapsed_ms = started.elapsed().as_millis(),
+            ok = result.is_ok(),
+            "model call"
+        );
+        result
+    }
+
+    async fn attempt<F: Format>(
+        &self,
+        format: &F,
+        request: &ModelRequest<'_>,
+        seen: &Seen,
+    ) -> Result<ModelReply, Failure> {
+        let started = Instant::now();
+        let body = format
+            .write(request)
+            .map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
+        let client = self.clients.connecting_within(request.timeouts.connect);
+        let client = client.map_err(|error| unreadable(error.to_string()))?;
+        let sent = client.post(self.endpoint.clone()).headers(self.headers.clone()).body(body).send();
+        let response = match self.first_token(started, request.timeouts) {
+            Some(until) => tokio::time::timeout_at(until, sent).await,
+            None => Ok(sent.await),
+        };
+        let response = response.map_err(|_| within::no_first_token(request.timeouts))?;
+        let response = response.map_err(|error| self.not_sent(&error, request.timeouts))?;
+        seen.status.store(response.status().as_u16(), Ordering::Relaxed);
+        if !response.status().is_success() {
+            return Err(read_failure(response).await);
+        }
+        self.read_answer::<F>(response, started, request, seen).await
+    }
+
+    /// When the first token must be there. An answer that is not streamed has none before the last.
+    fn first_token(&self, started: Instant, timeouts: CallTimeouts) -> Option<Instant> {
+        let limit = timeouts.first_token.filter(|_| self.stream)?;
+        started.checked_add(limit.to_std())
+    }
+
+    async fn read_answer<F: Format>(
+        &self,
+        mut response: Response,
+        started: Instant,
+        request: &ModelRequest<'_>,
+        seen: &Seen,
+    ) -> Result<ModelReply, Failure> {
+        let timeouts = request.timeouts;
+        let headers = response.headers().clone();
+        let mut answer = Answer::<F>::announced_by(&headers);
+        let mut size = 0;
+        loop {
+            let begun = answer.has_begun();
+            let until = if answer.is_whole() {
+                Instant::now().checked_add(TAIL)
+            } else if begun {
+                timeouts.idle.and_then(|limit| Instant::now().checked_add(limit.to_std()))
+            } else {
+                self.first_token(started, timeouts)
+            };
+            let next = match until {
+                Some(until) => tokio::time::timeout_at(until, response.chunk()).await,
+                None => Ok(response.chunk().await),
+            };
+            let bytes = match next {
+                Ok(Ok(Some(bytes))) => bytes,
+                Ok(Ok(None)) => break,
+                // What is missing can no longer change the answer.
+                Ok(Err(_)) | Err(_) if answer.is_whole() => break,
+                Ok(Err(error)) => {
+                    let cause = cause(&error);
+                    return Err(cut_off(format!(
+                        "the connection broke in the middle of the answer: {cause}"
+                    )));
+                }
+                Err(_) if begun => return Err(within::stalled(timeouts)),
+                Err(_) => return Err(within::no_first_token(timeouts)),
+            };
+            size += bytes.len();
+            if size > MAX_ANSWER {
+                return Err(unreadable(format!(
+                    "the answer is larger than {} MiB",
+                    MAX_ANSWER / 1024 / 1024
+                )));
+            }
+            let progress = answer.take(&bytes, &headers);
+            seen.received.store(answer.received(), Ordering::Relaxed);
+            let fresh = answer.fresh();
+            if let Some(streamed) = &request.streamed {
+                streamed.piece(fresh);
+            }
+            if progress? == Progress::Done {
+                let _ = tokio::time::timeout(LAST_BYTES, response.chunk()).await;
+                break;
+            }
+        }
+        answer.reply(&headers, request.messages)
+    }
+
+    fn not_sent(&self, error: &reqwest::Error, timeouts: CallTimeouts) -> Failure {
+        let (server, cause) = (self.server(), cause(error));
+        if error.is_timeout() {
+            within::no_connection(&server, timeouts)
+        } else if error.is_connect() {
+            cut_off(format!("cannot connect to {server}: {cause}"))
+        } else {
+            cut_off(format!("the connection to {server} broke before an answer came: {cause}"))
+        }
+    }
+
+    /// Host and port, for people.
+    fn server(&self) -> String {
+        let host = self.endpoint.host_str().unwrap_or_default();
+        match self.endpoint.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }
+    }
+
+    /// What may be shown of it.
+    pub(super) fn show(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
+            .field("endpoint", &self.redactor.text(self.endpoint.to_string()))
+            .field("model", &self.model)
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The innermost cause of an error: what the system said, without the layers around it.
+pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+async fn read_failure(mut response: Response) -> Failure {
+    let mut body = Vec::new();
+    let reading = async {
+        while let Ok(Some(bytes)) = response.chunk().await {
+            body.extend_from_slice(&bytes);
+            if body.len() > MAX_ERROR {
+                break;
+            }
+        }
+    };
+    // What has come by then is enough.
+    let _ = tokio::time::timeout(ERROR_WAIT, reading).await;
+    failure::from_status(response.status(), response.headers(), &body)
+}

@@ -1,0 +1,306 @@
+//! Messages as lists of blocks, the way they are sent.
+
+use serde_json::{Map, Value, json};
+
+use crate::session::{Message, ToolCall};
+
+/// The field of an assistant message's `extra` that keeps the blocks of an answer that are more than text and tool calls,
+/// all of them in their order. It is never sent by this name.
+pub(crate) const KEPT: &str = "thinking_anthropic";
+/// Of a kept text: how many characters of the message's text it has.
+const LENGTH: &str = "chars";
+
+/// The conversation without what stands above it: the roles alternate, and of a user's blocks the results of tools come
+/// first, as the API wants it.
+pub(super) fn messages(conversation: &[Message]) -> Vec<Value> {
+    let mut turns: Vec<Turn> = Vec::new();
+    for message in conversation {
+        let (role, results, rest) = match message {
+            Message::System { .. } => continue,
+            Message::User { text, .. } => ("user", Vec::new(), said(text)),
+            Message::Tool { text, call, error, .. } => ("user", vec![result(call, text, *error)], Vec::new()),
+            Message::Assistant { text, calls, extra } => {
+                ("assistant", Vec::new(), assistant(text, calls, extra.get(KEPT)))
+            }
+        };
+        // Empty messages are refused, and say nothing.
+        if results.is_empty() && rest.is_empty() {
+            continue;
+        }
+        match turns.last_mut() {
+            Some(last) if last.role == role => {
+                last.results.extend(results);
+                last.rest.extend(rest);
+            }
+            _ => turns.push(Turn { role, results, rest }),
+        }
+    }
+    turns.into_iter().map(Turn::message).collect()
+}
+
+/// What stands above the conversation.
+pub(super) fn system(conversation: &[Message]) -> Option<String> {
+    let texts = conversation.iter().filter_map(|message| match message {
+        Message::System { text } => Some(text.trim()).filter(|text| !text.is_empty()),
+        Message::User { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
+    });
+    let text = texts.collect::<Vec<_>>().join("\n\n");
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// A name or an id with the characters the API takes.
+pub(super) fn safe(text: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
+    if text.is_empty() { "_".to_owned() } else { text.chars().map(safe).collect() }
+}
+
+struct Turn {
+    role: &'static str,
+    results: Vec<Value>,
+    rest: Vec<Value>,
+}
+
+impl Turn {
+    fn message(self) -> Value {
+        let Self { role, mut results, rest } = self;
+        results.extend(rest);
+        json!({"role": role, "content": results})
+    }
+}
+
+/// A text as a block. A blank one is refused.
+fn said(text: &str) -> Vec<Value> {
+    if text.trim().is_empty() { Vec::new() } else { vec![json!({"type": "text", "text": text})] }
+}
+
+fn result(call: &str, text: &str, error: bool) -> Value {
+    let mut block = json!({"type": "tool_result", "tool_use_id": safe(call)});
+    // An error without a word is refused.
+    let text = if error && text.trim().is_empty() { "it failed and does not say why" } else { text };
+    if !text.trim().is_empty() {
+        block["content"] = text.into();
+    }
+    if error {
+        block["is_error"] = true.into();
+    }
+    block
+}
+
+fn call(call: &ToolCall) -> Value {
+    let ToolCall { id, name, arguments } = call;
+    json!({"type": "tool_use", "id": safe(id), "name": safe(name), "input": input(arguments)})
+}
+
+/// The arguments as the mapping they have to be. What is none goes as text under a key, as the API's documentation
+/// advises.
+fn input(arguments: &str) -> Value {
+    if arguments.trim().is_empty() {
+        return json!({});
+    }
+    match serde_json::from_str::<Value>(arguments) {
+        Ok(input @ Value::Object(_)) => input,
+        Ok(_) | Err(_) => json!({"INVALID_JSON": arguments}),
+    }
+}
+
+/// What a model said, in the order in which it said it if that is known.
+fn assistant(text: &str, calls: &[ToolCall], kept: Option<&Value>) -> Vec<Value> {
+    let Some(Value::Array(kept)) = kept else {
+        return said(text).into_iter().chain(calls.iter().map(call)).collect();
+    };
+    let mut open: Vec<&ToolCall> = calls.iter().collect();
+    let mut blocks = Vec::new();
+    // A text that was changed since, by what was taken out of it, has lost its pieces.
+    let (mut pieces, mut whole) = match pieces(text, kept) {
+        Some(pieces) => (pieces.into_iter(), None),
+        None => (Vec::new().into_iter(), Some(text)),
+    };
+    for place in kept {
+        match place.get("type").and_then(Value::as_str) {
+            Some("text") => {
+                let piece = pieces.next().map(said).unwrap_or_default();
+                blocks.extend(piece.into_iter().map(|block| with_rest(block, place)));
+            }
+            Some("tool_use") => {
+                blocks.extend(whole.take().into_iter().flat_map(said));
+                let id = place.get("id").and_then(Value::as_str).unwrap_or_default();
+                if let Some(at) = open.iter().position(|call| call.id == id) {
+                    blocks.push(with_rest(call(open.remove(at)), place));
+                }
+            }
+            _ => blocks.push(place.clone()),
+        }
+    }
+    blocks.extend(whole.take().into_iter().flat_map(said));
+    blocks.extend(open.into_iter().map(call));
+    blocks
+}
+
+/// The text cut into the pieces it came in; `None`: it is another text.
+fn pieces<'t>(text: &'t str, kept: &[Value]) -> Option<Vec<&'t str>> {
+    let mut rest = text;
+    let mut pieces = Vec::new();
+    for length in kept.iter().filter_map(|place| place.get(LENGTH)?.as_u64()) {
+        let length = usize::try_from(length).ok()?;
+        let ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]).nth(length)?;
+        let (piece, more) = rest.split_at(ends);
+        pieces.push(piece);
+        rest = more;
+    }
+    rest.is_empty().then_some(pieces)
+}
+
+/// A block with what else came with it.
+fn with_rest(mut block: Value, place: &Value) -> Value {
+    if let (Value::Object(block), Value::Object(place)) = (&mut block, place) {
+        for (field, value) in place.iter().filter(|(field, _)| *field != LENGTH) {
+            block.entry(field).or_insert_with(|| value.clone());
+        }
+    }
+    block
+}
+
+/// The blocks to keep of an answer; `None`: text and tool calls say it all. Of these only the places are kept, and what
+/// else came with them.
+pub(super) fn kept(blocks: &[Map<String, Value>]) -> Option<Value> {
+    let mut plain = true;
+    let mut keep = |block: &Map<String, Value>| {
+        let (known, place): (&[&str], _) = match block.get("type").and_then(Value::as_str) {
+            Some("text") => {
+                let text = block.get("text").and_then(Value::as_str).unwrap_or_default();
+                (&["type", "text"], json!({"type": "text", LENGTH: text.chars().count()}))
+            }
+            Some("tool_use") => {
+                let id = block.get("id").cloned().unwrap_or_default();
+                (&["type", "id", "name", "input"], json!({"type": "tool_use", "id": id}))
+            }
+            _ => {
+                plain = false;
+                return Value::Object(block.clone());
+            }
+        };
+        let rest = block.iter().filter(|(field, value)| !known.contains(&field.as_str()) && !value.is_null());
+        let rest: Map<String, Value> = rest.map(|(field, value)| (field.clone(), value.clone())).collect();
+        plain &= rest.is_empty();
+        with_rest(place, &Value::Object(rest))
+    };
+    let kept: Vec<Value> = blocks.iter().map(&mut keep).collect();
+    (!plain).then_some(Value::Array(kept))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(call: &str, text: &str, error: bool) -> Message {
+        Message::Tool { call: call.into(), tool: "look".into(), text: text.into(), error }
+    }
+
+    fn said_by_model(text: &str, calls: &[(&str, &str)], kept: Option<Value>) -> Message {
+        let call = |(id, arguments): &(&str, &str)| ToolCall {
+            id: (*id).into(),
+            name: "look".into(),
+            arguments: (*arguments).into(),
+        };
+        let extra = kept.map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
+        Message::Assistant { text: text.into(), calls: calls.iter().map(call).collect(), extra }
+    }
+
+    #[test]
+    fn results_are_joined_in_one_message_and_stand_before_what_is_said() {
+        let conversation = [
+            Message::System { text: "Be brief.".into() },
+            Message::user("go"),
+            said_by_model("", &[("a", "{}"), ("b", r#"{"x":1}"#)], None),
+            tool("a", "seen", false),
+            Message::user("and?"),
+            tool("b", "", true),
+            Message::System { text: "Be kind.".into() },
+            Message::user("quick"),
+        ];
+        assert_eq!(
+            messages(&conversation),
+            [
+                json!({"role": "user", "content": [{"type": "text", "text": "go"}]}),
+                json!({"role": "assistant", "content": [
+                    {"type": "tool_use", "id": "a", "name": "look", "input": {}},
+                    {"type": "tool_use", "id": "b", "name": "look", "input": {"x": 1}},
+                ]}),
+                json!({"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "a", "content": "seen"},
+                    {"type": "tool_result", "tool_use_id": "b", "content": "it failed and does not say why", "is_error": true},
+                    {"type": "text", "text": "and?"},
+                    {"type": "text", "text": "quick"},
+                ]}),
+            ]
+        );
+        assert_eq!(system(&conversation).unwrap(), "Be brief.\n\nBe kind.");
+        assert_eq!(system(&conversation[1..3]), None);
+    }
+
+    #[test]
+    fn what_is_blank_is_not_sent() {
+        let silent =
+            [Message::user("go"), said_by_model(" ", &[], None), Message::user(""), Message::user("on")];
+        let go = json!([{"type": "text", "text": "go"}, {"type": "text", "text": "on"}]);
+        assert_eq!(messages(&silent), [json!({"role": "user", "content": go})]);
+        let result = result("a", " \n", false);
+        assert_eq!(result, json!({"type": "tool_result", "tool_use_id": "a"}));
+    }
+
+    #[test]
+    fn arguments_that_are_no_mapping_are_shown_as_text() {
+        assert_eq!(input(" "), json!({}));
+        assert_eq!(input(r#"{"a": [1]}"#), json!({"a": [1]}));
+        assert_eq!(input(r#"{"a": "#), json!({"INVALID_JSON": r#"{"a": "#}));
+        assert_eq!(input("[1]"), json!({"INVALID_JSON": "[1]"}));
+    }
+
+    #[test]
+    fn ids_of_other_providers_are_sent_as_the_api_takes_them() {
+        let conversation =
+            [said_by_model("", &[("functions.look:0", "{}")], None), tool("functions.look:0", "x", false)];
+        let sent = messages(&conversation);
+        assert_eq!(sent[0]["content"][0]["id"], json!("functions_look_0"));
+        assert_eq!(sent[1]["content"][0]["tool_use_id"], json!("functions_look_0"));
+        assert_eq!(safe(""), "_");
+    }
+
+    #[test]
+    fn thinking_goes_back_untouched_in_its_place() {
+        let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"});
+        let hidden = json!({"type": "redacted_thinking", "data": "eHg="});
+        let place = json!({"type": "tool_use", "id": "a", "caller": {"type": "direct"}});
+        let text = |chars: usize| json!({"type": "text", "chars": chars});
+        let kept = json!([thinking, text(5), hidden, text(7), place]);
+        let sent =
+            messages(&[said_by_model("Süß! Let me.", &[("a", "{}"), ("b", "{}")], Some(kept.clone()))]);
+        let said = |text: &str| json!({"type": "text", "text": text});
+        let call = |id: &str| json!({"type": "tool_use", "id": id, "name": "look", "input": {}});
+        let mut first = call("a");
+        first["caller"] = json!({"type": "direct"});
+        assert_eq!(
+            sent[0]["content"],
+            json!([thinking, said("Süß! "), hidden, said("Let me."), first, call("b")])
+        );
+        // What was taken out of the text stays out.
+        let sent = messages(&[said_by_model("Süß! [redacted].", &[("a", "{}")], Some(kept))]);
+        assert_eq!(sent[0]["content"], json!([thinking, hidden, said("Süß! [redacted]."), first]));
+    }
+
+    #[test]
+    fn what_text_and_calls_say_is_not_kept_twice() {
+        let block = |value: Value| value.as_object().cloned().unwrap();
+        let plain = [
+            block(json!({"type": "text", "text": "naïve", "citations": null})),
+            block(json!({"type": "tool_use", "id": "a", "name": "n", "input": {"x": 1}})),
+        ];
+        assert_eq!(kept(&plain), None);
+        let thinking = block(json!({"type": "thinking", "thinking": "hm", "signature": "s"}));
+        let all: Vec<_> = [thinking.clone()].into_iter().chain(plain).collect();
+        let places = json!([thinking, {"type": "text", "chars": 5}, {"type": "tool_use", "id": "a"}]);
+        assert_eq!(kept(&all), Some(places));
+        let cited = block(json!({"type": "text", "text": "x", "citations": [{"url": "u"}]}));
+        assert_eq!(kept(&[cited]), Some(json!([{"type": "text", "chars": 1, "citations": [{"url": "u"}]}])));
+    }
+}

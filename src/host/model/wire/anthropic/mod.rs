@@ -1,0 +1,46 @@
+//! Anthropic's messages format.
+//!
+//! A message is a list of blocks. The text and the tool calls among them become the reply; everything else, thinking with
+//! its signature above all, is kept as it came and goes back in its place: the API wants to see it again, untouched.
+
+mod blocks;
+mod reply;
+mod request;
+mod stream;
+
+use reqwest::header::HeaderMap;
+use serde_json::{Map, Value};
+
+pub(crate) use blocks::KEPT;
+pub(crate) use reply::read_body;
+use stream::Blocks;
+
+use super::Format;
+use crate::engine::{Failure, ModelReply};
+use crate::host::port::ModelRequest;
+use crate::session::Message;
+
+/// The format, for one model.
+#[derive(Clone, Debug)]
+pub(crate) struct Messages {
+    /// The model's name on the server.
+    pub(crate) model: String,
+    /// The most tokens of a reply.
+    pub(crate) max_tokens: u32,
+    pub(crate) stream: bool,
+    pub(crate) temperature: Option<f64>,
+    /// Fields to add; null leaves a field out.
+    pub(crate) extra: Map<String, Value>,
+}
+
+impl Format for Messages {
+    type Assembly = Blocks;
+
+    fn write(&self, request: &ModelRequest<'_>) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&request::body(self, request))
+    }
+
+    fn read(body: &[u8], headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        read_body(body, headers, conversation)
+    }
+}

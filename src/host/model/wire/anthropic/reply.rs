@@ -1,0 +1,229 @@
+//! Responses of the messages format, read into replies.
+
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::blocks::{KEPT, kept};
+use crate::engine::{Failure, FinishReason, ModelReply, Proposal};
+use crate::host::model::failure;
+use crate::host::model::wire::ids::Ids;
+use crate::host::model::wire::{lenient, unread};
+use crate::session::{Message, ToolCall, Usage};
+
+#[derive(Deserialize)]
+struct Response {
+    #[serde(default)]
+    content: Option<Vec<Map<String, Value>>>,
+    #[serde(default, deserialize_with = "lenient::text")]
+    stop_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    usage: Option<WireUsage>,
+}
+
+/// Tokens. Those that a cache took part in are not among those of the request.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(super) struct WireUsage {
+    #[serde(default, rename = "input_tokens")]
+    input: Option<u64>,
+    #[serde(default, rename = "output_tokens")]
+    output: Option<u64>,
+    #[serde(default, rename = "cache_read_input_tokens")]
+    cache_read: Option<u64>,
+    #[serde(default, rename = "cache_creation_input_tokens")]
+    cache_write: Option<u64>,
+}
+
+impl WireUsage {
+    /// What was said last goes before what was said first.
+    pub(super) fn then(self, later: Self) -> Self {
+        Self {
+            input: later.input.or(self.input),
+            output: later.output.or(self.output),
+            cache_read: later.cache_read.or(self.cache_read),
+            cache_write: later.cache_write.or(self.cache_write),
+        }
+    }
+
+    fn usage(self) -> Usage {
+        let cache_read = self.cache_read.unwrap_or_default();
+        let cache_write = self.cache_write.unwrap_or_default();
+        let input = self.input.unwrap_or_default();
+        Usage {
+            input: input.saturating_add(cache_read).saturating_add(cache_write),
+            output: self.output.unwrap_or_default(),
+            cache_read,
+            cache_write,
+        }
+    }
+}
+
+/// Reads the body of a response whose status says that all is well. `conversation` is what was sent: the ids of
+/// calls are unique in it.
+///
+/// # Errors
+/// The body holds an error, is cut off, is not JSON, or holds no content.
+pub(crate) fn read_body(
+    body: &[u8],
+    headers: &HeaderMap,
+    conversation: &[Message],
+) -> Result<ModelReply, Failure> {
+    let value = unread::json(body)?;
+    if let Some(failure) = failure::inside_success(&value, headers) {
+        return Err(failure);
+    }
+    let response: Response = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+    let content = response.content.ok_or_else(|| failure::unreadable("the answer holds no content"))?;
+    Ok(to_reply(content, response.stop_reason, response.usage, conversation))
+}
+
+/// JSON of another shape than the format's.
+pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
+    failure::unreadable(format!("the answer is not a message: {error}"))
+}
+
+/// The reply that complete blocks are. The input of a tool call may be text that was put together, and broken.
+pub(super) fn to_reply(
+    mut blocks: Vec<Map<String, Value>>,
+    stop: Option<String>,
+    usage: Option<WireUsage>,
+    conversation: &[Message],
+) -> ModelReply {
+    let mut ids = None;
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    for block in &mut blocks {
+        match block.get("type").and_then(Value::as_str) {
+            Some("text") => {
+                text.push_str(block.get("text").and_then(Value::as_str).unwrap_or_default());
+            }
+            Some("tool_use") => {
+                let ids = ids.get_or_insert_with(|| Ids::of(conversation));
+                let id = ids.next(block.get("id").and_then(Value::as_str).map(str::to_owned));
+                block.insert("id".to_owned(), id.as_str().into());
+                calls.push(call(id, block));
+            }
+            _ => {}
+        }
+    }
+    let extra = kept(&blocks).map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
+    let finish = stop.map(finish_reason).unwrap_or_default();
+    ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra }
+}
+
+fn call(id: String, block: &Map<String, Value>) -> Proposal {
+    let name = block.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let arguments = match block.get("input") {
+        // A tool that takes nothing is called with nothing.
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(Value::String(text)) if text.trim().is_empty() => "{}".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(input) => input.to_string(),
+    };
+    ToolCall { id, name, arguments }.into()
+}
+
+fn finish_reason(said: String) -> FinishReason {
+    match said.as_str() {
+        "end_turn" | "stop_sequence" => FinishReason::Stop,
+        "tool_use" => FinishReason::ToolCalls,
+        // A turn that the server paused is as little over as one that was cut.
+        "max_tokens" | "pause_turn" => FinishReason::Length,
+        "model_context_window_exceeded" => FinishReason::ContextWindow,
+        "refusal" => FinishReason::ContentFilter,
+        "" => FinishReason::Unsaid,
+        _ => FinishReason::Other(said),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::ErrorClass;
+    use serde_json::json;
+
+    fn read(body: &Value) -> ModelReply {
+        read_body(body.to_string().as_bytes(), &HeaderMap::new(), &[]).unwrap()
+    }
+
+    #[test]
+    fn text_and_calls_are_read_from_their_blocks() {
+        let reply = read(&json!({"type": "message", "role": "assistant", "content": [
+            {"type": "text", "text": "Let me "}, {"type": "text", "text": "look."},
+            {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"x": 1}},
+            {"type": "tool_use", "id": "toolu_1", "name": "rest"},
+        ], "stop_reason": "tool_use"}));
+        let call = |id: &str, name: &str, arguments: &str| {
+            ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }.into()
+        };
+        let calls = vec![call("toolu_1", "look", r#"{"x":1}"#), call("call_2", "rest", "{}")];
+        let expected = ModelReply {
+            text: "Let me look.".into(),
+            calls,
+            finish: FinishReason::ToolCalls,
+            ..ModelReply::default()
+        };
+        assert_eq!(reply, expected);
+    }
+
+    #[test]
+    fn thinking_is_kept_with_its_signature_and_its_place() {
+        let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"});
+        let reply = read(&json!({"content": [
+            thinking, {"type": "tool_use", "id": "", "name": "look", "input": {}},
+        ]}));
+        let place = json!({"type": "tool_use", "id": reply.calls[0].call.id});
+        assert_eq!(Value::Object(reply.extra), json!({"thinking_anthropic": [thinking, place]}));
+    }
+
+    #[test]
+    fn every_reason_to_stop() {
+        let reason = |said: Value| read(&json!({"content": [], "stop_reason": said})).finish;
+        for (said, expected) in [
+            ("end_turn", FinishReason::Stop),
+            ("stop_sequence", FinishReason::Stop),
+            ("tool_use", FinishReason::ToolCalls),
+            ("max_tokens", FinishReason::Length),
+            ("pause_turn", FinishReason::Length),
+            ("model_context_window_exceeded", FinishReason::ContextWindow),
+            ("refusal", FinishReason::ContentFilter),
+            ("new", FinishReason::Other("new".into())),
+        ] {
+            assert_eq!(reason(json!(said)), expected, "{said}");
+        }
+        assert_eq!(reason(Value::Null), FinishReason::Unsaid);
+    }
+
+    #[test]
+    fn tokens_of_a_cache_are_tokens_of_the_request() {
+        let usage = |usage: Value| read(&json!({"content": [], "usage": usage})).usage;
+        let all = json!({
+            "input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 300, "cache_creation_input_tokens": 20,
+        });
+        assert_eq!(usage(all), Some(Usage { input: 330, output: 5, cache_read: 300, cache_write: 20 }));
+        let plain = json!({"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": null});
+        assert_eq!(usage(plain), Some(Usage { input: 10, output: 5, ..Usage::default() }));
+        assert_eq!(usage(json!("many")), None);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_a_failure() {
+        let table = [
+            ("", ErrorClass::ModelError, "the answer is empty"),
+            ("{}", ErrorClass::ModelError, "the answer holds no content"),
+            (
+                r#"{"content":[{"ty"#,
+                ErrorClass::NetworkError,
+                "the answer ends in the middle, after 16 bytes",
+            ),
+            (
+                r#"{"content":[1]}"#,
+                ErrorClass::ModelError,
+                "the answer is not a message: invalid type: integer `1`, expected a map",
+            ),
+        ];
+        for (body, class, says) in table {
+            let failure = read_body(body.as_bytes(), &HeaderMap::new(), &[]).unwrap_err();
+            assert_eq!((failure.class, failure.message.as_str()), (Some(class), says), "{body}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Requests of the messages format.
+
+use serde_json::{Map, Value, json};
+
+use super::Messages;
+use super::blocks::{messages, safe, system};
+use crate::engine::{ToolChoice, ToolSpec};
+use crate::host::port::ModelRequest;
+use crate::session::Message;
+
+/// The body of one request.
+pub(super) fn body(format: &Messages, request: &ModelRequest<'_>) -> Value {
+    let mut body = Map::new();
+    let mut write = |field: &str, value: Value| drop(body.insert(field.to_owned(), value));
+    write("model", json!(format.model));
+    write("max_tokens", json!(format.max_tokens));
+    if let Some(system) = system(request.messages) {
+        write("system", json!(system));
+    }
+    write("messages", messages(request.messages).into());
+    let (tools, choice) = tools(format, request);
+    if !tools.is_empty() {
+        write("tools", tools.into());
+    }
+    if let Some(choice) = choice {
+        write("tool_choice", choice);
+    }
+    if format.stream {
+        write("stream", json!(true));
+    }
+    if let Some(temperature) = format.temperature {
+        write("temperature", json!(temperature));
+    }
+    for (field, value) in &format.extra {
+        if value.is_null() {
+            body.shift_remove(field);
+        } else {
+            body.insert(field.clone(), value.clone());
+        }
+    }
+    Value::Object(body)
+}
+
+/// The tools, and whether one must be called.
+fn tools(format: &Messages, request: &ModelRequest<'_>) -> (Vec<Value>, Option<Value>) {
+    let tools: Vec<Value> = request.tools.iter().map(|spec| declared(spec)).collect();
+    if tools.is_empty() {
+        // A conversation with tool calls in it is refused if no tool is declared.
+        let called = called(request.messages);
+        let choice = (!called.is_empty()).then(|| json!({"type": "none"}));
+        return (called, choice);
+    }
+    let choice = match &request.tool_choice {
+        ToolChoice::Auto => None,
+        // A model that thinks cannot be forced; the request would be refused.
+        ToolChoice::Required | ToolChoice::Tool(_) if thinks(&format.extra) => None,
+        ToolChoice::Required => Some(json!({"type": "any"})),
+        ToolChoice::Tool(name) => Some(json!({"type": "tool", "name": name})),
+    };
+    (tools, choice)
+}
+
+fn declared(spec: &ToolSpec) -> Value {
+    let mut tool = json!({"name": spec.name});
+    if !spec.description.is_empty() {
+        tool["description"] = json!(spec.description);
+    }
+    // The API wants a schema, and the schema of a mapping.
+    let mut schema = match &spec.parameters {
+        Value::Object(schema) => schema.clone(),
+        _ => Map::new(),
+    };
+    schema.entry("type").or_insert_with(|| json!("object"));
+    tool["input_schema"] = Value::Object(schema);
+    tool
+}
+
+/// The tools that were called, as far as they are known from that.
+fn called(conversation: &[Message]) -> Vec<Value> {
+    let calls = conversation.iter().flat_map(|message| match message {
+        Message::Assistant { calls, .. } => calls.as_slice(),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => &[],
+    });
+    let mut names: Vec<String> = calls.map(|call| safe(&call.name)).collect();
+    names.sort();
+    names.dedup();
+    names.iter().map(|name| json!({"name": name, "input_schema": {"type": "object"}})).collect()
+}
+
+/// Whether the model is asked to think.
+fn thinks(extra: &Map<String, Value>) -> bool {
+    let kind = extra.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
+    kind.is_some_and(|kind| kind != "disabled")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::CallTimeouts;
+    use crate::session::ToolCall;
+    use tokio_util::sync::CancellationToken;
+
+    fn written(tools: Vec<&ToolSpec>, tool_choice: ToolChoice, extra: &Value, messages: &[Message]) -> Value {
+        let request = ModelRequest {
+            messages,
+            tools,
+            tool_choice,
+            timeout: None,
+            timeouts: CallTimeouts::default(),
+            streamed: None,
+            cancel: CancellationToken::new(),
+        };
+        let format = Messages {
+            model: "m".into(),
+            max_tokens: 100,
+            stream: true,
+            temperature: Some(0.5),
+            extra: extra.as_object().cloned().unwrap_or_default(),
+        };
+        body(&format, &request)
+    }
+
+    fn tool() -> ToolSpec {
+        ToolSpec { name: "look".into(), description: "Looks.".into(), parameters: json!({}), effect: None }
+    }
+
+    #[test]
+    fn a_request_has_the_fields_of_the_api() {
+        let messages = [Message::System { text: "Be brief.".into() }, Message::user("go")];
+        let extra = json!({"temperature": null, "top_k": 5});
+        assert_eq!(
+            written(vec![&tool()], ToolChoice::Auto, &extra, &messages),
+            json!({
+                "model": "m", "max_tokens": 100, "system": "Be brief.",
+                "messages": [{"role": "user", "content": [{"type": "text", "text": "go"}]}],
+                "tools": [{"name": "look", "description": "Looks.", "input_schema": {"type": "object"}}],
+                "stream": true, "top_k": 5,
+            })
+        );
+    }
+
+    #[test]
+    fn each_choice_among_the_tools() {
+        let choice = |choice, extra: Value| {
+            written(vec![&tool()], choice, &extra, &[Message::user("go")])["tool_choice"].clone()
+        };
+        assert_eq!(choice(ToolChoice::Auto, Value::Null), Value::Null);
+        assert_eq!(choice(ToolChoice::Required, Value::Null), json!({"type": "any"}));
+        let named = ToolChoice::Tool("look".into());
+        assert_eq!(choice(named.clone(), Value::Null), json!({"type": "tool", "name": "look"}));
+        let off = json!({"thinking": {"type": "disabled"}});
+        assert_eq!(choice(named.clone(), off), json!({"type": "tool", "name": "look"}));
+        let on = json!({"thinking": {"type": "enabled", "budget_tokens": 2000}});
+        assert_eq!(choice(named, on), Value::Null);
+    }
+
+    #[test]
+    fn tools_that_were_called_are_declared_even_where_none_may_be() {
+        let call = ToolCall { id: "a".into(), name: "look".into(), arguments: "{}".into() };
+        let messages = [
+            Message::user("go"),
+            Message::Assistant { text: String::new(), calls: vec![call.clone(), call], extra: Map::new() },
+            Message::Tool { call: "a".into(), tool: "look".into(), text: "x".into(), error: false },
+        ];
+        let request = written(vec![], ToolChoice::Auto, &Value::Null, &messages);
+        assert_eq!(request["tools"], json!([{"name": "look", "input_schema": {"type": "object"}}]));
+        assert_eq!(request["tool_choice"], json!({"type": "none"}));
+        let request = written(vec![], ToolChoice::Auto, &Value::Null, &messages[..1]);
+        assert_eq!((request.get("tools"), request.get("tool_choice")), (None, None));
+    }
+}

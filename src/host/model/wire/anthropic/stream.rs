@@ -1,0 +1,345 @@
+//! Streamed responses of the messages format, put together block by block.
+
+use std::collections::HashMap;
+
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::reply::{WireUsage, to_reply, unexpected};
+use crate::engine::{Failure, ModelReply};
+use crate::host::model::failure;
+use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::{Assembly, Progress, chars, event, lenient, unread};
+use crate::session::Message;
+
+/// One event, whatever it is about.
+#[derive(Deserialize)]
+struct Event {
+    #[serde(default, rename = "type", deserialize_with = "lenient::text")]
+    kind: Option<String>,
+    #[serde(default)]
+    index: u64,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    message: Start,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    content_block: Map<String, Value>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    delta: Map<String, Value>,
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    usage: Option<WireUsage>,
+}
+
+/// The message as it begins.
+#[derive(Default, Deserialize)]
+struct Start {
+    #[serde(default, deserialize_with = "lenient::if_readable")]
+    usage: Option<WireUsage>,
+}
+
+/// An answer that is being put together.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    begun: Vec<Block>,
+    /// Where the block with that `index` stands.
+    places: HashMap<u64, usize>,
+    stop: Option<String>,
+    usage: Option<WireUsage>,
+    received: u64,
+    fresh: String,
+    started: bool,
+    done: bool,
+}
+
+/// One block.
+#[derive(Debug)]
+struct Block {
+    fields: Map<String, Value>,
+    /// The input of a tool call, which comes as pieces of JSON.
+    input: String,
+    open: bool,
+}
+
+impl Assembly for Blocks {
+    fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<Progress, Failure> {
+        let Some(value) = event::data(event, headers)? else { return Ok(Progress::More) };
+        let read: Event = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
+        match read.kind.as_deref().unwrap_or(&event.name) {
+            "message_start" => {
+                self.started = true;
+                self.count(read.message.usage);
+            }
+            "content_block_start" => self.begin(read.index, read.content_block),
+            "content_block_delta" => self.add(read.index, read.delta)?,
+            "content_block_stop" => self.block(read.index)?.open = false,
+            "message_delta" => {
+                self.count(read.usage);
+                let stop = read.delta.get("stop_reason").and_then(Value::as_str);
+                self.stop = stop.map(str::to_owned).or(self.stop.take());
+            }
+            "message_stop" => {
+                self.done = true;
+                return Ok(Progress::Done);
+            }
+            // Pings, and what is new.
+            _ => {}
+        }
+        Ok(Progress::More)
+    }
+
+    fn received(&self) -> u64 {
+        self.received
+    }
+
+    fn fresh(&mut self) -> String {
+        std::mem::take(&mut self.fresh)
+    }
+
+    fn is_whole(&self) -> bool {
+        (self.done || self.stop.is_some()) && !self.begun.iter().any(|block| block.open)
+    }
+
+    fn reply(self, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        if !self.is_whole() {
+            return Err(unread::ended_early(self.started));
+        }
+        if !self.started {
+            return Err(failure::unreadable("the answer holds no message"));
+        }
+        let blocks = self.begun.into_iter().map(Block::whole).collect();
+        Ok(to_reply(blocks, self.stop, self.usage, conversation))
+    }
+}
+
+impl Blocks {
+    fn count(&mut self, usage: Option<WireUsage>) {
+        if let Some(later) = usage {
+            self.usage = Some(self.usage.unwrap_or_default().then(later));
+        }
+    }
+
+    fn begin(&mut self, index: u64, fields: Map<String, Value>) {
+        self.started = true;
+        let said = ["text", "thinking", "data", "name"].iter().filter_map(|key| fields.get(*key)?.as_str());
+        self.received = self.received.saturating_add(said.map(chars).sum());
+        self.places.insert(index, self.begun.len());
+        self.begun.push(Block { fields, input: String::new(), open: true });
+    }
+
+    fn add(&mut self, index: u64, delta: Map<String, Value>) -> Result<(), Failure> {
+        if let Some(text) = delta.get("text").and_then(Value::as_str) {
+            self.fresh.push_str(text);
+        }
+        let grown = self.block(index)?.add(delta);
+        self.received = self.received.saturating_add(grown);
+        Ok(())
+    }
+
+    fn block(&mut self, index: u64) -> Result<&mut Block, Failure> {
+        let at = self.places.get(&index).copied();
+        at.and_then(|at| self.begun.get_mut(at)).ok_or_else(|| {
+            failure::unreadable(format!(
+                "the stream of the answer goes on with block {index}, which it has not begun"
+            ))
+        })
+    }
+}
+
+impl Block {
+    /// Takes the next piece: how many characters it has.
+    fn add(&mut self, delta: Map<String, Value>) -> u64 {
+        let mut grown = 0;
+        for (key, value) in delta {
+            match (key.as_str(), value) {
+                ("text" | "thinking", Value::String(more)) => {
+                    grown = chars(&more);
+                    match self.fields.get_mut(&key) {
+                        Some(Value::String(text)) => text.push_str(&more),
+                        _ => drop(self.fields.insert(key, Value::String(more))),
+                    }
+                }
+                ("partial_json", Value::String(more)) => {
+                    grown = chars(&more);
+                    self.input.push_str(&more);
+                }
+                ("signature", signature) => drop(self.fields.insert(key, signature)),
+                ("citation", citation) => match self.fields.get_mut("citations") {
+                    Some(Value::Array(citations)) => citations.push(citation),
+                    _ => drop(self.fields.insert("citations".to_owned(), Value::Array(vec![citation]))),
+                },
+                _ => {}
+            }
+        }
+        grown
+    }
+
+    /// The block as it stands in an answer that is not streamed; input that is broken stays a text.
+    fn whole(self) -> Map<String, Value> {
+        let Self { mut fields, input, .. } = self;
+        if !input.is_empty() {
+            // Only the model's own calls may be broken; all else is the server's.
+            let is_call = fields.get("type").is_some_and(|kind| kind == "tool_use");
+            let read = if is_call { None } else { serde_json::from_str(&input).ok() };
+            fields.insert("input".to_owned(), read.unwrap_or(Value::String(input)));
+        }
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::FinishReason;
+    use crate::policy::ErrorClass;
+    use crate::session::{ToolCall, Usage};
+    use serde_json::json;
+
+    fn taken(events: &[Value]) -> Result<Blocks, Failure> {
+        let mut blocks = Blocks::default();
+        for data in events {
+            let name = data["type"].as_str().unwrap_or_default().to_owned();
+            blocks.take(&SseEvent { name, data: data.to_string() }, &HeaderMap::new())?;
+        }
+        Ok(blocks)
+    }
+
+    fn assemble(events: &[Value]) -> Result<ModelReply, Failure> {
+        taken(events)?.reply(&[])
+    }
+
+    fn start() -> Value {
+        let usage = json!({"input_tokens": 10, "cache_read_input_tokens": 7, "output_tokens": 1});
+        json!({"type": "message_start", "message": {"id": "msg_1", "content": [], "usage": usage}})
+    }
+
+    fn begin(index: u64, block: &Value) -> Value {
+        json!({"type": "content_block_start", "index": index, "content_block": block})
+    }
+
+    fn delta(index: u64, kind: &str, field: &str, text: &str) -> Value {
+        json!({"type": "content_block_delta", "index": index, "delta": {"type": kind, field: text}})
+    }
+
+    fn stop(index: u64) -> Value {
+        json!({"type": "content_block_stop", "index": index})
+    }
+
+    fn end(reason: &str) -> Value {
+        json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}})
+    }
+
+    fn call(index: u64, id: &str) -> Value {
+        begin(index, &json!({"type": "tool_use", "id": id, "name": "look", "input": {}}))
+    }
+
+    #[test]
+    fn blocks_are_put_together_by_index() {
+        let reply = assemble(&[
+            start(),
+            begin(0, &json!({"type": "thinking", "thinking": "", "signature": ""})),
+            json!({"type": "ping"}),
+            delta(0, "thinking_delta", "thinking", "h"),
+            delta(0, "thinking_delta", "thinking", "m"),
+            delta(0, "signature_delta", "signature", "c2ln"),
+            stop(0),
+            begin(1, &json!({"type": "text", "text": ""})),
+            delta(1, "text_delta", "text", "Let me "),
+            delta(1, "text_delta", "text", "look."),
+            stop(1),
+            call(2, "a"),
+            call(3, "b"),
+            delta(2, "input_json_delta", "partial_json", ""),
+            delta(2, "input_json_delta", "partial_json", "{\"x\""),
+            delta(2, "input_json_delta", "partial_json", ": 1}"),
+            stop(2),
+            stop(3),
+            json!({"type": "something_new", "index": 9}),
+            end("tool_use"),
+            json!({"type": "message_stop"}),
+        ])
+        .unwrap();
+        let call = |id: &str, arguments: &str| {
+            ToolCall { id: id.into(), name: "look".into(), arguments: arguments.into() }.into()
+        };
+        assert_eq!(reply.calls, [call("a", r#"{"x": 1}"#), call("b", "{}")]);
+        assert_eq!((reply.text.as_str(), reply.finish), ("Let me look.", FinishReason::ToolCalls));
+        assert_eq!(reply.usage, Some(Usage { input: 17, output: 9, cache_read: 7, cache_write: 0 }));
+        let kept = json!({"thinking_anthropic": [
+            {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+            {"type": "text", "chars": 12},
+            {"type": "tool_use", "id": "a"},
+            {"type": "tool_use", "id": "b"},
+        ]});
+        assert_eq!(Value::Object(reply.extra), kept);
+    }
+
+    #[test]
+    fn what_has_come_is_counted_in_characters_and_pings_do_not_count() {
+        let mut events = vec![start(), json!({"type": "ping"})];
+        assert_eq!(taken(&events).unwrap().received(), 0);
+        events
+            .extend([begin(0, &json!({"type": "text", "text": ""})), delta(0, "text_delta", "text", "añb")]);
+        assert_eq!(taken(&events).unwrap().received(), 3);
+        events.extend([stop(0), call(1, "a"), delta(1, "input_json_delta", "partial_json", "{}")]);
+        assert_eq!(taken(&events).unwrap().received(), 9);
+    }
+
+    #[test]
+    fn a_stream_that_stops_too_early_is_no_answer() {
+        let text = begin(0, &json!({"type": "text", "text": "x"}));
+        let open_call = [start(), call(0, "a"), delta(0, "input_json_delta", "partial_json", "{}")];
+        let table: &[(Vec<Value>, &str)] = &[
+            (vec![], "the stream of the answer ends before it has begun"),
+            (vec![start()], "the stream of the answer ends in the middle"),
+            (vec![start(), text.clone(), stop(0)], "the stream of the answer ends in the middle"),
+            // Reasons to stop do not close a block.
+            ([&open_call[..], &[end("tool_use")]].concat(), "the stream of the answer ends in the middle"),
+            (
+                [&open_call[..], &[json!({"type": "message_stop"})]].concat(),
+                "the stream of the answer ends in the middle",
+            ),
+        ];
+        for (events, says) in table {
+            let failure = assemble(events).unwrap_err();
+            let found = (failure.class, failure.message.as_str());
+            assert_eq!(found, (Some(ErrorClass::NetworkError), *says), "{events:?}");
+        }
+        let whole = assemble(&[start(), text, stop(0), end("end_turn")]).unwrap();
+        assert_eq!((whole.text.as_str(), whole.finish), ("x", FinishReason::Stop));
+    }
+
+    #[test]
+    fn a_stream_that_cannot_be_read_is_no_answer() {
+        let unknown = assemble(&[start(), stop(3)]).unwrap_err();
+        let says = "the stream of the answer goes on with block 3, which it has not begun";
+        assert_eq!((unknown.class, unknown.message.as_str()), (Some(ErrorClass::ModelError), says));
+        let empty = assemble(&[json!({"type": "message_stop"})]).unwrap_err();
+        assert_eq!(empty.message, "the answer holds no message");
+    }
+
+    #[test]
+    fn an_error_in_the_stream_is_left_to_the_table() {
+        let error = json!({"type": "error", "error": {
+            "details": null, "type": "overloaded_error", "message": "Overloaded",
+        }});
+        let failure = assemble(&[start(), error]).unwrap_err();
+        let found = (failure.class, failure.kind.as_deref(), failure.message.as_str());
+        assert_eq!(found, (None, Some("overloaded_error"), "Overloaded"));
+    }
+
+    #[test]
+    fn broken_input_stays_as_it_came() {
+        let broken = [
+            start(),
+            call(0, "a"),
+            delta(0, "input_json_delta", "partial_json", "{\"x\": "),
+            stop(0),
+            end("max_tokens"),
+        ];
+        let reply = assemble(&broken).unwrap();
+        assert_eq!(
+            (reply.calls[0].call.arguments.as_str(), reply.finish),
+            ("{\"x\": ", FinishReason::Length)
+        );
+    }
+}

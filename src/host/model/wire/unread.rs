@@ -1,0 +1,38 @@
+//! Answers that cannot be read, whatever their format.
+
+use crate::engine::Failure;
+use crate::host::model::failure::{cut_off, unreadable};
+
+/// The most characters that are shown of what should have been an answer.
+const SHOWN: usize = 200;
+
+/// The JSON of a body.
+///
+/// # Errors
+/// It is empty, is cut off, or is no JSON.
+pub(super) fn json(body: &[u8]) -> Result<serde_json::Value, Failure> {
+    if body.trim_ascii().is_empty() {
+        return Err(unreadable("the answer is empty"));
+    }
+    serde_json::from_slice(body).map_err(|error| not_json(&error, body))
+}
+
+/// Text that should be JSON and is not.
+pub(super) fn not_json(error: &serde_json::Error, body: &[u8]) -> Failure {
+    let text = crate::engine::plain(&String::from_utf8_lossy(body));
+    let start: String = text.chars().take(SHOWN).collect();
+    if error.is_eof() {
+        cut_off(format!("the answer ends in the middle, after {} bytes", body.len()))
+    } else {
+        unreadable(format!("the answer is not JSON: {start}"))
+    }
+}
+
+/// A stream that has ended before the answer was whole.
+pub(super) fn ended_early(started: bool) -> Failure {
+    cut_off(if started {
+        "the stream of the answer ends in the middle"
+    } else {
+        "the stream of the answer ends before it has begun"
+    })
+}

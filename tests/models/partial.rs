@@ -1,0 +1,154 @@
+//! Answers that break off after they have begun: what had come is told and dropped, and no half call runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use unfazed::engine::{Directive, Note, Order, Outcome, ToolSpec};
+use unfazed::host::scripted::{self, Answer, Entry, Fault, Script, ScriptedCall, ScriptedServer};
+use unfazed::host::{Agent, FunctionTool, Observer, Task, Tools};
+use unfazed::policy::{ErrorClass, Policy};
+use unfazed::session::Message;
+
+use super::{anthropic, client, raw};
+
+const POLICY: &str = "
+version: 1
+models: {'*': {timeouts: {idle: 400ms}, retry: {backoff: {kind: constant, delay: 0s}}}}
+";
+
+/// Remembers how much was retracted.
+#[derive(Default)]
+struct Retracted(Vec<(String, u32, u64)>);
+
+/// Shows what is streamed, and takes it back.
+#[derive(Default)]
+struct Screen {
+    shown: String,
+    pieces: usize,
+    taken_back: Vec<String>,
+}
+
+impl Observer for Screen {
+    fn streamed(&mut self, text: &str) {
+        self.shown.push_str(text);
+        self.pieces += 1;
+    }
+
+    fn directive(&mut self, directive: &Directive) {
+        if let Order::Note(Note::TurnRetracted { .. }) = &directive.order {
+            self.taken_back.push(std::mem::take(&mut self.shown));
+        }
+    }
+}
+
+impl Observer for Retracted {
+    fn directive(&mut self, directive: &Directive) {
+        if let Order::Note(Note::TurnRetracted { target, attempt, received }) = &directive.order {
+            self.0.push((target.clone(), *attempt, *received));
+        }
+    }
+}
+
+fn broken(fault: Fault) -> Entry {
+    let call = ScriptedCall {
+        name: "pay".into(),
+        arguments: r#"{"amount": 100, "to": "somebody with a rather long name"}"#.into(),
+        id: None,
+    };
+    Entry::new(scripted::Outcome::Fault(fault, Answer { calls: vec![call], ..Answer::default() }))
+}
+
+/// An agent whose only tool counts how often it runs.
+fn agent(base_url: &str, speaks_anthropic: bool, paid: &Arc<AtomicU32>) -> Agent {
+    let spec = ToolSpec {
+        name: "pay".into(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+        effect: None,
+    };
+    let paid = Arc::clone(paid);
+    let pay = FunctionTool::new(spec, move |_, _| {
+        paid.fetch_add(1, Ordering::Relaxed);
+        async { Ok(Value::Null) }
+    });
+    let agent = Agent::new(Policy::from_yaml("policy.yaml", POLICY).unwrap()).tools(Tools::new().with(pay));
+    if speaks_anthropic {
+        agent.model("main", anthropic(base_url, true))
+    } else {
+        agent.model("main", client(base_url, true))
+    }
+}
+
+#[tokio::test]
+async fn a_half_streamed_tool_call_never_runs_and_is_taken_back() {
+    for speaks_anthropic in [false, true] {
+        let script = [broken(Fault::Stall), broken(Fault::Truncate), Entry::text("Nothing was paid.")];
+        let server = ScriptedServer::start(Script::new("s.yaml", script), 0).await.unwrap();
+        let paid = Arc::new(AtomicU32::new(0));
+        let agent = agent(&server.base_url(), speaks_anthropic, &paid);
+        let mut retracted = Retracted::default();
+        let task = Task { run: "run-1".into(), task: "pay".into(), ..Task::default() };
+        let report = agent.run_with(task, &mut retracted, None, CancellationToken::new()).await.unwrap();
+        assert_eq!(report.outcome, Outcome::Answered { text: "Nothing was paid.".into() });
+        assert_eq!(paid.load(Ordering::Relaxed), 0);
+        let told: Vec<_> =
+            retracted.0.iter().map(|(target, attempt, _)| (target.as_str(), *attempt)).collect();
+        assert_eq!(told, [("main", 1), ("main", 2)]);
+        assert!(retracted.0.iter().all(|(.., received)| *received > 3), "{:?}", retracted.0);
+        let kept =
+            |message: &Message| matches!(message, Message::Assistant { calls, .. } if !calls.is_empty());
+        assert!(!report.messages.iter().any(kept), "{:?}", report.messages);
+    }
+}
+
+#[tokio::test]
+async fn streamed_text_is_shown_as_it_comes_without_secrets_and_taken_back_if_the_answer_fails() {
+    let said = "The key is sk-planted-1 and sk-plan is none.";
+    let stalled = scripted::Outcome::Fault(Fault::Stall, Answer { text: said.into(), ..Answer::default() });
+    for speaks_anthropic in [false, true] {
+        let script = [Entry::new(stalled.clone()), Entry::text(said)];
+        let server = ScriptedServer::start(Script::new("s.yaml", script), 0).await.unwrap();
+        let agent = agent(&server.base_url(), speaks_anthropic, &Arc::default());
+        let agent = agent.redact(["sk-planted-1".into()]);
+        let mut screen = Screen::default();
+        let task = Task { run: "run-1".into(), task: "say".into(), ..Task::default() };
+        agent.run_with(task, &mut screen, None, CancellationToken::new()).await.unwrap();
+        let clean = "The key is [redacted] and sk-plan is none.";
+        assert_eq!(screen.shown, clean);
+        assert!(screen.pieces > 3, "{}", screen.pieces);
+        let [half] = &*screen.taken_back else { panic!("{:?}", screen.taken_back) };
+        assert!(!half.is_empty() && clean.starts_with(half), "{half}");
+    }
+}
+
+#[tokio::test]
+async fn a_chat_stream_that_does_not_end_as_it_should_is_a_failure() {
+    const BEGUN: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hello\"}}]}\n\n";
+    let stream = |rest: &str| {
+        format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{BEGUN}{rest}").into_bytes()
+    };
+    let cut = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let cut = format!("{cut}{:x}\r\n{BEGUN}\r\n", BEGUN.len());
+    let overloaded = r#"{"error":{"code":"server_is_overloaded","message":"busy"}}"#;
+    let half_a_call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"pay","arguments":"{\"a\""}}]}}]}"#;
+    let early = "the stream of the answer ends in the middle";
+    let policy = Policy::builtin();
+    for (response, class, received, says) in [
+        (stream(""), ErrorClass::NetworkError, 5, early),
+        (stream("data: {\"choices\":[{\"del"), ErrorClass::NetworkError, 5, early),
+        (cut.into_bytes(), ErrorClass::NetworkError, 5, "the connection broke in the middle of the answer"),
+        (stream(&format!("data: {overloaded}\n\n")), ErrorClass::Overloaded, 5, "busy"),
+        (stream(&format!("data: {overloaded}\n\ndata: [DONE]\n\n")), ErrorClass::Overloaded, 5, "busy"),
+        (stream(&format!("event: error\ndata: {overloaded}\n\n")), ErrorClass::Overloaded, 5, "busy"),
+        (stream(&format!("data: {half_a_call}\n\ndata: [DONE]\n\n")), ErrorClass::NetworkError, 12, early),
+        (stream("data: oops\n\n"), ErrorClass::ModelError, 5, "the answer is not JSON: oops"),
+    ] {
+        let failure = raw(response).await.unwrap_err();
+        let found = (failure.classified(&policy).class, failure.received);
+        assert_eq!(found, (class, received), "{failure:?}");
+        assert!(failure.message.contains(says), "{}", failure.message);
+    }
+}
