@@ -424,7 +424,7 @@ models:
     };
     let dir = folder(&[("agent.yaml", agent), ("a.yaml", &script("first")), ("b.yaml", &script("second"))]);
     let run = unfazed(&dir, &["run", "agent.yaml"]);
-    assert_eq!(code(&run), 1);
+    assert_eq!(code(&run), 10);
     let said = err(&run);
     says(
         &said,

@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use unfazed::host::Meter;
 use unfazed::host::agent_file::AgentFile;
 use unfazed::host::scripted::Script;
 use unfazed::policy::{ErrorClass, LintOptions, Policy};
@@ -107,6 +108,34 @@ fn every_class_is_described() {
     for class in ErrorClass::ALL {
         assert!(page.contains(&format!("| `{class}` |")), "docs/policy.md does not describe `{class}`");
     }
+}
+
+#[test]
+fn every_metric_is_described_with_its_labels() {
+    let page = read(&root().join("docs/telemetry.md"));
+    for meter in Meter::ALL {
+        let start = format!("| `{}`", meter.name());
+        let row =
+            page.lines().find(|line| line.strip_prefix(&start).is_some_and(|rest| !rest.starts_with('_')));
+        let row = row.unwrap_or_else(|| panic!("docs/telemetry.md does not describe {}", meter.name()));
+        let cell = row.split('|').nth(4).unwrap_or_default().trim();
+        let labels: Vec<_> = cell.split(", ").filter(|label| !label.is_empty()).collect();
+        let expected: Vec<_> = meter.labels().iter().map(|label| format!("`{label}`")).collect();
+        assert_eq!(labels, expected, "{}", meter.name());
+    }
+}
+
+#[test]
+fn every_line_of_the_log_is_described() {
+    let page = read(&root().join("docs/telemetry.md"));
+    let source = read(&root().join("src/host/trace.rs"));
+    let line =
+        regex::Regex::new(r#"(?s)tracing::(?:debug|info|warn|error|event)!\(.*?"([^"]+)"\s*\)"#).unwrap();
+    let texts: Vec<&str> =
+        line.captures_iter(&source).filter_map(|found| Some(found.get(1)?.as_str())).collect();
+    assert!(texts.len() > 20, "only {} lines were found", texts.len());
+    let missing: Vec<_> = texts.iter().filter(|text| !page.contains(&format!("| `{text}` |"))).collect();
+    assert!(missing.is_empty(), "docs/telemetry.md does not describe {missing:?}");
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use unfazed::engine::{Catalogue, EffectState, Failure, MetricName, ToolSpec};
+use unfazed::engine::{Catalogue, EffectState, Failure, ToolSpec};
 use unfazed::host::guard::{CallError, GivenUp, ToolGuard};
-use unfazed::host::{Guard, ToolError};
+use unfazed::host::{Guard, Meter, ToolError};
 use unfazed::policy::{CallOverride, ErrorClass, Policy};
 use unfazed::session::StopReason;
 use unfazed::time::Nanos;
@@ -203,8 +203,8 @@ async fn calls_that_go_well_are_counted_by_their_attempts() {
     }
     for _ in 0..2 {
         let metrics = guard.metrics();
-        let attempts = metrics.histograms.iter().find(|h| h.name == MetricName::RetryAttempts).unwrap();
-        assert_eq!((&*attempts.subject, attempts.count, attempts.sum), ("tool fetch", 5, 8));
+        let attempts = metrics.histograms.iter().find(|h| h.name == Meter::RetryAttempts).unwrap();
+        assert_eq!((&*attempts.labels["subject"], attempts.count, attempts.sum), ("tool fetch", 5, 8));
     }
 }
 
@@ -322,8 +322,8 @@ models:
         });
     assert_eq!(answer.await.unwrap(), "spare");
     let histograms = guard.metrics().histograms;
-    let counted = histograms.iter().filter(|h| h.name == MetricName::RetryAttempts);
-    let counted: Vec<_> = counted.map(|h| (&*h.subject, h.count, h.sum)).collect();
+    let counted = histograms.iter().filter(|h| h.name == Meter::RetryAttempts);
+    let counted: Vec<_> = counted.map(|h| (&*h.labels["subject"], h.count, h.sum)).collect();
     assert_eq!(counted, [("model main", 1, 3), ("model spare", 1, 2)]);
 }
 

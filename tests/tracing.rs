@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
-use unfazed::host::scripted::{Entry, Script, ScriptedModel};
-use unfazed::host::{Agent, Guard, Task, ToolError, Tools, builtin};
+use unfazed::host::scripted::{Entry, Outcome, Script, ScriptedModel};
+use unfazed::host::{Agent, Guard, ModelFacts, Price, Task, ToolError, Tools, builtin};
 use unfazed::policy::Policy;
+use unfazed::session::Usage;
 
 /// Collects the fields of every log line, those of the spans around it included.
 #[derive(Clone, Default)]
@@ -40,7 +41,7 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
     }
 
     fn on_event(&self, event: &tracing::Event<'_>, ctx: Context<'_, S>) {
-        let mut fields = Fields(String::new());
+        let mut fields = Fields(event.metadata().target().to_owned());
         event.record(&mut fields);
         for span in ctx.event_scope(event).into_iter().flatten() {
             if let Some(of_span) = span.extensions().get::<Fields>() {
@@ -55,9 +56,18 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
 async fn every_log_line_carries_the_correlation_id() {
     let lines = Lines::default();
     let logs = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines.clone()));
-    let script = Script::new("script", [Entry::call("calc", "{}"), Entry::text("no")]);
+    let mut last = Entry::text("no");
+    if let Outcome::Answer(answer) = &mut last.outcome {
+        answer.usage = Some(Usage { input: 120, output: 6, ..Usage::default() });
+    }
+    let script = Script::new("script", [Entry::call("calc", "{}"), last]);
+    let price = Price { input: 10_000_000, output: 20_000_000, cache_read: None, cache_write: None };
+    let facts = ModelFacts { provider: "house".into(), model: "m-1".into(), price: Some(price) };
     let tools: Tools = builtin("calc").into_iter().collect();
-    let agent = Agent::new(Policy::builtin()).model("main", ScriptedModel::new(script)).tools(tools);
+    let agent = Agent::new(Policy::builtin())
+        .model("main", ScriptedModel::new(script))
+        .facts("main", facts)
+        .tools(tools);
     agent.run(Task { run: "run-1".into(), ..Task::default() }).await.unwrap();
     let guard = Guard::builder(Policy::builtin()).run("run-1").build();
     guard.tool("fetch").call((), |(), _| async { Err::<(), _>(ToolError::failed("no")) }).await.unwrap_err();
@@ -66,6 +76,16 @@ async fn every_log_line_carries_the_correlation_id() {
     assert!(
         lines.iter().any(|line| line.contains("error_type=\"invalid_args\"") && line.contains("attempt=1"))
     );
+    let calls: Vec<_> = lines.iter().filter(|line| line.starts_with("unfazed::attempt")).collect();
+    assert_eq!(calls.len(), 2, "one line for each call of a model");
+    for field in ["target_model=\"main\"", "provider=\"house\"", "model=\"m-1\"", "turn=2", "attempt=1"] {
+        assert!(calls[1].contains(field), "{field}: {}", calls[1]);
+    }
+    for field in ["status=\"success\"", "latency_ms=0", "input_tokens=120", "cost_usd=0.00132", "delay_ms=0"]
+    {
+        assert!(calls[1].contains(field), "{field}: {}", calls[1]);
+    }
+    assert!(lines.iter().any(|line| line.contains("status=\"answered\"")));
     for line in lines.iter() {
         assert!(line.replace('"', "").contains("correlation_id=run-1"), "{line}");
     }

@@ -18,6 +18,18 @@ pub(crate) enum Exit {
     Usage,
     /// Nothing to do.
     Nothing,
+    /// A run failed: a provider does not take the key, or refuses permission.
+    Auth,
+    /// A run failed: the quota or the money is gone.
+    Quota,
+    /// A run failed: all attempts at something are used up.
+    Retries,
+    /// A run failed: the conversation or a reply is too large for the model.
+    TokenLimit,
+    /// A run failed: there is no report after the last turn.
+    MaxTurns,
+    /// A run failed: it has no time left.
+    Deadline,
     /// Cancelled.
     Cancelled,
 }
@@ -78,6 +90,12 @@ impl From<Exit> for ExitCode {
             Exit::Problem => 1,
             Exit::Usage => 2,
             Exit::Nothing => 3,
+            Exit::Auth => 10,
+            Exit::Quota => 11,
+            Exit::Retries => 12,
+            Exit::TokenLimit => 13,
+            Exit::MaxTurns => 14,
+            Exit::Deadline => 15,
             Exit::Cancelled => 130,
         })
     }

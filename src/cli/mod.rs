@@ -59,7 +59,8 @@ Exit codes:
   1    a problem in your files, or a run that failed
   2    the command was not understood, or an input cannot be read
   3    nothing to do
-  130  cancelled";
+  130  cancelled
+`unfazed run --help` has those of runs that failed.";
 
 /// Runs the command that was asked for.
 pub(crate) fn main() -> ExitCode {

@@ -596,6 +596,17 @@ impl Consult {
     }
 }
 
+impl RetryAction {
+    /// As it stands in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::SkipProvider => "skip-provider",
+            Self::Abort => "abort",
+        }
+    }
+}
+
 impl MetricName {
     /// The name it is exported by.
     pub const fn name(self) -> &'static str {

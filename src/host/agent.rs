@@ -3,7 +3,7 @@
 //! Take the next event, write it down, step, write down what was decided, set the work going, wait for the first
 //! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
@@ -17,8 +17,11 @@ use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput};
+use super::telemetry::Telemetry;
 use super::tool::Tools;
-use super::{LivePolicy, Metrics, PolicyFilesError, PolicyWatch, Stop, trace};
+use super::{
+    Cost, LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace,
+};
 use crate::context::{Estimate, TokenCounter, message_tokens, tool_tokens};
 use crate::engine::{
     CallModel, CatalogueError, Directives, Drive, Envelope, Event, Failure, Interpreter, NameClash, Note,
@@ -38,6 +41,8 @@ pub struct Agent {
     policy: LivePolicy,
     watch: Option<Mutex<PolicyWatch>>,
     models: Vec<(String, Arc<dyn Model>)>,
+    facts: BTreeMap<String, ModelFacts>,
+    metrics: Option<Arc<Metrics>>,
     tools: Tools,
     planner: Arc<dyn Planner>,
     counter: Arc<dyn TokenCounter>,
@@ -69,8 +74,10 @@ pub struct RunReport {
     pub state: State,
     /// The conversation at its end.
     pub messages: Vec<Message>,
-    /// What was counted.
-    pub metrics: Metrics,
+    /// What was counted: in this run, or in every run of the agent if it was given metrics to share.
+    pub metrics: Arc<Metrics>,
+    /// What the calls of models cost; `None`: no price is known. Calls without a known price are not in it.
+    pub cost: Option<Cost>,
 }
 
 /// A run that could not go on, for reasons outside the policy.
@@ -98,6 +105,8 @@ impl Agent {
             policy: policy.into(),
             watch: None,
             models: Vec::new(),
+            facts: BTreeMap::new(),
+            metrics: None,
             tools: Tools::default(),
             planner: Arc::new(TellModel),
             counter: Arc::new(Estimate),
@@ -118,6 +127,20 @@ impl Agent {
     #[must_use]
     pub fn model(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
         self.models.push((name.into(), Arc::new(model)));
+        self
+    }
+
+    /// Says what telemetry tells about the model of that name: who serves it, as what, at which price.
+    #[must_use]
+    pub fn facts(mut self, name: impl Into<String>, facts: ModelFacts) -> Self {
+        self.facts.insert(name.into(), facts);
+        self
+    }
+
+    /// Counts into these metrics, which others may read while runs go on. Without it each run has its own.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Arc<Metrics>) -> Self {
+        self.metrics = Some(metrics);
         self
     }
 
@@ -186,6 +209,7 @@ impl Agent {
         let interpreter = Interpreter::new(policy, tools);
         let policy = interpreter.policy().digest();
         let span = tracing::info_span!("run", correlation_id = %task.run, policy);
+        let metrics = self.metrics.clone().unwrap_or_default();
         let run = Run {
             agent: self,
             generation,
@@ -196,7 +220,9 @@ impl Agent {
             clock: self.clock.unwrap_or_else(Clock::system),
             state: State::new(),
             messages: Arc::new(Vec::new()),
-            metrics: Metrics::default(),
+            telemetry: Telemetry::new(Arc::clone(&metrics), self.facts.clone()),
+            attempts: Vec::new(),
+            metrics,
             stop: outside.now.child_token(),
             streamed: None,
             held: String::new(),
@@ -222,7 +248,10 @@ struct Run<'a> {
     clock: Clock,
     state: State,
     messages: Arc<Vec<Message>>,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
+    telemetry: Telemetry,
+    /// Calls of models that the last event ended.
+    attempts: Vec<ModelAttempt>,
     stop: CancellationToken,
     /// Where models put what they stream.
     streamed: Option<Streamed>,
@@ -259,7 +288,8 @@ impl Run<'_> {
                 }
                 drop(work);
                 let messages = Arc::unwrap_or_clone(self.messages);
-                return Ok(RunReport { outcome, state: self.state, messages, metrics: self.metrics });
+                let (cost, metrics) = (self.telemetry.cost(), self.metrics);
+                return Ok(RunReport { outcome, state: self.state, messages, metrics, cost });
             }
             event = loop {
                 let next = tokio::select! {
@@ -368,7 +398,10 @@ impl Run<'_> {
         let envelope = Envelope { seq: self.state.seq.saturating_add(1), now: self.clock.now(), event };
         self.observer.event(&envelope);
         self.journal.event(&envelope)?;
+        self.telemetry.event(&envelope, self.interpreter.policy());
         let directives = self.interpreter.step(&mut self.state, envelope);
+        let (now, turn) = (self.state.now, self.state.turn);
+        self.attempts = self.telemetry.directives(&directives, now, turn, self.interpreter.policy());
         self.journal.directives(self.interpreter.policy().digest(), &directives, &self.state)?;
         Ok(directives)
     }
@@ -383,6 +416,10 @@ impl Run<'_> {
                 Order::Work(order) => work.push(self.begin(order)),
             }
         }
+        for attempt in std::mem::take(&mut self.attempts) {
+            self.observer.attempt(&attempt);
+            trace::attempt(&attempt);
+        }
         self.observer.stepped(&self.state);
     }
 
@@ -395,9 +432,10 @@ impl Run<'_> {
                 Arc::make_mut(&mut self.messages).push(message);
             }
             Note::ReducerError { error } => self.observer.on_reducer_error(&error),
-            Note::Metric(metric) => self.metrics.record(&metric),
             Note::Dropped { work } => drop(self.dropped.insert(work)),
-            Note::Feedback { .. }
+            // What is counted, telemetry has taken note of.
+            Note::Metric(_)
+            | Note::Feedback { .. }
             | Note::Refused { .. }
             | Note::Repaired { .. }
             | Note::ToolEnded { .. }

@@ -1,5 +1,7 @@
 //! The agent file: what an agent is told, which models it speaks to, which tools it has, under which policy.
 
+mod price;
+
 use indexmap::IndexMap;
 use schemars::{Schema as JsonSchema, SchemaGenerator};
 use serde_json::Value;
@@ -12,6 +14,8 @@ use crate::policy::yaml::{self, Data, Node};
 use crate::policy::{
     Code, Diagnostic, Effect, Findings, Report, Schema, SchemaError, Source, SourceId, Sources, Span, closest,
 };
+
+pub use self::price::{Dollars, PriceEntry};
 
 /// The longest name of a tool that providers take.
 const MOST_NAME: usize = 64;
@@ -72,6 +76,9 @@ union! {
             /// Further fields of the request body, sent as they are.
             /// Example: `{"temperature": 0}`
             extra: Value = Value::Null,
+            /// What its tokens cost, for telemetry.
+            /// Example: `{"input": 2.50, "output": 10}`
+            price: Option<PriceEntry>,
         },
         /// A server that speaks Anthropic's messages format.
         Anthropic = "anthropic" {
@@ -91,6 +98,9 @@ union! {
             /// Further fields of the request body, sent as they are.
             /// Example: `{"thinking": {"type": "enabled", "budget_tokens": 4000}}`
             extra: Value = Value::Null,
+            /// What its tokens cost, for telemetry.
+            /// Example: `{"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}`
+            price: Option<PriceEntry>,
         },
         /// A script that answers in a model's place, served over real HTTP on loopback.
         Scripted = "scripted" {
@@ -102,6 +112,9 @@ union! {
             /// The port of the server; 0 takes a free one.
             /// Example: `8080`
             port: u16 = 0,
+            /// What its tokens cost, for telemetry.
+            /// Example: `{"input": 2.50, "output": 10}`
+            price: Option<PriceEntry>,
         },
     }
 }

@@ -1,5 +1,6 @@
-//! Counters and histograms of a run, folded from what the interpreter counts.
+//! Counters, gauges and histograms of runs, folded from what the interpreter counts and the host measures.
 
+mod meter;
 mod prometheus;
 
 use std::collections::BTreeMap;
@@ -7,30 +8,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use crate::engine::{Metric, MetricName};
+use crate::engine::Metric;
 
-/// Upper bounds of the buckets of delays, in nanoseconds: 10 ms to 10 minutes.
-const DELAY_BUCKETS: &[u64] = &[
-    10_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    5_000_000_000,
-    10_000_000_000,
-    30_000_000_000,
-    60_000_000_000,
-    120_000_000_000,
-    300_000_000_000,
-    600_000_000_000,
-];
-/// Upper bounds of the buckets of attempts.
-const ATTEMPT_BUCKETS: &[u64] = &[1, 2, 3, 4, 5, 7, 10, 20];
-/// The most subjects of one metric; a model may make up names of tools without end.
-const MAX_SUBJECTS: usize = 1000;
-/// What the subjects beyond that are counted as.
+use self::meter::Kind;
+pub use self::meter::{Meter, Unit};
+
+/// The most series of one metric; a model may make up names of tools without end.
+const MAX_SERIES: usize = 1000;
+/// What all labels of the series beyond that are.
 const OTHER: &str = "other";
 
 /// The metrics of a process, to be shared by its runs.
@@ -45,14 +30,20 @@ const OTHER: &str = "other";
 /// ```
 #[derive(Debug, Default)]
 pub struct Metrics {
-    series: Mutex<BTreeMap<MetricName, BTreeMap<String, Series>>>,
+    /// By the values of their labels, in the order the metric names them.
+    series: Mutex<BTreeMap<Meter, BTreeMap<Vec<String>, Series>>>,
 }
 
-/// The metrics at one moment, by name and subject.
+/// The labels of one series; one without a value is left out.
+pub type Labels = BTreeMap<&'static str, String>;
+
+/// The metrics at one moment, by name and labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MetricsSnapshot {
     /// What only grows.
     pub counters: Vec<CounterSnapshot>,
+    /// What goes up and down.
+    pub gauges: Vec<GaugeSnapshot>,
     /// What is distributed.
     pub histograms: Vec<HistogramSnapshot>,
 }
@@ -61,20 +52,37 @@ pub struct MetricsSnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CounterSnapshot {
     /// The metric.
-    pub name: MetricName,
+    pub name: Meter,
     /// What it is about.
-    pub subject: String,
+    pub labels: Labels,
+    /// What the value is in.
+    pub unit: Unit,
     /// How many.
     pub value: u64,
 }
 
-/// One histogram. Delays are in nanoseconds.
+/// One gauge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GaugeSnapshot {
+    /// The metric.
+    pub name: Meter,
+    /// What it is about.
+    pub labels: Labels,
+    /// What the value is in.
+    pub unit: Unit,
+    /// The last value.
+    pub value: u64,
+}
+
+/// One histogram.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HistogramSnapshot {
     /// The metric.
-    pub name: MetricName,
+    pub name: Meter,
     /// What it is about.
-    pub subject: String,
+    pub labels: Labels,
+    /// What the values are in.
+    pub unit: Unit,
     /// How many values.
     pub count: u64,
     /// Their sum.
@@ -99,6 +107,7 @@ pub struct Bucket {
 #[derive(Debug)]
 enum Series {
     Counter(u64),
+    Gauge(u64),
     Histogram(Histogram),
 }
 
@@ -126,34 +135,47 @@ impl Metrics {
 
     /// Adds the same measurement so many times.
     pub fn record_many(&self, metric: &Metric, times: u64) {
+        self.put(metric.name.into(), std::slice::from_ref(&metric.subject), metric.value, times);
+    }
+
+    /// Adds a value to the series with these labels, in the order the metric names them.
+    pub(super) fn add(&self, meter: Meter, labels: &[&str], value: u64) {
+        debug_assert_eq!(labels.len(), meter.labels().len(), "{meter:?}");
+        let labels: Vec<String> = labels.iter().copied().map(str::to_owned).collect();
+        self.put(meter, &labels, value, 1);
+    }
+
+    fn put(&self, meter: Meter, labels: &[String], value: u64, times: u64) {
         if times == 0 {
             return;
         }
         let mut all = self.lock();
-        let subjects = all.entry(metric.name).or_default();
-        let known = subjects.len() < MAX_SUBJECTS || subjects.contains_key(&metric.subject);
-        let subject = if known { metric.subject.as_str() } else { OTHER };
-        if let Some(series) = subjects.get_mut(subject) {
-            series.add(metric.value, times);
-        } else {
-            let mut series = Series::of(metric.name);
-            series.add(metric.value, times);
-            subjects.insert(subject.to_owned(), series);
+        let known = all.entry(meter).or_default();
+        if let Some(series) = known.get_mut(labels) {
+            return series.add(value, times);
         }
+        let labels =
+            if known.len() < MAX_SERIES { labels.to_vec() } else { vec![OTHER.to_owned(); labels.len()] };
+        known.entry(labels).or_insert_with(|| Series::of(meter)).add(value, times);
     }
 
     /// The metrics as they are now.
     pub fn snapshot(&self) -> MetricsSnapshot {
         let mut snapshot = MetricsSnapshot::default();
-        for (&name, subjects) in self.lock().iter() {
-            for (subject, series) in subjects {
-                let subject = subject.clone();
+        for (&name, all) in self.lock().iter() {
+            let unit = name.unit();
+            for (values, series) in all {
+                let labels = name.labels().iter().copied().zip(values.iter().cloned());
+                let labels: Labels = labels.filter(|(_, value)| !value.is_empty()).collect();
                 match series {
-                    Series::Counter(value) => {
-                        snapshot.counters.push(CounterSnapshot { name, subject, value: *value });
+                    &Series::Counter(value) => {
+                        snapshot.counters.push(CounterSnapshot { name, labels, unit, value });
+                    }
+                    &Series::Gauge(value) => {
+                        snapshot.gauges.push(GaugeSnapshot { name, labels, unit, value });
                     }
                     Series::Histogram(histogram) => {
-                        snapshot.histograms.push(histogram.snapshot(name, subject));
+                        snapshot.histograms.push(histogram.snapshot(name, labels));
                     }
                 }
             }
@@ -163,29 +185,35 @@ impl Metrics {
 
     /// The metrics in Prometheus' text format.
     pub fn prometheus(&self) -> String {
-        prometheus::render(&self.snapshot())
+        self.snapshot().to_prometheus()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<MetricName, BTreeMap<String, Series>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Meter, BTreeMap<Vec<String>, Series>>> {
         // Counting never stops half way: what a panicking thread left is whole.
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl MetricsSnapshot {
+    /// In Prometheus' text format, version 0.0.4.
+    pub fn to_prometheus(&self) -> String {
+        prometheus::render(self)
+    }
+}
+
 impl Series {
-    fn of(name: MetricName) -> Self {
-        match name {
-            MetricName::ValidationRetryTotal
-            | MetricName::ReducerErrorTotal
-            | MetricName::BudgetExhaustedTotal => Self::Counter(0),
-            MetricName::RetryDelaySeconds => Self::Histogram(Histogram::new(DELAY_BUCKETS)),
-            MetricName::RetryAttempts => Self::Histogram(Histogram::new(ATTEMPT_BUCKETS)),
+    fn of(meter: Meter) -> Self {
+        match meter.definition().kind {
+            Kind::Counter => Self::Counter(0),
+            Kind::Gauge => Self::Gauge(0),
+            Kind::Histogram(bounds) => Self::Histogram(Histogram::new(bounds)),
         }
     }
 
     fn add(&mut self, value: u64, times: u64) {
         match self {
             Self::Counter(sum) => *sum = sum.saturating_add(value.saturating_mul(times)),
+            Self::Gauge(last) => *last = value,
             Self::Histogram(histogram) => histogram.add(value, times),
         }
     }
@@ -207,14 +235,15 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    fn snapshot(&self, name: MetricName, subject: String) -> HistogramSnapshot {
+    fn snapshot(&self, name: Meter, labels: Labels) -> HistogramSnapshot {
         let buckets = self.bounds.iter().zip(&self.counts).scan(0, |below, (&le, count)| {
             *below += count;
             Some(Bucket { le, count: *below })
         });
         HistogramSnapshot {
             name,
-            subject,
+            labels,
+            unit: name.unit(),
             count: self.count,
             sum: self.sum,
             min: self.min,
@@ -227,9 +256,14 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::MetricName;
 
     fn metric(name: MetricName, subject: &str, value: u64) -> Metric {
         Metric { name, subject: subject.to_owned(), value }
+    }
+
+    fn subject(counter: &CounterSnapshot) -> String {
+        counter.labels["subject"].clone()
     }
 
     #[test]
@@ -238,7 +272,8 @@ mod tests {
         for subject in ["tool a", "output", "tool a"] {
             metrics.record(&metric(MetricName::ValidationRetryTotal, subject, 1));
         }
-        let counted: Vec<_> = metrics.snapshot().counters.into_iter().map(|c| (c.subject, c.value)).collect();
+        let counted: Vec<_> =
+            metrics.snapshot().counters.into_iter().map(|c| (subject(&c), c.value)).collect();
         assert_eq!(counted, [("output".to_owned(), 1), ("tool a".to_owned(), 2)]);
     }
 
@@ -261,8 +296,8 @@ mod tests {
             metrics.record(&metric(MetricName::ReducerErrorTotal, &format!("tool {n}"), 1));
         }
         let counters = metrics.snapshot().counters;
-        assert_eq!(counters.len(), MAX_SUBJECTS + 1);
-        let other = counters.iter().find(|counter| counter.subject == OTHER).unwrap();
+        assert_eq!(counters.len(), MAX_SERIES + 1);
+        let other = counters.iter().find(|counter| subject(counter) == OTHER).unwrap();
         assert_eq!(other.value, 4000);
     }
 
@@ -272,6 +307,19 @@ mod tests {
         metrics.record(&metric(MetricName::ReducerErrorTotal, "slice", 2));
         let json = serde_json::to_value(metrics.snapshot()).unwrap();
         assert_eq!(json["counters"][0]["name"], "reducer_error_total");
+        assert_eq!(json["counters"][0]["labels"]["subject"], "slice");
         assert_eq!(json["counters"][0]["value"], 2);
+    }
+
+    #[test]
+    fn a_gauge_keeps_its_last_value_and_a_label_without_value_is_left_out() {
+        let metrics = Metrics::new();
+        for tokens in [700, 90] {
+            metrics.add(Meter::ContextRemaining, &["main", "", "gpt-5"], tokens);
+        }
+        let gauges = metrics.snapshot().gauges;
+        assert_eq!(gauges.len(), 1);
+        assert_eq!(gauges[0].value, 90);
+        assert_eq!(gauges[0].labels.keys().copied().collect::<Vec<_>>(), ["model", "target"]);
     }
 }

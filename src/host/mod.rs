@@ -13,6 +13,7 @@ mod policy_watch;
 mod port;
 pub mod scripted;
 mod stop;
+mod telemetry;
 mod tokenizer;
 mod tool;
 pub mod tools_file;
@@ -22,7 +23,9 @@ pub use agent::{Agent, RunError, RunReport, Task};
 pub use clock::Clock;
 pub use guard::Guard;
 pub use live::{LivePolicy, ReloadStatus};
-pub use metrics::{Bucket, CounterSnapshot, HistogramSnapshot, Metrics, MetricsSnapshot};
+pub use metrics::{
+    Bucket, CounterSnapshot, GaugeSnapshot, HistogramSnapshot, Labels, Meter, Metrics, MetricsSnapshot, Unit,
+};
 pub use model::{
     Anthropic, AnthropicConfig, ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser,
 };
@@ -31,6 +34,7 @@ pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use policy_watch::PolicyWatch;
 pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput};
 pub use stop::Stop;
+pub use telemetry::{AttemptStatus, Cost, ModelAttempt, ModelFacts, Price};
 pub use tokenizer::{Tiktoken, counter_for};
 pub use tool::{
     BUILTINS, DEFAULT_ENV, FunctionTool, OutputFormat, ProcessConfig, ProcessTool, ToolContext, ToolError,

@@ -1,13 +1,58 @@
 //! One log line for each decision, inside the run's span, which carries the correlation id.
 
-use crate::engine::{Directive, Note, Order, Work};
+use crate::engine::{Directive, Note, Order, Outcome, RetryAction, Work};
 use crate::policy::ErrorClass;
+use crate::session::{ReportSource, StopReason};
+
+use super::{AttemptStatus, ModelAttempt};
+
+/// Where the lines about calls of models go, so that they can be asked for alone.
+const ATTEMPT: &str = "unfazed::attempt";
 
 /// Logs a directive. What goes wrong is a warning, the rest is for those who look closely.
 pub(super) fn directive(directive: &Directive) {
     match &directive.order {
         Order::Work(work) => order(work, directive),
         Order::Note(note) => taken(note, directive),
+    }
+}
+
+/// Logs a call of a model that is over.
+pub(super) fn attempt(attempt: &ModelAttempt) {
+    macro_rules! line {
+        ($level:expr) => {
+            tracing::event!(
+                target: ATTEMPT,
+                $level,
+                correlation_id = attempt.correlation_id,
+                target_model = attempt.target,
+                provider = attempt.provider,
+                model = attempt.model,
+                turn = attempt.turn,
+                attempt = attempt.attempt,
+                max_attempts = attempt.max_attempts,
+                status = attempt.status.name(),
+                error_type = attempt.error_type.map(ErrorClass::name),
+                http_status = attempt.http_status,
+                latency_ms = attempt.latency_ms,
+                input_tokens = attempt.input_tokens,
+                output_tokens = attempt.output_tokens,
+                cache_read_tokens = attempt.cache_read_tokens,
+                cache_write_tokens = attempt.cache_write_tokens,
+                cost_usd = attempt.cost_usd.map(tracing::field::display),
+                action = attempt.action.map(RetryAction::name),
+                delay_ms = attempt.delay_ms,
+                next = attempt.next_target,
+                reason = attempt.reason.map(StopReason::name),
+                "model attempt"
+            )
+        };
+    }
+    match attempt.status {
+        AttemptStatus::Success => line!(tracing::Level::INFO),
+        AttemptStatus::Failed | AttemptStatus::Rejected | AttemptStatus::Cancelled => {
+            line!(tracing::Level::WARN);
+        }
     }
 }
 
@@ -87,7 +132,15 @@ fn taken(note: &Note, directive: &Directive) {
             tracing::warn!(reason = ?reason, turn, max_turns, because = %because(directive), "final turn");
         }
         Note::Exhausted { exhausted, .. } => {
-            tracing::error!(action = exhausted.action, reason = exhausted.reason.name(), because = %because(directive), "attempts exhausted");
+            let last = exhausted.attempts.last().map(|attempt| attempt.error_type.name());
+            tracing::error!(
+                action = exhausted.action,
+                reason = exhausted.reason.name(),
+                error_type = last,
+                attempts = exhausted.attempts.len(),
+                because = %because(directive),
+                "attempts exhausted"
+            );
         }
         Note::Shadow { action, attempt, error_type, delay } => tracing::warn!(
             action,
@@ -96,11 +149,31 @@ fn taken(note: &Note, directive: &Directive) {
             delay_ms = delay.0 / 1_000_000,
             "another attempt, in shadow only"
         ),
-        Note::OutputAccepted { .. } => tracing::info!("report accepted"),
+        Note::OutputAccepted { source: source @ ReportSource::Pending, .. } => {
+            tracing::warn!(source = ?source, because = %because(directive), "report accepted");
+        }
+        Note::OutputAccepted { source, .. } => tracing::info!(source = ?source, "report accepted"),
         Note::OutputRefused { attempt, .. } => tracing::warn!(attempt, "report refused"),
         Note::Warning { message } => tracing::warn!(message, "warning"),
-        Note::Finish { .. } => tracing::info!("run finished"),
+        Note::Finish { outcome } => finished(outcome),
         Note::Append { .. } | Note::Metric(_) | Note::Dropped { .. } => {}
+    }
+}
+
+fn finished(outcome: &Outcome) {
+    match outcome {
+        Outcome::Reported { .. } => tracing::info!(status = "reported", "run finished"),
+        Outcome::Answered { .. } => tracing::info!(status = "answered", "run finished"),
+        Outcome::Failed { report, .. } => tracing::error!(
+            status = "failed",
+            reason = ?report.reason,
+            turns_completed = report.turns_completed,
+            final_report_attempts = report.final_report_attempts,
+            last_stop_reason = report.last_stop_reason,
+            last_error_type = report.last_error_type.map(ErrorClass::name),
+            "run finished"
+        ),
+        Outcome::Stopped { reason, .. } => tracing::warn!(status = "stopped", reason, "run finished"),
     }
 }
 

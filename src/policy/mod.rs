@@ -87,7 +87,7 @@ pub use load::{CallPolicy, Policy, json_schema};
 pub(crate) use loader::Text;
 pub use loader::{Loader, Resolve};
 pub use origin::{Origin, Place, Scope, Setting, SourceId};
-pub use ratio::{Ratio, RatioError, parse_ppm};
+pub use ratio::{Ratio, RatioError, parse_millionths, parse_ppm};
 pub use report::{Findings, Report};
 pub use seed::Seed;
 pub use selector::{Selector, SelectorError};

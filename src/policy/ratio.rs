@@ -73,6 +73,14 @@ pub fn parse_ppm(text: &str) -> Result<u32, RatioError> {
         .ok_or_else(|| refuse(text, "fraction", "a fraction lies above 0 and at most at 1, such as `0.2`"))
 }
 
+/// An amount of US dollars of at most six decimals, in millionths.
+///
+/// # Errors
+/// If `text` is no such amount.
+pub fn parse_millionths(text: &str) -> Result<u64, RatioError> {
+    decimal(text, 6).map_err(|help| refuse(text, "price", help))
+}
+
 /// `text` times `10^decimals`, exactly.
 fn decimal(text: &str, decimals: u32) -> Result<u64, &'static str> {
     const HELP: &str = "write a plain number, such as `2` or `1.5`";
@@ -142,6 +150,16 @@ mod tests {
         let error = "0.5".parse::<Ratio>().unwrap_err();
         assert_eq!(error.message, "`0.5` is not a factor");
         assert_eq!(error.help.unwrap(), "a factor lies between 1 and 1000, such as `2` or `1.5`");
+    }
+
+    #[test]
+    fn an_amount_is_kept_to_the_millionth() {
+        for (text, millionths) in [("2.50", 2_500_000), ("0", 0), ("0.000001", 1), ("75", 75_000_000)] {
+            assert_eq!(parse_millionths(text), Ok(millionths));
+        }
+        for text in ["-1", "1e3", "0.0000001", "", "1,5", "$2"] {
+            assert!(parse_millionths(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! A run as JSON lines: each event, then each directive it led to, then the result.
+//! A run as JSON lines: each event, then each directive it led to, then the call of a model it ended; then the result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use unfazed::engine::{Directive, Envelope, Event, RunStarted};
-use unfazed::host::{Observer, PolicyFilesError, RunReport};
+use unfazed::host::{ModelAttempt, Observer, PolicyFilesError, RunReport};
 
 use crate::cli::exit::Failed;
 use crate::cli::out;
@@ -58,6 +58,10 @@ impl Observer for JsonLines {
         self.line("directive", line);
     }
 
+    fn attempt(&mut self, attempt: &ModelAttempt) {
+        self.line("attempt", serde_json::to_value(attempt).unwrap_or_default());
+    }
+
     fn on_reload_error(&mut self, error: &PolicyFilesError) {
         self.line("reload_failed", json!({ "message": error.to_string() }));
     }
@@ -65,7 +69,7 @@ impl Observer for JsonLines {
 
 /// The last line: how it ended.
 pub(crate) fn result(report: &RunReport, session: &str) -> Value {
-    json!({
+    let mut line = json!({
         "v": 1,
         "kind": "result",
         "outcome": report.outcome,
@@ -75,5 +79,9 @@ pub(crate) fn result(report: &RunReport, session: &str) -> Value {
         "metrics": report.metrics.snapshot(),
         "state": report.state.digest(),
         "session": session,
-    })
+    });
+    if let (Some(line), Some(cost)) = (line.as_object_mut(), report.cost) {
+        line.insert("cost_usd".into(), json!(cost));
+    }
+    line
 }

@@ -1,22 +1,26 @@
 //! `unfazed run`: an agent, live, under a policy.
 
+mod ended;
 mod json;
+mod metrics;
 mod setup;
 mod signals;
 mod timeline;
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use clap::ValueEnum;
 use tokio_util::sync::CancellationToken;
 use unfazed::engine::Outcome;
-use unfazed::host::{Observer, RunReport, Stop, Task};
+use unfazed::host::{Metrics, Observer, RunReport, Stop, Task};
 use unfazed::session::{AttemptRecord, RetryExhausted};
 use unfazed::store::Recorder;
 
 use self::json::{JsonLines, Unwritten};
+use self::metrics::MetricsServer;
 use self::setup::{Setup, Wishes};
 use self::signals::Signals;
 use self::timeline::{GivenUp, Timeline};
@@ -31,7 +35,20 @@ use super::{named, out};
 #[command(after_help = "Examples:
   unfazed run examples/quickstart/agent.yaml
   unfazed run agent.yaml --task 'find the cheapest flight' --format json
-  unfazed run agent.yaml --reload    # edit the policy while the agent works")]
+  unfazed run agent.yaml --reload    # edit the policy while the agent works
+  unfazed run agent.yaml --metrics-addr 127.0.0.1:9464
+
+Exit codes:
+  0    reported, or answered
+  1    the run failed for another reason, or a file has problems
+  2    the command was not understood, or an input cannot be read
+  10   a provider does not take the key, or refuses permission
+  11   the quota or the money is gone
+  12   all attempts at a model, a tool or the report are used up
+  13   the conversation or a reply is too large for the model
+  14   there is no report after the last turn
+  15   the run has no time left
+  130  cancelled")]
 pub(crate) struct Args {
     /// The agent file.
     #[arg(value_name = "AGENT")]
@@ -48,6 +65,9 @@ pub(crate) struct Args {
     /// Looks at the policy's files before every turn and goes on under what they say then.
     #[arg(long)]
     reload: bool,
+    /// Serves the metrics of the run to Prometheus while it goes on; port 0 is any free one.
+    #[arg(long, value_name = "IP:PORT", value_parser = metrics::address)]
+    metrics_addr: Option<SocketAddr>,
     /// How the run is shown.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -82,8 +102,17 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let signals = Signals::listen();
     let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
     let wishes = Wishes { has_task: args.task.is_some(), reload: args.reload };
+    let metrics = Arc::new(Metrics::new());
+    let serving = match args.metrics_addr {
+        Some(address) => Some(MetricsServer::start(address, Arc::clone(&metrics)).await?),
+        None => None,
+    };
     let setup = Setup::load(&args.agent, &loader, settings, wishes).await?;
     let Setup { agent, id, session, servers, .. } = setup;
+    let agent = agent.metrics(metrics);
+    if let Some(serving) = &serving {
+        out::say(&format!("metrics  {}\n", serving.url()));
+    }
     let task = Task {
         run: id.to_string(),
         system: setup.system,
@@ -136,7 +165,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
             out::raw(&format!("{}\n", json::result(&report, &session)))?;
         }
     }
-    Ok(exit(&report.outcome))
+    Ok(ended::exit(&report.outcome))
 }
 
 /// The report on standard output, everything about it on standard error.
@@ -166,7 +195,8 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str) -> Resul
     let blank = if shown { "\n" } else { "" };
     let turns = report.state.turn;
     let used = tokens(report.state.usage);
-    out::say(&format!("{blank}turns    {turns}\ntokens   {used}\nsession  {session}\n"));
+    let cost = report.cost.map(|cost| format!("cost     {cost} USD\n")).unwrap_or_default();
+    out::say(&format!("{blank}turns    {turns}\ntokens   {used}\n{cost}session  {session}\n"));
     printed
 }
 
@@ -186,12 +216,4 @@ fn history(given_up: &[RetryExhausted]) -> String {
         }
     }
     lines.concat()
-}
-
-const fn exit(outcome: &Outcome) -> Exit {
-    match outcome {
-        Outcome::Reported { .. } | Outcome::Answered { .. } => Exit::Clean,
-        Outcome::Failed { .. } => Exit::Problem,
-        Outcome::Stopped { .. } => Exit::Cancelled,
-    }
 }

@@ -80,7 +80,7 @@ impl Setup {
         for (name, entry) in &file.models {
             let script = scripts.shift_remove(name);
             let with = with_model(agent, name, entry, keys.get(name), script, &mut servers);
-            agent = with.instrument(span.clone()).await?;
+            agent = with.instrument(span.clone()).await?.facts(name.clone(), entry.facts(name));
         }
         if let Some(ModelEntry::OpenAi { model, .. }) = file.models.values().next() {
             agent = agent.counter(counter_for(model));

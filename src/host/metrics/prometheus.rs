@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{CounterSnapshot, HistogramSnapshot, MetricsSnapshot};
-use crate::engine::MetricName;
+use super::meter::Kind;
+use super::{CounterSnapshot, GaugeSnapshot, HistogramSnapshot, Labels, Meter, MetricsSnapshot};
 
 /// The exposition of `snapshot`.
 pub(super) fn render(snapshot: &MetricsSnapshot) -> String {
@@ -15,71 +15,79 @@ pub(super) fn render(snapshot: &MetricsSnapshot) -> String {
 
 fn write(text: &mut String, snapshot: &MetricsSnapshot) -> fmt::Result {
     let mut last = None;
-    for CounterSnapshot { name, subject, value } in &snapshot.counters {
-        header(text, &mut last, *name, "counter")?;
-        writeln!(text, "{}{{subject=\"{}\"}} {value}", name.name(), Escaped(subject))?;
+    for CounterSnapshot { name, labels, value, .. } in &snapshot.counters {
+        header(text, &mut last, *name)?;
+        writeln!(text, "{}{} {}", name.name(), Braced(labels, None), Shown(*name, *value))?;
+    }
+    for GaugeSnapshot { name, labels, value, .. } in &snapshot.gauges {
+        header(text, &mut last, *name)?;
+        writeln!(text, "{}{} {}", name.name(), Braced(labels, None), Shown(*name, *value))?;
     }
     for histogram in &snapshot.histograms {
-        header(text, &mut last, histogram.name, "histogram")?;
+        header(text, &mut last, histogram.name)?;
         write_histogram(text, histogram)?;
     }
     Ok(())
 }
 
 fn write_histogram(text: &mut String, histogram: &HistogramSnapshot) -> fmt::Result {
-    let (name, subject) = (histogram.name.name(), Escaped(&histogram.subject));
-    let unit = Unit::of(histogram.name);
+    let HistogramSnapshot { name: meter, labels, count, sum, .. } = histogram;
+    let name = meter.name();
     for bucket in &histogram.buckets {
-        let le = unit.of_value(bucket.le);
-        writeln!(text, "{name}_bucket{{subject=\"{subject}\",le=\"{le}\"}} {}", bucket.count)?;
+        let le = Shown(*meter, bucket.le).to_string();
+        writeln!(text, "{name}_bucket{} {}", Braced(labels, Some(&le)), bucket.count)?;
     }
-    writeln!(text, "{name}_bucket{{subject=\"{subject}\",le=\"+Inf\"}} {}", histogram.count)?;
-    writeln!(text, "{name}_sum{{subject=\"{subject}\"}} {}", unit.of_value(histogram.sum))?;
-    writeln!(text, "{name}_count{{subject=\"{subject}\"}} {}", histogram.count)
+    writeln!(text, "{name}_bucket{} {count}", Braced(labels, Some("+Inf")))?;
+    writeln!(text, "{name}_sum{} {}", Braced(labels, None), Shown(*meter, *sum))?;
+    writeln!(text, "{name}_count{} {count}", Braced(labels, None))
 }
 
 /// Before the first line of each metric.
-fn header(text: &mut String, last: &mut Option<MetricName>, name: MetricName, kind: &str) -> fmt::Result {
-    if last.replace(name) == Some(name) {
+fn header(text: &mut String, last: &mut Option<Meter>, meter: Meter) -> fmt::Result {
+    if last.replace(meter) == Some(meter) {
         return Ok(());
     }
-    let help = match name {
-        MetricName::ValidationRetryTotal => "Retryable failures of validation.",
-        MetricName::ReducerErrorTotal => "Reducers that failed.",
-        MetricName::BudgetExhaustedTotal => "Ends of attempts because the retry budget was used up.",
-        MetricName::RetryDelaySeconds => "Delays before a next attempt.",
-        MetricName::RetryAttempts => "Attempts that a call, turn or report took in the end.",
+    let definition = meter.definition();
+    let (name, help) = (definition.name, definition.help);
+    let kind = match definition.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram(_) => "histogram",
     };
-    let name = name.name();
     writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
-/// What the values of a metric are exported in.
-#[derive(Clone, Copy)]
-enum Unit {
-    Seconds,
-    Number,
+/// A value of a metric, in the unit it is shown in. Exact: no float comes near it.
+struct Shown(Meter, u64);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(meter, value) = self;
+        let decimals = meter.definition().decimals;
+        let one = 10_u64.pow(decimals);
+        write!(f, "{}", value / one)?;
+        let rest = value % one;
+        if rest > 0 {
+            let digits = format!("{rest:0width$}", width = decimals as usize);
+            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        }
+        Ok(())
+    }
 }
 
-impl Unit {
-    fn of(name: MetricName) -> Self {
-        match name {
-            MetricName::RetryDelaySeconds => Self::Seconds,
-            MetricName::ValidationRetryTotal
-            | MetricName::ReducerErrorTotal
-            | MetricName::BudgetExhaustedTotal
-            | MetricName::RetryAttempts => Self::Number,
-        }
-    }
+/// Labels, and the upper bound of a bucket after them.
+struct Braced<'a>(&'a Labels, Option<&'a str>);
 
-    fn of_value(self, value: u64) -> String {
-        match self {
-            Self::Number => value.to_string(),
-            Self::Seconds => {
-                let digits = format!("{}.{:09}", value / 1_000_000_000, value % 1_000_000_000);
-                digits.trim_end_matches('0').trim_end_matches('.').to_owned()
-            }
+impl fmt::Display for Braced<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(labels, le) = self;
+        let labels = labels.iter().map(|(name, value)| (*name, value.as_str()));
+        for (number, (name, value)) in labels.chain(le.map(|le| ("le", le))).enumerate() {
+            let before = if number == 0 { '{' } else { ',' };
+            write!(f, "{before}{name}=\"{}\"", Escaped(value))?;
         }
+        let any = le.is_some() || !self.0.is_empty();
+        if any { f.write_str("}") } else { Ok(()) }
     }
 }
 
@@ -103,7 +111,7 @@ impl fmt::Display for Escaped<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Metric;
+    use crate::engine::{Metric, MetricName};
     use crate::host::Metrics;
 
     #[test]
@@ -118,6 +126,10 @@ mod tests {
         ] {
             metrics.record(&Metric { name, subject: subject.to_owned(), value });
         }
+        metrics.add(Meter::LlmCost, &["main", "openai", "gpt-5"], 1_250_000_000_007);
+        metrics.add(Meter::LlmLatency, &["main", "openai", "gpt-5", "success"], 12_500_000);
+        metrics.add(Meter::ContextRemaining, &["main", "openai", "gpt-5"], 1200);
+        metrics.add(Meter::FinalReportTurns, &[], 4);
         insta::assert_snapshot!(metrics.prometheus());
     }
 }

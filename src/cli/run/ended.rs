@@ -1,0 +1,102 @@
+//! With which code a run ends.
+
+use unfazed::engine::Outcome;
+use unfazed::policy::ErrorClass;
+use unfazed::session::{FailureReason, FailureReport, FinalReason, RetryExhausted};
+
+use crate::cli::exit::Exit;
+
+/// The exit code of a run, from the most particular reason to the most general.
+pub(crate) fn exit(outcome: &Outcome) -> Exit {
+    match outcome {
+        Outcome::Reported { .. } | Outcome::Answered { .. } => Exit::Clean,
+        Outcome::Stopped { .. } => Exit::Cancelled,
+        Outcome::Failed { exhausted, report } => failed(exhausted, report),
+    }
+}
+
+fn failed(exhausted: &RetryExhausted, report: &FailureReport) -> Exit {
+    let last = exhausted.attempts.last().map(|attempt| attempt.error_type);
+    match last.filter(|_| exhausted.action.starts_with("model ")) {
+        Some(ErrorClass::AuthError | ErrorClass::PermissionDenied) => return Exit::Auth,
+        Some(ErrorClass::QuotaExceeded) => return Exit::Quota,
+        Some(ErrorClass::ContextOverflow | ErrorClass::TruncatedOutput) => return Exit::TokenLimit,
+        _ => {}
+    }
+    if report.forced_final_reason == Some(FinalReason::Context) {
+        return Exit::TokenLimit;
+    }
+    match report.reason {
+        FailureReason::DeadlineExceeded => Exit::Deadline,
+        FailureReason::MaxTurnsExhausted => Exit::MaxTurns,
+        FailureReason::SessionFailed | FailureReason::Stopped if exhausted.reason.used_up() => Exit::Retries,
+        FailureReason::SessionFailed | FailureReason::Stopped => Exit::Problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unfazed::session::{AttemptRecord, StopReason};
+    use unfazed::time::{Instant, Nanos};
+
+    fn outcome(action: &str, stop: StopReason, class: ErrorClass, reason: FailureReason) -> Outcome {
+        let attempt = AttemptRecord {
+            attempt: 1,
+            error_type: class,
+            message: String::new(),
+            at: Instant(0),
+            delay: Nanos::ZERO,
+        };
+        let exhausted = RetryExhausted {
+            action: action.into(),
+            reason: stop,
+            attempts: vec![attempt],
+            retry_after: None,
+        };
+        let report = FailureReport {
+            reason,
+            text: String::new(),
+            turns_completed: 1,
+            max_turns: 1,
+            final_report_attempts: 0,
+            forced_final_reason: None,
+            last_stop_reason: None,
+            last_error_type: Some(class),
+            last_error: None,
+        };
+        Outcome::Failed { exhausted, report }
+    }
+
+    #[test]
+    fn the_last_failure_of_the_model_says_why() {
+        use ErrorClass as C;
+        use FailureReason as R;
+        use StopReason as S;
+        for (action, stop, class, reason, expected) in [
+            ("model main", S::NotRetryable, C::AuthError, R::SessionFailed, Exit::Auth),
+            ("model main", S::NeverRetry, C::QuotaExceeded, R::SessionFailed, Exit::Quota),
+            ("model main", S::RequestAtFault, C::ContextOverflow, R::SessionFailed, Exit::TokenLimit),
+            ("model main", S::Attempts, C::RateLimit, R::SessionFailed, Exit::Retries),
+            ("model main", S::ServerDelay, C::RateLimit, R::SessionFailed, Exit::Retries),
+            ("model main", S::Deadline, C::RateLimit, R::DeadlineExceeded, Exit::Deadline),
+            ("model main", S::NotRetryable, C::InvalidRequest, R::SessionFailed, Exit::Problem),
+            ("output", S::Attempts, C::InvalidOutput, R::MaxTurnsExhausted, Exit::MaxTurns),
+            ("output", S::Attempts, C::InvalidOutput, R::SessionFailed, Exit::Retries),
+            // A tool that is refused says nothing about the key of the model.
+            ("tool search", S::NotRetryable, C::AuthError, R::SessionFailed, Exit::Problem),
+        ] {
+            assert_eq!(exit(&outcome(action, stop, class, reason)), expected, "{action} {stop:?} {class}");
+        }
+    }
+
+    #[test]
+    fn a_last_turn_forced_by_the_context_is_a_token_limit() {
+        let mut outcome =
+            outcome("output", StopReason::Attempts, ErrorClass::InvalidOutput, FailureReason::SessionFailed);
+        if let Outcome::Failed { report, .. } = &mut outcome {
+            report.forced_final_reason = Some(FinalReason::Context);
+        }
+        assert_eq!(exit(&outcome), Exit::TokenLimit);
+    }
+}

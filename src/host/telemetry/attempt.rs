@@ -1,0 +1,111 @@
+//! One record for each call of a model: how it went, what it cost, and what is done about it.
+
+use serde::Serialize;
+
+use super::price::Cost;
+use crate::engine::RetryAction;
+use crate::policy::ErrorClass;
+use crate::session::StopReason;
+use crate::time::Nanos;
+
+/// One call of a model, and what the policy makes of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelAttempt {
+    /// The id of the run.
+    pub correlation_id: String,
+    /// The turn, from 1.
+    pub turn: u32,
+    /// The attempt within the turn, from 1.
+    pub attempt: u32,
+    /// The most attempts; `None`: unlimited.
+    pub max_attempts: Option<u32>,
+    /// The model, by the name the policy's selectors match.
+    pub target: String,
+    /// Who serves it; empty: nobody said.
+    pub provider: String,
+    /// Its name on the server; empty: nobody said.
+    pub model: String,
+    /// Whether the call brought a reply the policy takes.
+    pub status: AttemptStatus,
+    /// How long the call took.
+    pub latency_ms: u64,
+    /// The same, exactly.
+    #[serde(skip)]
+    pub latency: Nanos,
+    /// What went wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_type: Option<ErrorClass>,
+    /// The HTTP status of a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_status: Option<u16>,
+    /// What the other side said; empty if nothing went wrong.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Tokens of the request, if the provider says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u64>,
+    /// Tokens of the reply, if the provider says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u64>,
+    /// Tokens that were read from a cache, if any were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_read_tokens: Option<u64>,
+    /// Tokens that were written into a cache, if any were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_write_tokens: Option<u64>,
+    /// What it cost, if tokens and prices are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<Cost>,
+    /// What is done about a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<RetryAction>,
+    /// The wait before the next attempt.
+    pub delay_ms: u64,
+    /// The model that is asked next, if one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_target: Option<String>,
+    /// Why no further attempt is made, if none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<StopReason>,
+}
+
+/// How a call of a model went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptStatus {
+    /// The reply is what was due.
+    Success,
+    /// The call failed.
+    Failed,
+    /// There is a reply, but not what was due.
+    Rejected,
+    /// The run ended before the call did.
+    Cancelled,
+}
+
+impl AttemptStatus {
+    /// As it stands in logs and labels.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failed => "failed",
+            Self::Rejected => "rejected",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl ModelAttempt {
+    /// There was a reply, but the policy does not take it.
+    pub(super) fn reject(&mut self, class: ErrorClass) {
+        if self.status == AttemptStatus::Success {
+            self.status = AttemptStatus::Rejected;
+            self.error_type = Some(class);
+        }
+    }
+
+    /// The class as a label; empty if nothing went wrong.
+    pub(super) fn error_name(&self) -> &'static str {
+        self.error_type.map_or("", ErrorClass::name)
+    }
+}
