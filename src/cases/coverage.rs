@@ -128,6 +128,7 @@ fn effective(setup: &Setup, record: &Record, won: &mut BTreeSet<Key>) {
     }
     if record.used.turns || !record.used.tools.is_empty() {
         explained(&policy.explain_turn(), "turns", &worked, won);
+        explained(&policy.explain_history(), "turns", &worked, won);
     }
     if record.used.report
         && let Some(output) = policy.explain_output()

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::expect::Expectations;
 use super::inline::Inline;
 use super::lenient::Lenient;
+use super::message::MessageCase;
 use super::outcome::OutcomeRule;
 use crate::engine::Decision;
 use crate::host::scripted::ReplyFile;
@@ -83,6 +84,10 @@ record! {
         /// Instructions above the conversation.
         /// Example: `You look up prices.`
         pub(crate) system: String = String::new(),
+        /// The conversation there was before, in the form that the session keeps; the arguments of its calls may be
+        /// mappings. The task goes on with it.
+        /// Example: `[{"role": "user", "text": "What does item 41 cost?"}]`
+        pub(crate) history: Option<Spanned<Vec<MessageCase>>>,
         /// What the user wants.
         /// Example: `What does item 42 cost?`
         pub(crate) task: String = String::new(),

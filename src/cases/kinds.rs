@@ -51,6 +51,10 @@ const REDUCER: Shape = shape!["reducer", "payload", "message"];
 const CALL: Shape = shape!["id", "name", "arguments", "policy"];
 const REPLY: Shape = shape!["text", "calls": CALL, "finish", "usage", "extra"];
 const MESSAGE: Shape = shape!["role", "text", "guidance", "calls": CALL, "extra", "call", "tool", "error"];
+const SPLICE: Shape = shape!["at", "remove", "insert": MESSAGE];
+const ORPHAN: Shape = shape!["id", "name", "arguments"];
+const INJECTED: Shape = shape!["call", "tool", "splice", "message"];
+const REPAIR: Shape = shape!["splices": SPLICE, "pruned": ORPHAN, "injected": INJECTED, "dropped", "moved"];
 const RAN: Shape = shape!["outcome", "data", "failure": FAILURE, "effect"];
 const REPORT: Shape = shape![
     "reason",
@@ -76,6 +80,7 @@ pub(crate) const COMMON: &[(&str, Shape)] = &[
 
 kinds!(pub(crate) DIRECTIVES by "directive" {
     "prepare_turn" = ["work", "turn", "max_turns", "last"],
+    "repair_history" = ["work", "orphan_calls"],
     "call_model" = [
         "work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "guidance", "timeout",
         "timeouts": TIMEOUTS,
@@ -84,6 +89,10 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
     "wait" = ["work", "delay", "until", "subject", "attempt", "max_attempts", "error_type", "message"],
     "consult" = ["work", "exhausted": EXHAUSTED],
     "append" = ["message": MESSAGE],
+    "splice" = ["splices": SPLICE],
+    "orphan_tool_calls_pruned" = [
+        "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error",
+    ],
     "feedback" = ["feedback": FEEDBACK],
     "reducer_error" = ["error": REDUCER],
     "refused" = ["call", "tool", "error_type", "message"],
@@ -109,8 +118,9 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
 });
 
 kinds!(pub(crate) EVENTS by "event" {
-    "run_started" = ["run", "policy", "seed", "drive", "system", "task", "targets", "tools", "deadline"],
-    "turn_prepared" = ["work", "messages", "message_tokens", "tool_tokens"],
+    "run_started" = ["run", "policy", "seed", "drive", "system", "history": MESSAGE, "task", "targets", "tools", "deadline"],
+    "turn_prepared" = ["work", "messages", "message_tokens", "tool_tokens", "history_faults"],
+    "history_repaired" = ["work", "repair": REPAIR],
     "model_responded" = ["work", "reply": REPLY],
     "model_failed" = ["work", "failure": FAILURE],
     "tools_proposed" = ["calls": CALL],
@@ -232,6 +242,10 @@ mod tests {
             (CALL, "Proposal"),
             (REPLY, "ModelReply"),
             (MESSAGE, "Message"),
+            (SPLICE, "Splice"),
+            (ORPHAN, "ToolCall"),
+            (INJECTED, "InjectedResult"),
+            (REPAIR, "HistoryRepair"),
             (RAN, "ToolOutcome"),
             (END, "Outcome"),
             (PLACE, "Place"),

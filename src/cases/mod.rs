@@ -16,6 +16,7 @@ mod fields;
 mod inline;
 mod kinds;
 mod lenient;
+mod message;
 mod outcome;
 mod pattern;
 mod record;

@@ -71,12 +71,13 @@ fields! {
         "tools", "tool_choice", "timeout", "timeouts", "call", "tool", "arguments", "idempotency_key", "delay", "until",
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
         "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
-        "system_message", "sources", "source", "reason", "guidance", "received",
+        "system_message", "sources", "source", "reason", "guidance", "received", "orphan_calls", "splices",
+        "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error",
     ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [
-        "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "task", "targets",
-        "tools", "deadline", "messages", "message_tokens", "tool_tokens", "reply", "failure", "calls", "output",
+        "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "history", "task", "targets",
+        "tools", "deadline", "messages", "message_tokens", "tool_tokens", "history_faults", "repair", "reply", "failure", "calls", "output",
         "outcome", "decision", "reason",
     ], "event", EVENTS;
 }
@@ -140,6 +141,16 @@ impl Fields for HappeningFields {
         "reply",
         "failure",
         "reason",
+        "history_faults",
+        "repair",
+        "orphan_calls",
+        "splices",
+        "pruned_count",
+        "injected_count",
+        "dropped_count",
+        "moved_count",
+        "model",
+        "original_error",
     ];
     const WORD: &'static str = DirectiveFields::WORD;
     const KINDS: &'static [&'static [Kind]] = &[DIRECTIVES, EVENTS];

@@ -170,7 +170,7 @@ impl Record {
                     "at": at.to_string(),
                 }));
             }
-            Work::Consult(_) => {}
+            Work::RepairHistory(_) | Work::Consult(_) => {}
         }
     }
 
@@ -212,6 +212,8 @@ impl Record {
             }
             Note::RejectTurn { .. } => self.used.report = true,
             Note::Append { .. }
+            | Note::Splice { .. }
+            | Note::OrphanToolCallsPruned(_)
             | Note::Repaired { .. }
             | Note::TurnRetracted { .. }
             | Note::TurnRetry(_)

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::outcome::OutcomeRule;
 use super::record::Record;
-use crate::context::{Estimate, message_tokens};
+use crate::context::{Estimate, findings, measure, message_tokens, repair};
 use crate::engine::{
     CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter, ModelReply,
     Note, Order, Proposal, RunStarted, RunTool, State, ToolFacts, ToolOutcome, TurnMeasure, Work,
 };
 use crate::host::scripted::{Script, ScriptState, play};
 use crate::policy::{CallOverride, ErrorClass, Policy};
-use crate::session::{Message, ToolCall};
+use crate::session::{HistoryRepair, Message, ToolCall, splice};
 use crate::time::{Instant, Nanos};
 
 /// More events than any case needs; beyond, the run is taken to have no end.
@@ -31,6 +31,7 @@ pub(crate) struct Setup {
     pub(crate) plot: Plot,
     pub(crate) models: Vec<String>,
     pub(crate) system: String,
+    pub(crate) history: Vec<Message>,
     pub(crate) task: String,
     pub(crate) order: Vec<u32>,
     pub(crate) layers: HashMap<String, CallOverride>,
@@ -128,6 +129,7 @@ struct Pending {
 
 enum Answer {
     Prepared(TurnMeasure),
+    Repaired(HistoryRepair),
     Model(Box<Result<ModelReply, Failure>>),
     Tool(ToolOutcome),
     Fired,
@@ -203,6 +205,7 @@ impl<'a> Stage<'a> {
             seed: self.setup.seed,
             drive,
             system: self.setup.system.clone(),
+            history: self.setup.history.clone(),
             task: self.setup.task.clone(),
             targets: self.setup.models.clone(),
             tools,
@@ -272,6 +275,10 @@ impl<'a> Stage<'a> {
             self.record.directive(self.now, &directive);
             match directive.order {
                 Order::Note(Note::Append { message }) => self.append(message),
+                Order::Note(Note::Splice { splices }) => {
+                    splice(&mut self.messages, &splices);
+                    self.measure = measure(&Estimate, &self.messages, &[]);
+                }
                 Order::Note(_) => {}
                 Order::Work(work) => self.begin(work),
             }
@@ -293,6 +300,13 @@ impl<'a> Stage<'a> {
         self.messages.push(message);
     }
 
+    /// The conversation before a turn. What the interpreter makes is valid, so only what the case brings is looked at.
+    fn measured(&self) -> TurnMeasure {
+        let brought = !self.setup.history.is_empty();
+        let faults = if brought { findings(&self.messages).len() } else { 0 };
+        TurnMeasure { history_faults: u64::try_from(faults).unwrap_or(u64::MAX), ..self.measure }
+    }
+
     fn planned(&self, call: ToolCall) -> Proposal {
         let policy = self.setup.layers.get(&call.name).cloned();
         Proposal { call, policy }
@@ -300,7 +314,10 @@ impl<'a> Stage<'a> {
 
     fn begin(&mut self, work: Work) {
         let begun = match &work {
-            Work::PrepareTurn(_) => Some((Nanos::ZERO, Answer::Prepared(self.measure))),
+            Work::PrepareTurn(_) => Some((Nanos::ZERO, Answer::Prepared(self.measured()))),
+            Work::RepairHistory(work) => {
+                Some((Nanos::ZERO, Answer::Repaired(repair(&self.messages, work.orphan_calls))))
+            }
             Work::CallModel(call) => self.call_model(call),
             Work::RunTool(run) => self.run_tool(run),
             Work::Wait(wait) => Some((wait.delay, Answer::Fired)),
@@ -448,6 +465,7 @@ fn again<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> Result
 fn answered(work: Work, answer: Answer) -> Option<Event> {
     Some(match (work, answer) {
         (Work::PrepareTurn(turn), Answer::Prepared(measure)) => turn.prepared(measure),
+        (Work::RepairHistory(work), Answer::Repaired(repair)) => work.repaired(repair),
         (Work::CallModel(call), Answer::Model(result)) => match *result {
             Ok(reply) => call.responded(reply),
             Err(failure) => call.failed(failure),

@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use serde_json::json;
 
 use super::document::{CallCase, CaseRule, TestFile, ToolCase};
+use super::message::MessageCase;
 use super::outcome::OutcomeRule;
 use super::run::{self, PlannedCall, Plot, Setup};
 use super::suite::{Case, Loader, Suite};
@@ -220,6 +221,12 @@ impl<'a, 'b> Staging<'a, 'b> {
             plot,
             models: if rule.models.is_empty() { vec!["main".to_owned()] } else { rule.models.clone() },
             system: rule.system.clone(),
+            history: rule
+                .history
+                .iter()
+                .flat_map(|history| &history.value)
+                .map(MessageCase::message)
+                .collect(),
             task: rule.task.clone(),
             order: rule.order.iter().map(|place| place.value.get()).collect(),
             layers: rule.planner.calls.iter().map(|(tool, layer)| (tool.clone(), layer.clone())).collect(),

@@ -109,6 +109,19 @@ fn directive(json: &Value) -> Option<String> {
             "" => format!("{} {} went well", word(json, "tool"), word(json, "call")),
             class => format!("{} {} failed: {class}", word(json, "tool"), word(json, "call")),
         },
+        "repair_history" => "look for what is wrong with the history".to_owned(),
+        "orphan_tool_calls_pruned" => {
+            let done = [
+                ("pruned_count", "calls taken out"),
+                ("injected_count", "results put in"),
+                ("dropped_count", "results taken out"),
+                ("moved_count", "results moved to their calls"),
+            ];
+            let done = done.into_iter().filter(|(count, _)| number(json, count) > 0);
+            let done: Vec<String> =
+                done.map(|(count, what)| format!("{what}: {}", number(json, count))).collect();
+            format!("repair the history: {}", done.join(", "))
+        }
         "reject_turn" => format!("reject the reply: {}", word(json, "error_type")),
         "turn_retracted" => {
             format!(

@@ -42,6 +42,8 @@ pub(super) struct Worked {
     longest_told: usize,
     answered: bool,
     interrupted: bool,
+    /// What was done to the history.
+    repairs: BTreeSet<&'static str>,
 }
 
 impl Worked {
@@ -112,6 +114,10 @@ impl Worked {
                 self.fact("output", Fact::Retried, true);
                 self.on("output").refused.insert("invalid_output".to_owned());
             }
+            "orphan_tool_calls_pruned" => {
+                let any = |key: &str| json.get(key).and_then(Value::as_u64).is_some_and(|count| count > 0);
+                self.repairs.extend(["injected_count", "pruned_count"].into_iter().filter(|key| any(key)));
+            }
             "append" => self.append(json.get("message").unwrap_or(&Value::Null)),
             "finish" => {
                 let outcome = json.get("outcome").unwrap_or(&Value::Null);
@@ -151,6 +157,8 @@ impl Worked {
             ("turns", "messages.text_only") => guided("text_only"),
             ("turns", "messages.empty") => guided("empty_response"),
             ("turns", "messages.final_turn") => guided("final_turn"),
+            ("turns", "messages.pruned" | "argument_chars") => self.repairs.contains("pruned_count"),
+            ("turns", "messages.injected") => self.repairs.contains("injected_count"),
             ("turns", "messages.no_tools") => {
                 self.subjects.values().any(|any| any.refused.contains("tool_unavailable"))
             }

@@ -24,7 +24,7 @@ use super::{files, named, out, policies};
   unfazed explain --output policy.yaml --format json")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
-    /// The tool, or with --model the model; left out with --output, --turn, --bounds.
+    /// The tool, or with --model the model; left out with --output, --turn, --history, --bounds.
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// The policy files, the later ones above the earlier ones, or an agent file, whose policies are taken; the
@@ -40,12 +40,15 @@ pub(crate) struct Args {
     /// Shows the loop of turns instead; all names are policy files.
     #[arg(long, conflicts_with_all = ["model", "bounds"])]
     turn: bool,
+    /// Shows what is done about a history that providers refuse instead; all names are policy files.
+    #[arg(long, conflicts_with_all = ["model", "output", "turn", "bounds"])]
+    history: bool,
     /// Shows the most that a run can cost instead; all names are policy files.
     #[arg(long, conflicts_with_all = ["model", "call", "key", "error"])]
     bounds: bool,
     /// Shows the policy for one call of the tool: a file with `arguments` and, if the planner says something,
     /// `planner`.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "output", "turn"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "output", "turn", "history"])]
     call: Option<PathBuf>,
     /// Shows this value or block alone: `retry.max_attempts`, `retry`.
     #[arg(long, value_name = "PATH")]
@@ -68,25 +71,25 @@ pub(crate) struct Args {
 #[command(next_help_heading = "What is done about a failure")]
 struct Failure {
     /// Its class: `rate_limit`, `timeout`, ...
-    #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with_all = ["turn", "key", "status", "code", "type", "message", "detail", "provider"])]
+    #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with_all = ["turn", "history", "key", "status", "code", "type", "message", "detail", "provider"])]
     error: Option<ErrorClass>,
     /// Its HTTP status.
-    #[arg(long, conflicts_with_all = ["turn", "bounds", "key"], value_parser = clap::value_parser!(u16).range(100..=599))]
+    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"], value_parser = clap::value_parser!(u16).range(100..=599))]
     status: Option<u16>,
     /// The provider's code.
-    #[arg(long, conflicts_with_all = ["turn", "bounds", "key"])]
+    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
     code: Option<String>,
     /// The provider's type.
-    #[arg(long, conflicts_with_all = ["turn", "bounds", "key"])]
+    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
     r#type: Option<String>,
     /// The message.
-    #[arg(long, conflicts_with_all = ["turn", "bounds", "key"])]
+    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
     message: Option<String>,
     /// A word of the body's detail fields, such as the name of a quota; may be given several times.
-    #[arg(long, value_name = "WORD", conflicts_with_all = ["turn", "bounds", "key"])]
+    #[arg(long, value_name = "WORD", conflicts_with_all = ["turn", "history", "bounds", "key"])]
     detail: Vec<String>,
     /// The provider behind a router.
-    #[arg(long, conflicts_with_all = ["turn", "bounds", "key"])]
+    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
     provider: Option<String>,
 }
 
@@ -105,12 +108,12 @@ enum Format {
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let mut paths = args.policy.clone();
     let mut name = args.name.clone();
-    if args.output || args.turn || args.bounds {
+    if args.output || args.turn || args.history || args.bounds {
         paths.splice(0..0, name.take().map(PathBuf::from));
     } else if let Some(file) = name.as_deref().filter(|name| is_file(name)) {
         let message = format!(
             "`{file}` is a file, not a name; name the tool first: `unfazed explain TOOL {file}`, \
-             or use --model, --output, --turn, --bounds"
+             or use --model, --output, --turn, --history, --bounds"
         );
         return Err(Failed::Usage(message));
     }
@@ -164,9 +167,11 @@ fn explain(
             .explain_output()
             .ok_or_else(|| Failed::Stopped("the policy asks for no report: it has no `output:`".into()))?,
         None if args.turn => policy.explain_turn(),
+        None if args.history => policy.explain_history(),
         None => {
             return Err(Failed::Usage(
-                "name a tool: `unfazed explain TOOL [POLICY]`; or use --output, --turn, --bounds".into(),
+                "name a tool: `unfazed explain TOOL [POLICY]`; or use --output, --turn, --history, --bounds"
+                    .into(),
             ));
         }
         Some(name) if args.model => {

@@ -1,4 +1,5 @@
-//! What goes into a model's context window: how much it is, and whether a provider would take it. Pure.
+//! What goes into a model's context window: how much it is, whether a provider would take it, and
+//! what it takes that one does. Pure.
 
 #![cfg_attr(
     not(test),
@@ -14,7 +15,7 @@
 mod history;
 mod tokens;
 
-pub use history::{Finding, FindingKind, findings};
+pub use history::{Finding, FindingKind, findings, repair};
 pub use tokens::{
     Estimate, TokenCounter, estimate_message, estimate_tools, measure, message_tokens, tool_tokens,
 };

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::history::findings;
 use crate::engine::{ToolSpec, TurnMeasure};
 use crate::session::Message;
 
@@ -78,6 +79,7 @@ pub fn measure(counter: &dyn TokenCounter, messages: &[Message], tools: &[&ToolS
             .map(|message| message_tokens(counter, message))
             .fold(0, u64::saturating_add),
         tool_tokens: tool_tokens(counter, tools),
+        history_faults: u64::try_from(findings(messages).len()).unwrap_or(u64::MAX),
     }
 }
 

@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
-use crate::policy::{ErrorClass, ModelTimeouts, Place, Scope};
+use crate::policy::{ErrorClass, ModelTimeouts, OrphanCalls, Place, Scope};
 use crate::repair::Repairs;
 use crate::session::{
-    FailureReport, FinalReason, Message, ReducerError, ReportSource, RetryExhausted, RetryFeedback,
+    FailureReport, FinalReason, HistoryRepair, Message, ReducerError, ReportSource, RetryExhausted,
+    RetryFeedback, Splice, splice,
 };
 use crate::time::{Instant, Nanos};
 
@@ -46,6 +47,8 @@ pub enum Order {
 pub enum Work {
     /// Measure the conversation for the next turn.
     PrepareTurn(PrepareTurn),
+    /// Find what it takes to make the history one that providers accept.
+    RepairHistory(RepairHistory),
     /// Call the model.
     CallModel(CallModel),
     /// Run a tool.
@@ -75,6 +78,15 @@ pub struct PrepareTurn {
     /// Whether only the final report is allowed in it.
     /// Example: `false`
     pub last: bool,
+}
+
+/// Find what it takes to make the history one that providers accept. `context::repair` does.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RepairHistory {
+    /// The number of this piece of work; the event that answers it carries it.
+    pub(super) work: WorkId,
+    /// What is done about a call without a result.
+    pub orphan_calls: OrphanCalls,
 }
 
 /// Call the model with the conversation as it stands.
@@ -219,6 +231,13 @@ pub enum Note {
         /// The message.
         message: Message,
     },
+    /// Replace these pieces of the conversation, all at once.
+    Splice {
+        /// The pieces, in the order of their places.
+        splices: Vec<Splice>,
+    },
+    /// The history was not one that providers accept, and was repaired.
+    OrphanToolCallsPruned(OrphanToolCallsPruned),
     /// A retryable failure was written into the session.
     Feedback {
         /// The record.
@@ -387,6 +406,31 @@ pub enum Note {
     },
 }
 
+/// What was done about a history that providers do not accept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OrphanToolCallsPruned {
+    /// How many calls were taken out.
+    /// Example: `1`
+    pub pruned_count: u64,
+    /// How many results were put in for calls that had none.
+    /// Example: `0`
+    pub injected_count: u64,
+    /// How many results were taken out: those that answer no call, and second ones.
+    /// Example: `0`
+    pub dropped_count: u64,
+    /// How many results were moved to their call.
+    /// Example: `0`
+    pub moved_count: u64,
+    /// The model that refused the history; `None`: it was found before a call.
+    /// Example: `main`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What its provider said.
+    /// Example: `tool_use ids were found without tool_result blocks`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_error: Option<String>,
+}
+
 /// What is done about a model call that failed, or about a model that is passed over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnRetry {
@@ -531,6 +575,7 @@ impl Work {
     pub const fn id(&self) -> WorkId {
         match self {
             Self::PrepareTurn(work) => work.work,
+            Self::RepairHistory(work) => work.work,
             Self::CallModel(work) => work.work,
             Self::RunTool(work) => work.work,
             Self::Wait(work) => work.work,
@@ -539,10 +584,37 @@ impl Work {
     }
 }
 
+impl Note {
+    /// Makes the change of the conversation it asks for; most notes ask for none. What all notes of a log make of an
+    /// empty conversation is the conversation.
+    ///
+    /// ```
+    /// use unfazed::engine::Note;
+    /// use unfazed::session::Message;
+    /// let mut conversation = Vec::new();
+    /// Note::Append { message: Message::user("What does it cost?") }.apply(&mut conversation);
+    /// assert_eq!(conversation.len(), 1);
+    /// ```
+    pub fn apply(&self, conversation: &mut Vec<Message>) {
+        match self {
+            Self::Append { message } => conversation.push(message.clone()),
+            Self::Splice { splices } => splice(conversation, splices),
+            _ => {}
+        }
+    }
+}
+
 impl PrepareTurn {
     /// The conversation is measured.
     pub fn prepared(self, measure: TurnMeasure) -> Event {
         Event::TurnPrepared { work: self.work, measure }
+    }
+}
+
+impl RepairHistory {
+    /// This is what it takes.
+    pub fn repaired(self, repair: HistoryRepair) -> Event {
+        Event::HistoryRepaired { work: self.work, repair }
     }
 }
 

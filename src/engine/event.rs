@@ -8,7 +8,7 @@ use super::ToolSpec;
 use super::directive::{Decision, WorkId};
 use super::failure::{EffectState, Failure};
 use crate::policy::{CallOverride, Effect};
-use crate::session::{ToolCall, Usage};
+use crate::session::{HistoryRepair, Message, ToolCall, Usage};
 use crate::time::Instant;
 
 /// An event with its number and its time.
@@ -39,6 +39,14 @@ pub enum Event {
         /// What was measured.
         #[serde(flatten)]
         measure: TurnMeasure,
+    },
+    /// The host has found what it takes to make the history one that providers accept. It is not made before a
+    /// `splice` says so.
+    HistoryRepaired {
+        /// The directive this answers.
+        work: WorkId,
+        /// What it takes.
+        repair: HistoryRepair,
     },
     /// The model answered.
     ModelResponded {
@@ -124,6 +132,7 @@ impl Event {
     pub const fn work(&self) -> Option<WorkId> {
         match self {
             Self::TurnPrepared { work, .. }
+            | Self::HistoryRepaired { work, .. }
             | Self::ModelResponded { work, .. }
             | Self::ModelFailed { work, .. }
             | Self::ToolFinished { work, .. }
@@ -157,6 +166,9 @@ pub struct RunStarted {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     /// Example: `You look up prices.`
     pub system: String,
+    /// A conversation there was before, which goes on with the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Message>,
     /// What the user wants.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     /// Example: `What does item 42 cost?`
@@ -208,6 +220,10 @@ pub struct TurnMeasure {
     /// Tokens of the tool definitions as they are sent.
     /// Example: `350`
     pub tool_tokens: u64,
+    /// How many calls and results of the conversation providers would object to.
+    /// Example: `0`
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub history_faults: u64,
 }
 
 /// A complete reply of a model.
@@ -283,6 +299,11 @@ pub enum ToolOutcome {
         #[serde(default)]
         effect: EffectState,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl From<ToolCall> for Proposal {

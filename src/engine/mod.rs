@@ -31,8 +31,8 @@ pub use budget::{Budgets, Ledger, Overdrawn};
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
 pub use directive::{
     Because, BreakerPhase, CallModel, CallTimeouts, Consult, Decision, Directive, Directives, Metric,
-    MetricName, Note, Order, Outcome, PrepareTurn, RetryAction, RunTool, ToolChoice, TurnRetry, Wait, Work,
-    WorkId,
+    MetricName, Note, Order, OrphanToolCallsPruned, Outcome, PrepareTurn, RepairHistory, RetryAction,
+    RunTool, ToolChoice, TurnRetry, Wait, Work, WorkId,
 };
 pub use event::{
     Drive, Envelope, Event, FinishReason, ModelReply, Proposal, RunStarted, ToolFacts, ToolOutcome,

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::breaker::Breaker;
 use super::budget::Budgets;
 use super::directive::{Because, Outcome, WorkId};
-use super::event::{Drive, FinishReason, ToolOutcome};
+use super::event::{Drive, FinishReason, ToolOutcome, TurnMeasure};
+use super::failure::Failure;
 use super::retry::Progress;
 use super::targets::{Resting, Rotation};
 use crate::policy::{Attempts, CallOverride, Effect, ErrorClass, Problem};
@@ -78,6 +79,12 @@ pub struct State {
     /// How the last reply of the model ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_finish: Option<FinishReason>,
+    /// Whether the history was looked at in this turn because a provider refused it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) history_asked: bool,
+    /// The refusal, while it is looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) history_refusal: Option<Failure>,
     /// The last failure there was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_error: Option<(ErrorClass, String)>,
@@ -94,6 +101,7 @@ pub struct State {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Pending {
     Prepare,
+    Repair(Repairing),
     Model,
     /// The tool run of a slot of the batch.
     Tool(usize),
@@ -104,6 +112,16 @@ pub(super) enum Pending {
     ConsultTool(usize),
     ConsultModel,
     ConsultOutput,
+}
+
+/// What goes on after a repair of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Repairing {
+    /// The turn, which begins.
+    Prepared(TurnMeasure),
+    /// The call of a model that refused the history.
+    Refused,
 }
 
 /// Whether the current turn allows only the final report.
@@ -234,6 +252,8 @@ impl State {
             pending_report: None,
             guidance: Vec::new(),
             last_finish: None,
+            history_asked: false,
+            history_refusal: None,
             last_error: None,
             hold: None,
             report: None,
@@ -275,6 +295,11 @@ impl State {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl Default for State {

@@ -22,14 +22,14 @@ use super::tool::Tools;
 use super::{
     Cost, LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace,
 };
-use crate::context::{Estimate, TokenCounter, message_tokens, tool_tokens};
+use crate::context::{Estimate, TokenCounter, findings, message_tokens, repair, tool_tokens};
 use crate::engine::{
     CallModel, CatalogueError, Directives, Drive, Envelope, Event, Failure, Interpreter, NameClash, Note,
     Order, Outcome, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work,
     WorkId,
 };
 use crate::policy::ErrorClass;
-use crate::session::Message;
+use crate::session::{Message, splice};
 
 /// Why a run that was stopped from outside ended.
 const STOPPED: &str = "stopped by the user";
@@ -57,6 +57,8 @@ pub struct Task {
     pub run: String,
     /// Instructions above the conversation.
     pub system: String,
+    /// A conversation there was before, which goes on with the task.
+    pub history: Vec<Message>,
     /// What the user wants.
     pub task: String,
     /// The seed of every jittered delay.
@@ -336,6 +338,19 @@ impl Run<'_> {
         self.measure.tool_tokens = tool_tokens(&*self.agent.counter, &offered);
     }
 
+    fn measure_messages(&mut self) {
+        let counter = &*self.agent.counter;
+        let tokens = self.messages.iter().map(|message| message_tokens(counter, message));
+        self.measure.message_tokens = tokens.fold(0, u64::saturating_add);
+        self.measure.messages = u64::try_from(self.messages.len()).unwrap_or(u64::MAX);
+    }
+
+    /// The conversation as it stands before a turn.
+    fn measured(&self) -> TurnMeasure {
+        let history_faults = u64::try_from(findings(&self.messages).len()).unwrap_or(u64::MAX);
+        TurnMeasure { history_faults, ..self.measure }
+    }
+
     fn started(&self, task: Task) -> Event {
         let tools = self.interpreter.tools().iter();
         Event::RunStarted(RunStarted {
@@ -344,6 +359,7 @@ impl Run<'_> {
             seed: task.seed,
             drive: Drive::Turns,
             system: self.agent.redactor.text(task.system),
+            history: task.history.into_iter().map(|message| self.agent.redactor.message(message)).collect(),
             task: self.agent.redactor.text(task.task),
             targets: self.agent.models.iter().map(|(name, _)| name.clone()).collect(),
             tools: tools.map(ToolFacts::from).collect(),
@@ -431,11 +447,16 @@ impl Run<'_> {
                 self.measure.message_tokens = self.measure.message_tokens.saturating_add(tokens);
                 Arc::make_mut(&mut self.messages).push(message);
             }
+            Note::Splice { splices } => {
+                splice(Arc::make_mut(&mut self.messages), &splices);
+                self.measure_messages();
+            }
             Note::ReducerError { error } => self.observer.on_reducer_error(&error),
             Note::Dropped { work } => drop(self.dropped.insert(work)),
             // What is counted, telemetry has taken note of.
             Note::Metric(_)
             | Note::Feedback { .. }
+            | Note::OrphanToolCallsPruned(_)
             | Note::Refused { .. }
             | Note::Repaired { .. }
             | Note::ToolEnded { .. }
@@ -456,7 +477,11 @@ impl Run<'_> {
 
     fn begin(&self, work: Work) -> BoxFuture<'static, Event> {
         match work {
-            Work::PrepareTurn(prepare) => Box::pin(std::future::ready(prepare.prepared(self.measure))),
+            Work::PrepareTurn(prepare) => Box::pin(std::future::ready(prepare.prepared(self.measured()))),
+            Work::RepairHistory(work) => {
+                let found = repair(&self.messages, work.orphan_calls);
+                Box::pin(std::future::ready(work.repaired(found)))
+            }
             Work::CallModel(call) => self.call_model(call),
             Work::RunTool(run) => self.run_tool(run),
             Work::Wait(wait) => sleep(wait),

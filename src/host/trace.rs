@@ -59,6 +59,7 @@ pub(super) fn attempt(attempt: &ModelAttempt) {
 fn order(work: &Work, directive: &Directive) {
     match work {
         Work::PrepareTurn(turn) => tracing::debug!(turn = turn.turn, last = turn.last, "turn"),
+        Work::RepairHistory(_) => tracing::debug!(because = %because(directive), "history repair"),
         Work::CallModel(call) => {
             tracing::debug!(
                 target_model = call.target,
@@ -156,7 +157,17 @@ fn taken(note: &Note, directive: &Directive) {
         Note::OutputRefused { attempt, .. } => tracing::warn!(attempt, "report refused"),
         Note::Warning { message } => tracing::warn!(message, "warning"),
         Note::Finish { outcome } => finished(outcome),
-        Note::Append { .. } | Note::Metric(_) | Note::Dropped { .. } => {}
+        Note::OrphanToolCallsPruned(told) => tracing::warn!(
+            pruned_count = told.pruned_count,
+            injected_count = told.injected_count,
+            dropped_count = told.dropped_count,
+            moved_count = told.moved_count,
+            target_model = told.model,
+            original_error = told.original_error,
+            because = %because(directive),
+            "orphan tool calls pruned"
+        ),
+        Note::Append { .. } | Note::Splice { .. } | Note::Metric(_) | Note::Dropped { .. } => {}
     }
 }
 

@@ -412,6 +412,43 @@ pub enum AfterPartial {
     Fail,
 }
 
+/// What is done about a history that providers refuse: calls without a result, results without a call.
+#[derive(Clone, Debug)]
+pub struct HistoryPolicy {
+    /// When the history is repaired.
+    pub check: Setting<HistoryCheck>,
+    /// What is done about a call without a result.
+    pub orphan_calls: Setting<OrphanCalls>,
+    /// The most characters of a text among the arguments of a call that the model is shown again.
+    pub argument_chars: Setting<NonZeroU32>,
+    /// What the model is told of calls that were taken out. Variables: `calls`, each with `tool` and `arguments`.
+    pub pruned_message: Setting<Template>,
+    /// The result of a call that had none. Variables: `tool`.
+    pub injected_message: Setting<Template>,
+}
+
+/// When the history is repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryCheck {
+    /// Before a model is called, and after a provider has refused the history.
+    BeforeCall,
+    /// Only after a provider has refused it.
+    AfterError,
+    /// Not at all.
+    Never,
+}
+
+/// What is done about a call without a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OrphanCalls {
+    /// It is taken out, and the model is told of it.
+    Prune,
+    /// It gets a result, which says that nobody knows what came of it.
+    Inject,
+}
+
 /// What plain text without tool calls is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::decode::{Patch, Spanned};
 use super::document::{
-    CallRule, LimitsRule, MergedModel, MergedOutput, MergedRetry, MergedTool, MergedTurn, ModelLayer,
-    OutputLayer, PlannerRule, RetryLayer, ToolLayer, TopLimits, TurnLayer,
+    CallRule, HistoryLayer, LimitsRule, MergedHistory, MergedModel, MergedOutput, MergedRetry, MergedTool,
+    MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer, ToolLayer, TopLimits, TurnLayer,
 };
 use super::loader::{Part, PartKind};
 use super::merge::{At, Layer as _, Limits};
@@ -36,6 +36,7 @@ struct Tier {
     models: Rules<ModelLayer>,
     turn: Vec<(TurnLayer, At)>,
     output: Vec<(OutputLayer, At)>,
+    history: Vec<(HistoryLayer, At)>,
     limits: Vec<TopLimits>,
 }
 
@@ -94,6 +95,7 @@ impl Layers {
             found.models.push(Rule::new(value.clone(), *span, Arc::clone(layer), at));
         }
         tier.turn.push((blocks.turn.0.clone(), block("turn")));
+        tier.history.push((blocks.history.0.clone(), block("history")));
         match &blocks.output {
             Patch::Absent => {}
             Patch::Null(_) => {
@@ -231,6 +233,15 @@ impl Layers {
             && *turns > limit.value
         {
             merged.max_turns.tighten(limit.value, limit.span.origin(Scope::Limit));
+        }
+        merged
+    }
+
+    /// Merges what concerns the validity of the history.
+    pub(crate) fn history(&self) -> MergedHistory {
+        let mut merged = MergedHistory::default();
+        for tier in self.tiers() {
+            tier.history.iter().for_each(|(layer, at)| merged.fold(layer, at));
         }
         merged
     }

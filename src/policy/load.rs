@@ -15,8 +15,8 @@ use super::layers::{Above, Layers, unbounded};
 use super::loader::{Loader, Part, PartKind, Read, Resolve, chosen};
 use super::{
     CallOverride, Classified, Code, Diagnostic, ErrorClass, ErrorRow, ErrorTable, ErrorTableError, Evidence,
-    Findings, ModelPolicy, Origin, OutputPolicy, Place, ReducerRule, Report, Scope, SessionPolicy, SliceRule,
-    SourceId, Sources, Span, ToolPolicy, TurnPolicy, check,
+    Findings, HistoryPolicy, ModelPolicy, Origin, OutputPolicy, Place, ReducerRule, Report, Scope,
+    SessionPolicy, SliceRule, SourceId, Sources, Span, ToolPolicy, TurnPolicy, check,
 };
 
 /// Names of tools come from models; no more of them than this are remembered.
@@ -38,6 +38,7 @@ struct Inner {
     any_tool: Arc<ToolPolicy>,
     any_model: Arc<ModelPolicy>,
     turn: TurnPolicy,
+    history: HistoryPolicy,
     output: Option<OutputPolicy>,
     session: SessionPolicy,
     errors: ErrorTable,
@@ -233,6 +234,11 @@ impl Policy {
         &self.0.turn
     }
 
+    /// The rules for the validity of the history.
+    pub fn history(&self) -> &HistoryPolicy {
+        &self.0.history
+    }
+
     /// The rules for the final report; `None`: no report is asked for.
     pub fn output(&self) -> Option<&OutputPolicy> {
         self.0.output.as_ref()
@@ -304,8 +310,8 @@ impl Inner {
             if check::rows_within_budget(&heard, findings) { errors(&heard, findings) } else { None };
         // Any name will do: the built-in default sets every value for all of them.
         let plain = (layers.tool("", &[]).policy(), layers.model("").policy(), layers.turn().policy());
-        let (Some(tool), Some(model), Some(turn), Some(output)) =
-            (plain.0, plain.1, plain.2, layers.output().policy())
+        let (Some(tool), Some(model), Some(turn), Some(output), Some(history)) =
+            (plain.0, plain.1, plain.2, layers.output().policy(), layers.history().policy())
         else {
             if !findings.has_errors() {
                 findings.push(unset());
@@ -326,6 +332,7 @@ impl Inner {
             any_model: Arc::new(model),
             turn,
             output,
+            history,
             session,
             errors,
             tools: RwLock::default(),

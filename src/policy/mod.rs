@@ -69,9 +69,9 @@ pub(crate) use document::PolicyFile;
 pub use duration::{DurationError, parse_duration};
 pub use effective::{
     AboveMax, AfterPartial, Attempts, Bound, BreakerPolicy, Budget, Change, ClassRetry, ClassRules, Effect,
-    GuidancePolicy, ModelPolicy, ModelTimeouts, OnExhausted, OnStop, OutputPolicy, ReducerRule, RetryPolicy,
-    ServerDelay, ServerDelayMode, SessionPolicy, SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy,
-    Trigger, TurnPolicy, Validator, WindowBudget,
+    GuidancePolicy, HistoryCheck, HistoryPolicy, ModelPolicy, ModelTimeouts, OnExhausted, OnStop,
+    OrphanCalls, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
+    SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy, Validator, WindowBudget,
 };
 pub use explain::{
     Bounds, CallFile, CallLayer, Contribution, DelayRow, DelayTable, Delays, ErrorAction, ErrorExplanation,

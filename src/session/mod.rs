@@ -12,10 +12,12 @@
 
 mod feedback;
 mod final_report;
+mod history;
 mod message;
 mod slices;
 
 pub use feedback::{AttemptRecord, FeedbackSource, ReducerError, RetryExhausted, RetryFeedback, StopReason};
 pub use final_report::{FailureReason, FailureReport, FinalReason, ReportSource};
+pub use history::{HistoryRepair, InjectedResult, Splice, splice};
 pub use message::{Message, ToolCall, Usage};
 pub use slices::{FEEDBACK, REDUCER_ERRORS, Slices};

@@ -9,7 +9,7 @@ use unfazed::engine::{
     TurnMeasure, Wait, Work,
 };
 use unfazed::policy::{ErrorClass, Policy};
-use unfazed::session::ToolCall;
+use unfazed::session::{HistoryRepair, ToolCall};
 use unfazed::time::{Instant, Nanos};
 
 use crate::tape::Tape;
@@ -149,6 +149,7 @@ pub(crate) fn play(policy: &Policy, targets: &[String], t: &mut Tape) -> Option<
         seed: t.below(1 << 16) as u64,
         drive: Drive::Turns,
         system: String::new(),
+        history: Vec::new(),
         task: String::new(),
         targets: targets.to_vec(),
         tools: tools().iter().map(ToolFacts::from).collect(),
@@ -227,6 +228,7 @@ impl Host {
                 self.in_turn.clear();
                 turn.prepared(TurnMeasure::default())
             }
+            Work::RepairHistory(work) => work.repaired(HistoryRepair::default()),
             Work::CallModel(call) => self.answer_model(call, t),
             Work::RunTool(run) => self.answer_tool(run, t),
             Work::Wait(wait) => {

@@ -84,6 +84,7 @@ impl Host {
             seed: 1,
             drive,
             system: String::new(),
+            history: Vec::new(),
             task: "do it".into(),
             targets: vec!["main".into()],
             tools: specs.iter().map(ToolFacts::from).collect(),

@@ -3,6 +3,7 @@
 mod batches;
 mod breakers;
 mod drive;
+mod histories;
 mod laws;
 mod models;
 mod outputs;

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use unfazed::context::findings;
+use unfazed::context::{findings, repair};
 use unfazed::engine::{
     BreakerPhase, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure,
     FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, RunStarted, RunTool, State,
     ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, may_run_again,
 };
 use unfazed::policy::{Bound, Effect, ErrorClass, Policy, RetryPolicy};
-use unfazed::session::{FeedbackSource, Message, RetryFeedback, ToolCall};
+use unfazed::session::{FeedbackSource, Message, RetryFeedback, ToolCall, splice};
 use unfazed::time::{Instant, Nanos};
 
 use crate::policies::pool;
@@ -112,6 +112,7 @@ impl Host {
             seed: 7,
             drive,
             system: "be brief".into(),
+            history: Vec::new(),
             task: "do it".into(),
             targets: targets.iter().map(|target| (*target).to_owned()).collect(),
             tools: tools().iter().map(ToolFacts::from).collect(),
@@ -148,6 +149,10 @@ impl Host {
         }
         let event = match self.open.remove(t.below(self.open.len())) {
             Work::PrepareTurn(turn) => turn.prepared(TurnMeasure::default()),
+            Work::RepairHistory(work) => {
+                let found = repair(&self.conversation, work.orphan_calls);
+                work.repaired(found)
+            }
             Work::CallModel(call) => self.answer_model(call, t),
             Work::RunTool(run) => self.answer_tool(run, t),
             Work::Wait(wait) => {
@@ -198,7 +203,7 @@ impl Host {
                         Work::CallModel(call) => self.check_model(call),
                         Work::RunTool(run) => self.check_tool(run),
                         Work::Wait(wait) => self.check_wait(wait),
-                        Work::Consult(_) => {}
+                        Work::RepairHistory(_) | Work::Consult(_) => {}
                     }
                     self.open.push(work);
                 }
@@ -220,6 +225,7 @@ impl Host {
                 }
                 self.conversation.push(message);
             }
+            Note::Splice { splices } => splice(&mut self.conversation, &splices),
             Note::Feedback { feedback } => self.check_feedback(&feedback),
             Note::Breaker { tool, state, until } => {
                 self.breakers.insert(tool, (state, until));

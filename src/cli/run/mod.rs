@@ -116,6 +116,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let task = Task {
         run: id.to_string(),
         system: setup.system,
+        history: Vec::new(),
         task: args.task.clone().or(setup.task).unwrap_or_default(),
         seed: args.seed.unwrap_or(setup.seed),
         deadline: None,

@@ -9,8 +9,8 @@ use anstyle::{AnsiColor, Style};
 use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten, tokens};
 use unfazed::engine::{
-    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, ModelReply, Note, Order, Outcome,
-    RetryAction, RunStarted, ToolOutcome, Work, WorkId,
+    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, ModelReply, Note, Order,
+    OrphanToolCallsPruned, Outcome, RetryAction, RunStarted, ToolOutcome, Work, WorkId,
 };
 use unfazed::host::{Observer, PolicyFilesError};
 use unfazed::policy::{ErrorClass, Scope};
@@ -159,7 +159,7 @@ impl<W: Write + Send> Timeline<W> {
         match work {
             Work::CallModel(call) => self.names.insert(work.id(), call.target.clone()),
             Work::RunTool(run) => self.names.insert(work.id(), run.tool.clone()),
-            Work::PrepareTurn(_) | Work::Wait(_) | Work::Consult(_) => None,
+            Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::Wait(_) | Work::Consult(_) => None,
         };
         match work {
             Work::PrepareTurn(turn) => {
@@ -170,6 +170,8 @@ impl<W: Write + Send> Timeline<W> {
                     &format!("{BOLD}turn {} of {}{BOLD:#}{last}", turn.turn, turn.max_turns),
                 );
             }
+            // What came of it is told by a note.
+            Work::RepairHistory(_) => {}
             Work::CallModel(call) => {
                 let attempt = attempt(call.attempt, call.max_attempts);
                 self.status.set(format!("model {}{attempt}", call.target));
@@ -284,6 +286,9 @@ impl<W: Write + Send> Timeline<W> {
                 };
                 self.line("⊘", WARN, &text);
             }
+            Note::OrphanToolCallsPruned(told) => {
+                self.line("✎", WARN, &format!("history repaired: {}", repaired(told)));
+            }
             Note::Repaired { tool, repairs, .. } => {
                 let what = if tool.is_empty() { "the report".to_owned() } else { one_line(tool) };
                 self.line("✎", WARN, &format!("JSON repaired for {what}: {repairs}"));
@@ -345,7 +350,11 @@ impl<W: Write + Send> Timeline<W> {
                 self.line("●", style, text);
             }
             // How a tool call ended has been said by its event, or is said by the end of its attempts.
-            Note::Append { .. } | Note::Metric(_) | Note::ToolEnded { .. } | Note::Dropped { .. } => {}
+            Note::Append { .. }
+            | Note::Splice { .. }
+            | Note::Metric(_)
+            | Note::ToolEnded { .. }
+            | Note::Dropped { .. } => {}
         }
     }
 }
@@ -377,6 +386,7 @@ impl<W: Write + Send> Observer for Timeline<W> {
             }
             Event::StopRequested { reason } | Event::Cancelled { reason } => self.line("■", WARN, reason),
             Event::TurnPrepared { .. }
+            | Event::HistoryRepaired { .. }
             | Event::TimerFired { .. }
             | Event::PlannerDecided { .. }
             | Event::ToolsProposed { .. }
@@ -398,6 +408,18 @@ impl<W: Write + Send> Observer for Timeline<W> {
             self.reasons(&directive.because);
         }
     }
+}
+
+/// What was done about the history.
+fn repaired(told: &OrphanToolCallsPruned) -> String {
+    let done = [
+        (told.pruned_count, "calls taken out"),
+        (told.injected_count, "results put in"),
+        (told.dropped_count, "results taken out"),
+        (told.moved_count, "results moved to their calls"),
+    ];
+    let done = done.into_iter().filter(|(number, _)| *number > 0);
+    done.map(|(number, what)| format!("{what}: {number}")).collect::<Vec<_>>().join(", ")
 }
 
 fn attempt(attempt: u32, max: Option<u32>) -> String {

@@ -106,6 +106,7 @@ impl Step<'_> {
                     self.interrupt(slot);
                 }
                 Pending::Prepare
+                | Pending::Repair(_)
                 | Pending::Model
                 | Pending::Tool(_)
                 | Pending::ConsultTool(_)

@@ -1,4 +1,4 @@
-//! What the model is told about its own replies: once for each kind of mistake, the worst first, and not for ever.
+//! What the model is told about its own replies and calls: once for each kind of mistake, the worst first, and not for ever.
 
 use super::super::directive::Note;
 use super::super::state::Guidance;
@@ -31,7 +31,8 @@ impl Step<'_> {
 /// The order in which kinds of guidance go before each other: the lower first.
 const fn weight(class: ErrorClass) -> u8 {
     match class {
-        ErrorClass::ReducerError | ErrorClass::InvalidOutput => 0,
+        // What may have been done already goes before what is to be done.
+        ErrorClass::OrphanToolCall | ErrorClass::ReducerError | ErrorClass::InvalidOutput => 0,
         ErrorClass::TextOnly | ErrorClass::TruncatedOutput | ErrorClass::MalformedToolCall => 1,
         ErrorClass::EmptyResponse
         | ErrorClass::ReasoningOnly
@@ -51,7 +52,6 @@ const fn weight(class: ErrorClass) -> u8 {
         | ErrorClass::ModelError
         | ErrorClass::ContextOverflow
         | ErrorClass::ContentFilter
-        | ErrorClass::OrphanToolCall
         | ErrorClass::CircuitOpen
         | ErrorClass::Cancelled => 2,
     }

@@ -7,6 +7,7 @@ mod exhausted;
 mod feedback;
 mod final_turn;
 mod guidance;
+mod history;
 mod mend;
 mod model_retry;
 mod output;
@@ -84,7 +85,11 @@ impl Step<'_> {
             Event::RunStarted(started) => self.run_started(started),
             _ if self.state.run.is_empty() => self.warn("the run has not started; the event is not used"),
             Event::TurnPrepared { work, measure } => match self.claim(work) {
-                Some(Pending::Prepare) => self.begin_turn(measure),
+                Some(Pending::Prepare) => self.turn_prepared(measure),
+                other => self.unasked(work, other),
+            },
+            Event::HistoryRepaired { work, repair } => match self.claim(work) {
+                Some(Pending::Repair(what)) => self.history_repaired(what, repair),
                 other => self.unasked(work, other),
             },
             Event::ModelResponded { work, reply } => match self.claim(work) {
@@ -134,7 +139,8 @@ impl Step<'_> {
         if !self.state.run.is_empty() {
             return self.warn("the run has already started; the event is not used");
         }
-        let RunStarted { run, policy: _, seed, drive, system, task, targets, tools, deadline } = started;
+        let RunStarted { run, policy: _, seed, drive, system, history, task, targets, tools, deadline } =
+            started;
         self.state.run = run;
         self.state.seed = seed;
         self.state.drive = drive;
@@ -144,6 +150,9 @@ impl Step<'_> {
         self.state.slices = Slices::new(self.policy.session());
         if !system.is_empty() {
             self.append(Message::System { text: system });
+        }
+        for message in history {
+            self.append(message);
         }
         if !task.is_empty() {
             self.append(Message::user(task));

@@ -85,6 +85,9 @@ impl Step<'_> {
         let policy = self.policy.model(&target);
         let classified = failure.classified(self.policy);
         let class = classified.class;
+        if self.history_refused(failure, class) {
+            return;
+        }
         if class == ErrorClass::MalformedToolCall
             && let Some(reply) = self.recover(&failure.message)
         {

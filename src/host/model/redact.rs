@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::failure::presentable;
 use crate::engine::{BodyFacts, Failure, Hint, ModelReply, ToolOutcome};
+use crate::session::Message;
 
 /// What stands where a secret stood.
 const MARK: &str = "[redacted]";
@@ -65,6 +66,26 @@ impl Redactor {
                 ToolOutcome::Failed { failure: self.texts_of(failure), effect }
             }
         }
+    }
+
+    /// A message without the secrets.
+    pub(crate) fn message(&self, mut message: Message) -> Message {
+        if self.secrets.is_empty() {
+            return message;
+        }
+        match &mut message {
+            Message::System { text } | Message::User { text, .. } | Message::Tool { text, .. } => {
+                *text = self.text(std::mem::take(text));
+            }
+            Message::Assistant { text, calls, extra } => {
+                *text = self.text(std::mem::take(text));
+                *extra = self.fields(std::mem::take(extra));
+                for call in calls {
+                    call.arguments = self.json(std::mem::take(&mut call.arguments));
+                }
+            }
+        }
+        message
     }
 
     /// The reply of a model without the secrets, in its tool calls too.

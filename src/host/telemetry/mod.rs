@@ -97,7 +97,8 @@ impl Telemetry {
                 }
             }
             Event::ToolFinished { work, outcome } => self.tool_ended(*work, outcome, *now, policy),
-            Event::TimerFired { .. }
+            Event::HistoryRepaired { .. }
+            | Event::TimerFired { .. }
             | Event::PlannerDecided { .. }
             | Event::ToolsProposed { .. }
             | Event::OutputProposed { .. }
@@ -143,7 +144,7 @@ impl Telemetry {
                 self.metrics.add(Meter::ToolBytesIn, &[tool], length(&arguments.to_string()));
                 What::Tool { tool: tool.clone() }
             }
-            Work::PrepareTurn(_) | Work::Wait(_) | Work::Consult(_) => return,
+            Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::Wait(_) | Work::Consult(_) => return,
         };
         self.under_way.insert(work.id(), Begun { at, what });
     }
@@ -225,6 +226,8 @@ impl Telemetry {
             Note::OutputRefused { .. } => self.refused = self.refused.saturating_add(1),
             Note::OutputAccepted { source, .. } => self.source = Some(*source),
             Note::Append { .. }
+            | Note::Splice { .. }
+            | Note::OrphanToolCallsPruned(_)
             | Note::Feedback { .. }
             | Note::ReducerError { .. }
             | Note::Refused { .. }

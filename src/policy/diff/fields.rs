@@ -54,6 +54,10 @@ impl Sides<'_> {
         self.rows(None, &turn(self.old), &turn(self.new))
     }
 
+    pub(super) fn history(self) -> Vec<DiffRow> {
+        self.rows(None, &history(self.old), &history(self.new))
+    }
+
     pub(super) fn output(self) -> Vec<DiffRow> {
         match (self.old.output(), self.new.output()) {
             (None, None) => Vec::new(),
@@ -241,6 +245,12 @@ fn output(policy: &Policy) -> Fields {
 fn turn(policy: &Policy) -> Fields {
     let mut fields = Fields::default();
     policy.layers().turn().each("", &mut |path, trail| fields.add(path, trail));
+    fields
+}
+
+fn history(policy: &Policy) -> Fields {
+    let mut fields = Fields::default();
+    policy.layers().history().each("", &mut |path, trail| fields.add(path, trail));
     fields
 }
 

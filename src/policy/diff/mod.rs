@@ -67,6 +67,8 @@ pub enum SubjectKind {
     Turn,
     /// The final report.
     Output,
+    /// What is done about a history that providers refuse.
+    History,
     /// Slices and reducers.
     Session,
     /// The table of errors.
@@ -109,7 +111,7 @@ impl Policy {
     ///
     /// Compared are the effective values of every tool and model that either policy names, of one name for each
     /// pattern and for each two patterns that overlap, of any other name, and of `also`; the turns, the report, the
-    /// session and the table of errors. Values that are the same from another place are no difference.
+    /// history, the session and the table of errors. Values that are the same from another place are no difference.
     ///
     /// ```
     /// use unfazed::policy::{Names, Policy};
@@ -132,6 +134,7 @@ impl Policy {
         let one = |kind, name: &str| DiffSubject { kind, name: name.to_owned(), example: None };
         found.add(one(SubjectKind::Turn, "the loop of turns"), sides.turn());
         found.add(one(SubjectKind::Output, "the final report"), sides.output());
+        found.add(one(SubjectKind::History, "the history"), sides.history());
         found.add(one(SubjectKind::Session, "the session"), session::rows(sides));
         found.add(one(SubjectKind::Errors, "the table of errors"), errors::rows(sides));
         Comparison {

@@ -60,7 +60,13 @@ impl Comparison {
             names(&of(SubjectKind::Tool), "tool", self.tools),
             names(&of(SubjectKind::Model), "model", self.models),
         ];
-        let rest = [SubjectKind::Turn, SubjectKind::Output, SubjectKind::Session, SubjectKind::Errors];
+        let rest = [
+            SubjectKind::Turn,
+            SubjectKind::Output,
+            SubjectKind::History,
+            SubjectKind::Session,
+            SubjectKind::Errors,
+        ];
         let rest = rest.into_iter().flat_map(of).map(|subject| subject.name.clone());
         let titles: Vec<String> = titles.into_iter().flatten().chain(rest).collect();
         let example = match group.subjects.as_slice() {

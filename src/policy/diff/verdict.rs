@@ -37,8 +37,8 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         | (
             "",
             "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "leaked_calls"
-            | "collapse" | "pending_report" | "on_stop" | "cool_down" | "provider" | "context_window"
-            | "output_reserve",
+            | "collapse" | "check" | "orphan_calls" | "argument_chars" | "pending_report" | "on_stop"
+            | "cool_down" | "provider" | "context_window" | "output_reserve",
         )
         | (
             _,
@@ -125,7 +125,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::document::{MergedModel, MergedOutput, MergedTool, MergedTurn};
+    use crate::policy::document::{MergedHistory, MergedModel, MergedOutput, MergedTool, MergedTurn};
 
     #[test]
     fn every_field_there_is_has_a_direction() {
@@ -135,6 +135,7 @@ mod tests {
         MergedModel::default().each("", &mut each);
         MergedOutput::default().each("", &mut each);
         MergedTurn::default().each("", &mut each);
+        MergedHistory::default().each("", &mut each);
         let schema = crate::policy::json_schema();
         let limits = schema["$defs"]["TopLimits"]["properties"].as_object().unwrap().keys();
         paths.extend(limits.map(|name| format!("limits.{name}")));

@@ -8,6 +8,7 @@ mod budget;
 mod by_class;
 mod errors;
 mod fraction;
+mod history;
 mod lasting;
 mod output;
 mod retry;
@@ -19,6 +20,7 @@ mod tool;
 
 pub(crate) use by_class::for_all;
 pub(crate) use errors::ErrorRule;
+pub(crate) use history::{HistoryLayer, MergedHistory};
 pub(crate) use lasting::Lasting;
 pub(crate) use output::{MergedOutput, OutputLayer};
 pub(crate) use retry::{Classes, LimitsRule, MergedRetry, RetryLayer, TopLimits};
@@ -59,6 +61,8 @@ record! {
         pub(crate) turn: Block<TurnLayer>,
         /// The final report. Left out: no report is asked for.
         pub(crate) output: Patch<OutputLayer>,
+        /// What is done about a history that providers refuse: calls without a result, results without a call.
+        pub(crate) history: Block<HistoryLayer>,
         /// What the session remembers.
         pub(crate) session: Option<SessionRule>,
         /// How failures are told apart: the first row that matches wins, and these come before the built-in ones.
@@ -82,6 +86,8 @@ record! {
         pub(crate) turn: Block<TurnLayer>,
         /// The final report.
         pub(crate) output: Patch<OutputLayer>,
+        /// What is done about a history that providers refuse: calls without a result, results without a call.
+        pub(crate) history: Block<HistoryLayer>,
         /// What the session remembers.
         pub(crate) session: Option<SessionRule>,
         /// How failures are told apart: these rows come before those of the files.
@@ -164,10 +170,11 @@ impl PolicyFile {
             models,
             turn,
             output,
+            history,
             session,
             errors,
         } = self;
-        let blocks = Blocks { limits, retry, tools, models, turn, output, session, errors };
+        let blocks = Blocks { limits, retry, tools, models, turn, output, history, session, errors };
         (Header { extends: extends.0.0, profiles: profiles.0 }, blocks)
     }
 }

@@ -273,6 +273,23 @@ impl Policy {
         }
     }
 
+    /// Why the rules for the validity of the history are what they are.
+    pub fn explain_history(&self) -> Explanation {
+        let mut values: Vec<Explained> = Vec::new();
+        self.layers().history().each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        Explanation {
+            subject: "the history".into(),
+            values,
+            delays: None,
+            limits: Vec::new(),
+            conditional: Vec::new(),
+            left_out: Vec::new(),
+            planner: None,
+            path: vec!["history".into()],
+            rules: None,
+        }
+    }
+
     /// The worst case with any of these layers above the tool's own. Of more layers than can be combined in every way
     /// no bound is told.
     fn worst(

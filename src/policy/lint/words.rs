@@ -54,11 +54,13 @@ struct Blocked {
 }
 
 impl Words {
-    /// Hears what is said of turns and of the report.
+    /// Hears what is said of turns, of the history and of the report.
     pub(super) fn of_blocks(&mut self, view: &View<'_>) -> Lists {
         self.uneven |= uneven(view.layers);
         let turn = view.layers.turn();
         self.hear(&mut |visit| turn.each("", visit));
+        let history = view.layers.history();
+        self.hear(&mut |visit| history.each("", visit));
         if view.layers.output_wanted().is_none() {
             return Lists::default();
         }

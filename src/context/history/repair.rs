@@ -1,0 +1,301 @@
+//! What it takes to make a conversation one that a provider would take.
+
+use std::collections::HashMap;
+
+use super::{Answer, Call, CallState, Fate, scan};
+use crate::policy::OrphanCalls;
+use crate::session::{HistoryRepair, InjectedResult, Message, Splice, ToolCall};
+
+/// What to replace so that [`findings`](super::findings) has nothing to say. Takes time in proportion to the number of
+/// messages, and changes nothing but calls and results:
+///
+/// - A call without a result is taken out, or gets one, as `orphans` says. Other calls of its message stay, and so does
+///   its text; a message that would be left with neither is taken out whole.
+/// - A result without a call and a second result are taken out.
+/// - A result in the wrong place is moved to its call.
+/// - Of two calls of a message with one id, the second is taken out.
+///
+/// ```
+/// use unfazed::context::{findings, repair};
+/// use unfazed::policy::OrphanCalls;
+/// use unfazed::session::{Message, splice};
+///
+/// let orphan = Message::Tool { call: "call_1".into(), tool: "look".into(), text: "12".into(), error: false };
+/// let mut messages = vec![Message::user("What does it cost?"), orphan];
+/// let repair = repair(&messages, OrphanCalls::Inject);
+/// splice(&mut messages, &repair.splices);
+/// assert_eq!((messages.len(), repair.dropped), (1, 1));
+/// assert!(findings(&messages).is_empty());
+/// ```
+pub fn repair(messages: &[Message], orphans: OrphanCalls) -> HistoryRepair {
+    let scan = scan(messages);
+    let mut moved: HashMap<usize, Vec<&Message>> = HashMap::new();
+    for result in &scan.results {
+        if let Fate::Misplaced(to) = result.fate {
+            moved.entry(to).or_default().extend(messages.get(result.at));
+        }
+    }
+    let mut surgery = Surgery {
+        calls: scan.calls.iter(),
+        results: scan.results.iter(),
+        orphans,
+        moved,
+        due: Vec::new(),
+        repair: HistoryRepair::default(),
+    };
+    for (at, message) in messages.iter().enumerate() {
+        match message {
+            Message::Assistant { text, calls, .. } => {
+                surgery.close(at);
+                surgery.assistant(at, message, text, calls);
+            }
+            Message::Tool { .. } => surgery.tool(at),
+            Message::System { .. } | Message::User { .. } => surgery.close(at),
+        }
+    }
+    surgery.close(messages.len());
+    surgery.repair
+}
+
+/// A repair under way.
+struct Surgery<'s, 'm> {
+    /// The calls and the results that are still to come.
+    calls: core::slice::Iter<'s, Call<'m>>,
+    results: core::slice::Iter<'s, Answer<'m>>,
+    orphans: OrphanCalls,
+    /// Results that belong to the message at that place.
+    moved: HashMap<usize, Vec<&'m Message>>,
+    /// What is put in after the results that stand in their place.
+    due: Vec<Due<'m>>,
+    repair: HistoryRepair,
+}
+
+/// A result that is put in.
+enum Due<'m> {
+    Moved(&'m Message),
+    Unknown(&'m ToolCall),
+}
+
+impl<'m> Surgery<'_, 'm> {
+    fn assistant(&mut self, at: usize, message: &Message, text: &str, calls: &'m [ToolCall]) {
+        self.due = self.moved.remove(&at).unwrap_or_default().into_iter().map(Due::Moved).collect();
+        self.repair.moved = self.repair.moved.saturating_add(self.due.len());
+        let mut kept = Vec::with_capacity(calls.len());
+        for call in calls {
+            let state = self.calls.next().map(|call| call.state);
+            match (state, self.orphans) {
+                (Some(CallState::Unanswered), OrphanCalls::Inject) => self.due.push(Due::Unknown(call)),
+                (Some(CallState::Unanswered), OrphanCalls::Prune) | (Some(CallState::Duplicate), _) => {
+                    self.repair.pruned.push(call.clone());
+                    continue;
+                }
+                _ => {}
+            }
+            kept.push(call);
+        }
+        if kept.len() == calls.len() {
+            return;
+        }
+        self.take_out(at);
+        if kept.is_empty() && text.trim().is_empty() {
+            return;
+        }
+        let mut left = message.clone();
+        if let Message::Assistant { calls, .. } = &mut left {
+            *calls = kept.into_iter().cloned().collect();
+        }
+        self.put_in(left);
+    }
+
+    fn tool(&mut self, at: usize) {
+        match self.results.next().map(|result| result.fate) {
+            Some(Fate::Orphan | Fate::Duplicate) => {
+                self.repair.dropped = self.repair.dropped.saturating_add(1);
+                self.take_out(at);
+            }
+            Some(Fate::Misplaced(_)) => self.take_out(at),
+            Some(Fate::InPlace) | None => {}
+        }
+    }
+
+    /// The results of a message end here: those that are due are put in.
+    fn close(&mut self, at: usize) {
+        let due = std::mem::take(&mut self.due);
+        if !due.is_empty() {
+            self.open(at);
+        }
+        for due in due {
+            match due {
+                Due::Moved(message) => self.put_in(message.clone()),
+                Due::Unknown(ToolCall { id, name, .. }) => {
+                    let splice = self.repair.splices.len().saturating_sub(1);
+                    let message = self.repair.splices.last().map_or(0, |last| last.insert.len());
+                    let result = InjectedResult { call: id.clone(), tool: name.clone(), splice, message };
+                    self.repair.injected.push(result);
+                    let (call, tool) = (id.clone(), name.clone());
+                    self.put_in(Message::Tool { call, tool, text: String::new(), error: true });
+                }
+            }
+        }
+    }
+
+    /// What follows is put in at this place.
+    fn open(&mut self, at: usize) {
+        let end = self.repair.splices.last().map(|last| last.at.saturating_add(last.remove));
+        if end != Some(at) {
+            self.repair.splices.push(Splice { at, remove: 0, insert: Vec::new() });
+        }
+    }
+
+    fn take_out(&mut self, at: usize) {
+        self.open(at);
+        if let Some(last) = self.repair.splices.last_mut() {
+            last.remove = last.remove.saturating_add(1);
+        }
+    }
+
+    fn put_in(&mut self, message: Message) {
+        if let Some(last) = self.repair.splices.last_mut() {
+            last.insert.push(message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings;
+    use super::super::shorthand::{conversation, shorthand};
+    use super::*;
+    use crate::session::splice;
+    use proptest::prelude::*;
+    use serde_json::Map;
+
+    const BOTH: [OrphanCalls; 2] = [OrphanCalls::Prune, OrphanCalls::Inject];
+
+    fn repaired(text: &str, orphans: OrphanCalls) -> String {
+        let mut messages = conversation(text);
+        let repair = repair(&messages, orphans);
+        splice(&mut messages, &repair.splices);
+        shorthand(&messages)
+    }
+
+    fn pruned(text: &str) -> String {
+        repaired(text, OrphanCalls::Prune)
+    }
+
+    fn injected(text: &str) -> String {
+        repaired(text, OrphanCalls::Inject)
+    }
+
+    #[test]
+    fn a_call_without_a_result_is_taken_out_or_gets_one() {
+        assert_eq!(pruned("u a:x u"), "u u");
+        assert_eq!(injected("u a:x u"), "u a:x unknown:x u");
+        assert_eq!(injected("u a:x"), "u a:x unknown:x");
+    }
+
+    #[test]
+    fn what_a_message_says_stays() {
+        assert_eq!(pruned("u s:x u"), "u s u");
+    }
+
+    #[test]
+    fn a_call_that_has_a_result_stays() {
+        assert_eq!(pruned("u a:x,y r:x u"), "u a:x r:x u");
+        assert_eq!(injected("u a:x,y r:y u"), "u a:x,y r:y unknown:x u");
+    }
+
+    #[test]
+    fn results_that_answer_nothing_are_taken_out() {
+        for text in ["u r:x a", "u a:y r:y r:x a", "r:x r:x u"] {
+            assert!(!pruned(text).contains("r:x"), "{text}");
+        }
+        assert_eq!(pruned("a:x r:x u r:x a"), "a:x r:x u a");
+    }
+
+    #[test]
+    fn a_result_in_the_wrong_place_is_moved_to_its_call() {
+        for orphans in BOTH {
+            assert_eq!(repaired("a:x,y r:y u r:x a", orphans), "a:x,y r:y r:x u a");
+            assert_eq!(repaired("a:x a:y r:y r:x", orphans), "a:x r:x a:y r:y");
+        }
+    }
+
+    #[test]
+    fn a_message_between_a_call_and_its_result_may_go() {
+        assert_eq!(pruned("a:x a:y r:x u"), "a:x r:x u");
+    }
+
+    #[test]
+    fn ids_may_be_used_again() {
+        assert_eq!(pruned("a:x r:x a:x r:x a"), "a:x r:x a:x r:x a");
+        assert_eq!(injected("a:x u a:x r:x a"), "a:x unknown:x u a:x r:x a");
+    }
+
+    #[test]
+    fn the_second_call_of_an_id_goes_whatever_is_done_about_others() {
+        assert_eq!(injected("a:x,x,y r:x r:x"), "a:x,y r:x unknown:y");
+    }
+
+    #[test]
+    fn what_the_provider_wants_to_see_again_stays_with_its_message_and_goes_with_it() {
+        let signed = |text: &str| Message::Assistant {
+            text: text.into(),
+            calls: vec![ToolCall { id: "x".into(), name: "t".into(), arguments: "{}".into() }],
+            extra: Map::from_iter([("thinking".to_owned(), "…".into())]),
+        };
+        let left = |text| repair(&[signed(text)], OrphanCalls::Prune).splices[0].insert.clone();
+        assert!(matches!(&left("Let me see.")[..], [Message::Assistant { extra, .. }] if extra.len() == 1));
+        assert_eq!(left(" \n"), []);
+    }
+
+    #[test]
+    fn it_is_told_what_was_done() {
+        let made = repair(&conversation("r:z a:x,y u r:x"), OrphanCalls::Inject);
+        assert_eq!((made.dropped, made.moved, made.pruned.len()), (1, 1, 0));
+        let expected = InjectedResult { call: "y".into(), tool: "t".into(), splice: 1, message: 1 };
+        assert_eq!(made.injected, [expected]);
+        let made = repair(&conversation("a:x u a:y u"), OrphanCalls::Prune);
+        assert_eq!(made.pruned.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["x", "y"]);
+    }
+
+    #[test]
+    fn a_long_history_takes_its_time_only_once() {
+        let text = "u a:x,y r:x r:z r:x ".repeat(20_000) + "u " + &"r:y ".repeat(20_000);
+        let mut messages = conversation(&text);
+        assert!(messages.len() > 100_000);
+        let repair = repair(&messages, OrphanCalls::Inject);
+        splice(&mut messages, &repair.splices);
+        assert_eq!((repair.injected.len(), repair.moved), (19_999, 1));
+        assert_eq!(findings(&messages), []);
+    }
+
+    /// Everything but calls and results.
+    fn said(messages: &[Message]) -> Vec<String> {
+        let texts = messages.iter().filter(|message| !matches!(message, Message::Tool { .. }));
+        texts.map(|message| message.text().to_owned()).filter(|text| !text.is_empty()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_repaired_is_accepted_and_says_the_same(
+            words in proptest::collection::vec("u|a|s|[as]:[xyz](,[xyz]){0,2}|r:[xyz]|r:[xyz]", 0..16),
+            inject: bool,
+        ) {
+            let orphans = BOTH[usize::from(inject)];
+            let before = conversation(&words.join(" "));
+            let made = repair(&before, orphans);
+            prop_assert_eq!(made.is_empty(), findings(&before).is_empty());
+            let mut after = before.clone();
+            splice(&mut after, &made.splices);
+            prop_assert_eq!(findings(&after), []);
+            prop_assert!(repair(&after, orphans).is_empty());
+            prop_assert_eq!(said(&after), said(&before));
+            for result in &made.injected {
+                let put_in = &made.splices[result.splice].insert[result.message];
+                let at = matches!(put_in, Message::Tool { call, .. } if *call == result.call);
+                prop_assert!(at, "{:?} is not {:?}", put_in, result);
+            }
+        }
+    }
+}

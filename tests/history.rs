@@ -1,0 +1,187 @@
+//! Runs that go on with a conversation there was before: one that a provider refuses is repaired, and the log tells it.
+
+use serde_json::json;
+
+use unfazed::context::findings;
+use unfazed::engine::{
+    Directives, Envelope, Failure, Headers, LogHeader, ModelReply, Note, Order, Outcome, Record, RecordRef,
+    State,
+};
+use unfazed::host::scripted::{Entry, Script, ScriptedServer};
+use unfazed::host::{
+    Agent, BoxFuture, Journal, JournalError, Model, ModelRequest, OpenAi, OpenAiConfig, RunReport, Silent,
+    Stop, Task,
+};
+use unfazed::policy::Policy;
+use unfazed::session::{Message, ToolCall};
+use unfazed::store::read_log;
+use unfazed::time::Instant;
+
+const PRUNE: &str = "version: 1\nhistory: {orphan_calls: prune, check: after_error}";
+
+/// Refuses what Anthropic would refuse, in its words; otherwise it is done.
+struct Anthropic;
+
+impl Model for Anthropic {
+    fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+        Box::pin(async move {
+            let Some(found) = findings(request.messages).into_iter().next() else {
+                return Ok(ModelReply { text: "Done.".into(), ..ModelReply::default() });
+            };
+            let message = format!(
+                "messages.{}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. Each \
+                 `tool_use` block must have a corresponding `tool_result` block in the next message.",
+                found.at, found.call
+            );
+            let body =
+                json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
+            let headers = Headers::new([("content-type", &b"application/json"[..])]);
+            Err(Failure::from_answer(400, &headers, body.to_string().as_bytes(), Instant::default))
+        })
+    }
+}
+
+/// A log in memory.
+#[derive(Default)]
+struct Log(Vec<u8>);
+
+impl Log {
+    fn add(&mut self, record: RecordRef<'_>) {
+        record.write_to(&mut self.0).unwrap();
+    }
+
+    /// The notes, read back.
+    fn notes(&self) -> Vec<Note> {
+        let records = read_log(&self.0[..]).map(Result::unwrap);
+        let lists = records.filter_map(|record| match record {
+            Record::Directives { list: Directives(list), .. } => Some(list),
+            _ => None,
+        });
+        let notes = lists.flatten().filter_map(|directive| match directive.order {
+            Order::Note(note) => Some(note),
+            Order::Work(_) => None,
+        });
+        notes.collect()
+    }
+}
+
+impl Journal for Log {
+    fn event(&mut self, envelope: &Envelope) -> Result<(), JournalError> {
+        if self.0.is_empty() {
+            self.add(RecordRef::Session(&LogHeader::new("run-1", "p", Instant(0))));
+        }
+        self.add(RecordRef::Event(envelope));
+        Ok(())
+    }
+
+    fn directives(
+        &mut self,
+        policy: &str,
+        directives: &Directives,
+        state: &State,
+    ) -> Result<(), JournalError> {
+        self.add(RecordRef::Directives { seq: state.seq, policy, list: directives });
+        Ok(())
+    }
+}
+
+/// What is left when a run is killed while a tool runs.
+fn interrupted() -> Vec<Message> {
+    let arguments = json!({"file_path": "/important/file.rb"}).to_string();
+    let call = ToolCall { id: "toolu_1".into(), name: "Read".into(), arguments };
+    let extra = serde_json::Map::new();
+    vec![
+        Message::user("Look into the file."),
+        Message::Assistant { text: String::new(), calls: vec![call], extra },
+    ]
+}
+
+async fn run(policy: &str, model: impl Model + 'static, log: &mut Log) -> RunReport {
+    let agent = Agent::new(Policy::from_yaml("p.yaml", policy).unwrap()).model("main", model);
+    let task = Task { run: "run-1".into(), history: interrupted(), task: "Go on.".into(), ..Task::default() };
+    agent.run_with(task, &mut Silent, Some(log), Stop::new()).await.unwrap()
+}
+
+fn roles(messages: &[Message]) -> Vec<&str> {
+    let role = |message: &Message| match message {
+        Message::System { .. } => "system",
+        Message::User { guidance: Some(_), .. } => "guidance",
+        Message::User { .. } => "user",
+        Message::Assistant { .. } => "assistant",
+        Message::Tool { .. } => "tool",
+    };
+    messages.iter().map(role).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_that_anthropic_refuses_is_repaired_and_sent_again_at_once() {
+    let mut log = Log::default();
+    let start = tokio::time::Instant::now();
+    let report = run(PRUNE, Anthropic, &mut log).await;
+    assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
+    assert_eq!(roles(&report.messages), ["user", "user", "guidance", "assistant"]);
+    let told = report.messages[2].text();
+    assert!(told.ends_with("- Read(file_path: \"/important/file.rb\")"), "{told}");
+    assert!(told.contains("outcome is unknown"), "{told}");
+    assert!(start.elapsed().is_zero());
+    let pruned: Vec<_> = log
+        .notes()
+        .into_iter()
+        .filter_map(|note| match note {
+            Note::OrphanToolCallsPruned(told) => Some(told),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(pruned.len(), 1);
+    assert_eq!((pruned[0].pruned_count, pruned[0].model.as_deref()), (1, Some("main")));
+    assert!(pruned[0].original_error.as_ref().unwrap().contains("toolu_1"));
+}
+
+#[tokio::test]
+async fn a_history_that_is_refused_over_http_is_repaired_too() {
+    for stream in [false, true] {
+        let server = ScriptedServer::start(Script::new("s.yaml", [Entry::text("Done.")]), 0).await.unwrap();
+        let config = OpenAiConfig {
+            base_url: server.base_url(),
+            model: "scripted".into(),
+            stream,
+            ..OpenAiConfig::default()
+        };
+        let report = run(PRUNE, OpenAi::new(config).unwrap(), &mut Log::default()).await;
+        assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
+        assert_eq!(server.requests().len(), 2);
+        server.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_the_provider_never_sees_it() {
+    let mut log = Log::default();
+    let report = run("version: 1", Anthropic, &mut log).await;
+    assert_eq!(roles(&report.messages), ["user", "assistant", "tool", "user", "assistant"]);
+    assert!(report.messages[2].text().contains("may have run"));
+    assert!(!String::from_utf8(log.0).unwrap().contains("model_failed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_notes_of_the_log_make_the_conversation() {
+    for policy in ["version: 1", PRUNE] {
+        let mut log = Log::default();
+        let report = run(policy, Anthropic, &mut log).await;
+        let mut conversation = Vec::new();
+        log.notes().iter().for_each(|note| note.apply(&mut conversation));
+        assert_eq!(conversation, report.messages);
+        assert_eq!(findings(&conversation), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_do_not_come_in_by_an_earlier_conversation() {
+    let policy = Policy::from_yaml("p.yaml", "version: 1").unwrap();
+    let agent = Agent::new(policy).model("main", Anthropic).redact(["/important/file.rb".into()]);
+    let task = Task { run: "run-1".into(), history: interrupted(), ..Task::default() };
+    let mut log = Log::default();
+    agent.run_with(task, &mut Silent, Some(&mut log), Stop::new()).await.unwrap();
+    let text = String::from_utf8(log.0).unwrap();
+    assert!(text.contains("[redacted]") && !text.contains("important"), "{text}");
+}
