@@ -99,7 +99,7 @@ union! {
             /// Example: `{"thinking": {"type": "enabled", "budget_tokens": 4000}}`
             extra: Value = Value::Null,
             /// What its tokens cost, for telemetry.
-            /// Example: `{"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}`
+            /// Example: `{"input": 3, "output": 15, "cache_read": 0.30, "cache_write": 3.75}`
             price: Option<PriceEntry>,
         },
         /// A script that answers in a model's place, served over real HTTP on loopback.

@@ -16,6 +16,7 @@ pub trait Observer: Send {
     /// A piece of the text of a streamed answer has come; each `call_model` directive begins a new answer. If it fails, a
     /// `turn_retracted` directive takes back what had come. Known secrets are taken out, so a piece may come a little later.
     fn streamed(&mut self, _text: &str) {}
+
     /// A call of a model is over. Comes after the directives it led to.
     fn attempt(&mut self, _attempt: &ModelAttempt) {}
 

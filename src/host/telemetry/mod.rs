@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use self::attempt::{AttemptStatus, ModelAttempt};
-use self::price::Tokens;
 pub use self::price::{Cost, ModelFacts, Price};
 use super::metrics::{Meter, Metrics};
 use crate::engine::{
@@ -19,7 +18,7 @@ use crate::engine::{
     ToolOutcome, TurnMeasure, TurnRetry, Work, WorkId,
 };
 use crate::policy::{ContextWindow, ErrorClass, Policy, Provider};
-use crate::session::{FinalReason, ReportSource, RetryExhausted};
+use crate::session::{FinalReason, ReportSource, RetryExhausted, Usage};
 use crate::time::{Instant, Nanos};
 
 /// What the conventions for generative AI call a call of a model.
@@ -369,7 +368,7 @@ impl Telemetry {
 }
 
 fn replied(attempt: &mut ModelAttempt, reply: &ModelReply) {
-    let Some(tokens) = reply.usage.map(Tokens::from) else { return };
+    let Some(tokens) = reply.usage else { return };
     attempt.input_tokens = Some(tokens.input);
     attempt.output_tokens = Some(tokens.output);
     attempt.cache_read_tokens = Some(tokens.cache_read).filter(|tokens| *tokens > 0);
@@ -383,8 +382,8 @@ fn failed(attempt: &mut ModelAttempt, failure: &Failure, policy: &Policy) {
     attempt.message.clone_from(&failure.message);
 }
 
-fn tokens_of(attempt: &ModelAttempt) -> Option<Tokens> {
-    Some(Tokens {
+fn tokens_of(attempt: &ModelAttempt) -> Option<Usage> {
+    Some(Usage {
         input: attempt.input_tokens?,
         output: attempt.output_tokens?,
         cache_read: attempt.cache_read_tokens.unwrap_or(0),

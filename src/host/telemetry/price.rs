@@ -35,26 +35,9 @@ pub struct Price {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cost(pub u64);
 
-/// The tokens of one call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tokens {
-    /// Those of a cache among them.
-    pub(super) input: u64,
-    pub(super) output: u64,
-    pub(super) cache_read: u64,
-    pub(super) cache_write: u64,
-}
-
-impl From<Usage> for Tokens {
-    fn from(usage: Usage) -> Self {
-        let Usage { input, output, cache_read, cache_write } = usage;
-        Self { input, output, cache_read, cache_write }
-    }
-}
-
 impl Price {
     /// What these tokens cost.
-    pub(super) fn of(self, tokens: Tokens) -> Cost {
+    pub(super) fn of(self, tokens: Usage) -> Cost {
         let cached = tokens.cache_read.saturating_add(tokens.cache_write);
         let parts = [
             (tokens.input.saturating_sub(cached), self.input),
@@ -110,14 +93,14 @@ mod tests {
 
     #[test]
     fn tokens_cost_what_the_price_says() {
-        let usage = Tokens { input: 1_000_000, output: 100_000, ..Tokens::default() };
+        let usage = Usage { input: 1_000_000, output: 100_000, ..Usage::default() };
         assert_eq!(PRICE.of(usage).to_string(), "3.5");
-        assert_eq!(PRICE.of(Tokens { input: 1, ..Tokens::default() }).to_string(), "0.0000025");
+        assert_eq!(PRICE.of(Usage { input: 1, ..Usage::default() }).to_string(), "0.0000025");
     }
 
     #[test]
     fn tokens_of_a_cache_have_a_price_of_their_own() {
-        let tokens = Tokens { input: 1_000_000, output: 0, cache_read: 800_000, cache_write: 100_000 };
+        let tokens = Usage { input: 1_000_000, output: 0, cache_read: 800_000, cache_write: 100_000 };
         // 100 000 and the 100 000 written at 2.50, 800 000 at 0.25.
         assert_eq!(PRICE.of(tokens).to_string(), "0.7");
     }
@@ -134,7 +117,7 @@ mod tests {
 
     #[test]
     fn no_number_of_tokens_overflows() {
-        let tokens = Tokens { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: 1 };
+        let tokens = Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: 1 };
         assert_eq!(PRICE.of(tokens), Cost(u64::MAX));
     }
 }
