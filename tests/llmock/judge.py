@@ -41,7 +41,7 @@ TOOLS = """tools:
 
 PROVIDERS = {
     "openai": ("gpt-4o-mini", "/v1"),
-    "anthropic": ("claude-sonnet-4-5", ""),
+    "anthropic": ("claude-sonnet-4-5", "/anthropic"),
 }
 
 GOOD, FAILED = 0, "failed"
