@@ -26,6 +26,15 @@ pub(super) const TABLES: &[(&str, &str)] = &[
     ("builtin:errors/generic", include_str!("../../policies/errors/generic.yaml")),
 ];
 
+/// Policies after other systems, by the names files extend them by.
+pub(super) const PRESETS: &[(&str, &str)] = &[
+    ("builtin:presets/ai-agent", include_str!("../../policies/presets/ai-agent.yaml")),
+    ("builtin:presets/localcowork", include_str!("../../policies/presets/localcowork.yaml")),
+    ("builtin:presets/supyagent", include_str!("../../policies/presets/supyagent.yaml")),
+    ("builtin:presets/swarm-sdk", include_str!("../../policies/presets/swarm-sdk.yaml")),
+    ("builtin:presets/weakincentives", include_str!("../../policies/presets/weakincentives.yaml")),
+];
+
 /// How many texts come before the first file of a policy.
 pub(crate) const BUILTIN_TEXTS: usize = TABLES.len() + 1;
 

@@ -5,14 +5,12 @@ use std::sync::{Arc, LazyLock};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::builtin::{BUILTIN_TEXTS, DEFAULT, DEFAULT_NAME, TABLES};
+use super::builtin::{BUILTIN_TEXTS, DEFAULT, DEFAULT_NAME, PRESETS, TABLES};
 use super::decode;
 use super::did_you_mean::closest;
 use super::document::{Blocks, Parent, PolicyFile};
 use super::{Code, Diagnostic, Findings, LintOptions, Policy, Report, SourceId, Sources, Span};
 
-/// What a file may extend besides files.
-const BUILTINS: &[&str] = &["builtin:default"];
 /// The most files of a policy, those that are extended included.
 const MOST_FILES: usize = 64;
 
@@ -288,12 +286,7 @@ impl<'r> Reading<'r> {
     fn parent(&mut self, child: &str, parent: &Parent) {
         let (path, span) = (parent.value.as_str(), parent.span);
         if path.starts_with("builtin:") {
-            if !BUILTINS.contains(&path) {
-                self.findings.push(no_builtin(path, span));
-                self.findings.lose_file();
-            }
-            // It is the lowest layer of every policy.
-            return;
+            return self.preset(path, span);
         }
         if path.contains("://") {
             let message = format!("`{path}` is an address, and only files are extended");
@@ -338,6 +331,24 @@ impl<'r> Reading<'r> {
         self.chain.pop();
     }
 
+    /// A policy that ships with the product, and is extended by name.
+    fn preset(&mut self, name: &str, span: Span) {
+        if name == DEFAULT_NAME {
+            // It is the lowest layer of every policy.
+            return;
+        }
+        let Some((name, text)) = PRESETS.iter().find(|(known, _)| *known == name) else {
+            self.findings.push(no_builtin(name, span));
+            self.findings.lose_file();
+            return;
+        };
+        if self.reached.insert((*name).to_owned()) {
+            self.chain.push(((*name).to_owned(), Some(span)));
+            self.open(name, text.as_bytes(), 0);
+            self.chain.pop();
+        }
+    }
+
     /// The way that leads to a parent, and where each file on it says so.
     fn with_chain(&self, problem: Diagnostic, last: &str) -> Diagnostic {
         let names: Vec<&str> = self.chain.iter().map(|(name, _)| name.as_str()).chain([last]).collect();
@@ -353,9 +364,10 @@ impl<'r> Reading<'r> {
 
 fn no_builtin(path: &str, span: Span) -> Diagnostic {
     let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no `{path}`"));
-    match closest(path, BUILTINS.iter().copied()) {
-        Some(meant) => problem.meant(span, path, meant, BUILTINS.iter().copied()),
-        None => problem.help(format!("there is {}", decode::list(BUILTINS))),
+    let known: Vec<&str> = [DEFAULT_NAME].into_iter().chain(PRESETS.iter().map(|(name, _)| *name)).collect();
+    match closest(path, known.iter().copied()) {
+        Some(meant) => problem.meant(span, path, meant, known.iter().copied()),
+        None => problem.help(format!("there are {}", decode::list(&known))),
     }
 }
 
