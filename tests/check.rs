@@ -219,3 +219,86 @@ fn a_call_for_explain_is_known() {
     let check = unfazed(&dir, &["check", "call.yaml", "--format", "short"]);
     assert_snapshot!(out(&check), @"call.yaml:2:1: error[P0101]: unknown field `planer` (did you mean `planner`?)");
 }
+
+#[test]
+fn secrets_are_hidden_wherever_they_are_written() {
+    let agent = r#"version: 1
+models:
+  main: {api: openai, base_url: "https://user:hunter2PASS@h.example/v1?key=QUERYSECRET1", model: m, timeoutt: 3}
+  n: {api: openai, base_url: https://x/?api_key=q7777, model: m, strem: 1}
+  o: {api: openai, base_url: https://x, model: m, strem: 1} # old key sk-proj-comment8888
+  p: {api: sk-proj-VALUE9999abcdef, base_url: https://x, model: m}
+tools:
+  t: {kind: process, command: [curl, -H, "Authorization: Bearer CMD8888"], description: d, parameters: {}, efect: x}
+api_key: [sk-LIST1414, sk-LIST1515]
+password: {value: nested1616}
+"#;
+    let dir = folder(&[("agent.yaml", agent)]);
+    for format in ["human", "short", "json", "sarif", "github"] {
+        let said = out(&unfazed(&dir, &["check", "agent.yaml", "--format", format]));
+        assert!(said.contains("P0101"), "{said}");
+        for secret in [
+            "hunter2PASS",
+            "QUERYSECRET1",
+            "q7777",
+            "comment8888",
+            "VALUE9999",
+            "CMD8888",
+            "LIST1414",
+            "LIST1515",
+            "nested1616",
+        ] {
+            assert!(!said.contains(secret), "{format} shows {secret}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_policy_does_not_hide_the_mistakes_of_the_others() {
+    let agent =
+        "version: 1\npolicy: [p.yaml, gone.yaml]\nmodels:\n  m: {api: scripted, script: model.yaml}\n";
+    let cases = "version: 1\npolicy: [p.yaml, gone.yaml]\ncases:\n  - {name: a, arguments: {}, expect: {directive: {kind: call_tool}}}\n";
+    let files = [
+        ("agent.yaml", agent),
+        ("a.test.yaml", cases),
+        ("p.yaml", "version: 1\nretry: {max_attempts: 0}\n"),
+        ("model.yaml", "version: 1\nreplies: [{text: hi}]\n"),
+    ];
+    let dir = folder(&files);
+    for name in ["agent.yaml", "a.test.yaml"] {
+        let said = out(&unfazed(&dir, &["check", name, "--format", "short"]));
+        assert!(said.contains("p.yaml:2:23: error[P0105]"), "{said}");
+        assert!(said.contains("gone.yaml"), "{said}");
+    }
+}
+
+#[test]
+fn every_problem_of_the_parameters_of_a_tool_has_its_place() {
+    let parameters = "{type: objekt, required: x, properties: {a: {type: strng}}}";
+    let agent = format!(
+        "version: 1\nmodels:\n  m: {{api: scripted, script: model.yaml}}\ntools:\n  t: {{kind: process, command: [x], description: d, parameters: {parameters}}}\n"
+    );
+    let tools = format!("version: 1\ntools:\n  t: {{parameters: {parameters}}}\n");
+    let policy = format!("version: 1\noutput:\n  schema: {parameters}\n");
+    let files = [
+        ("agent.yaml", agent.as_str()),
+        ("tools.yaml", tools.as_str()),
+        ("p.yaml", policy.as_str()),
+        ("model.yaml", "version: 1\nreplies: [{text: hi}]\n"),
+    ];
+    let dir = folder(&files);
+    let args = ["check", "agent.yaml", "p.yaml", "--tools", "tools.yaml", "--format", "short"];
+    assert_snapshot!(out(&unfazed(&dir, &args)));
+}
+
+#[test]
+fn a_file_cannot_forge_lines_of_the_report() {
+    let text = "version: 1\n\"a\\u001b[31mX\\nother.yaml:1:1: error[P0001]: fake\\u0007\": 1\n";
+    let dir = folder(&[("p.yaml", text)]);
+    for format in ["short", "github"] {
+        let said = out(&unfazed(&dir, &["check", "p.yaml", "--format", format]));
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(!said.contains(['\u{1b}', '\u{7}']), "{said}");
+        assert!(said.contains("\\u001b[31mX\\nother.yaml"), "{said}");
+    }
+}

@@ -120,7 +120,7 @@ tools:
             "agent.yaml:8:3: error[P0104]: providers refuse `a.b` as the name of a tool",
             "agent.yaml:8:30: error[P0201]: there is no built-in tool `ehco` (did you mean `echo`?)",
             "agent.yaml:11:14: error[P0104]: the command is empty",
-            "agent.yaml:13:17: error[P0109]: `parameters` is no JSON Schema",
+            "agent.yaml:13:24: error[P0109]: `objekt` is not a type",
         ],
     );
     let run = unfazed(&dir, &["run", "agent.yaml"]);

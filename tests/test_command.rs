@@ -131,7 +131,7 @@ fn a_file_that_cannot_be_used_is_an_error_in_every_format() {
     let json = test(dir.path(), &["--format", "json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((&json["passed"], &json["broken"]), (&2.into(), &2.into()));
-    assert_eq!(json["files"][0]["errors"][1]["message"], "unknown field `casess`");
+    assert_eq!(json["files"][0]["errors"][0]["message"], "unknown field `casess`");
 }
 
 #[test]

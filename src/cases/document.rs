@@ -15,7 +15,7 @@ use crate::engine::Decision;
 use crate::host::scripted::ReplyFile;
 use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, VersionOne, choice_of, record};
 use crate::policy::yaml::Node;
-use crate::policy::{CallOverride, Code, Diagnostic, Effect};
+use crate::policy::{CallOverride, Code, Diagnostic, Effect, WrittenSchema};
 use crate::time::{Instant, Nanos};
 
 record! {
@@ -147,7 +147,7 @@ record! {
         pub(crate) description: Option<String>,
         /// JSON Schema of the arguments. Left out: any mapping.
         /// Example: `{"type": "object", "required": ["query"]}`
-        pub(crate) parameters: Option<Spanned<Value>>,
+        pub(crate) parameters: Option<Spanned<WrittenSchema>>,
         /// What the tool itself says a run does to the world.
         pub(crate) effect: Option<Effect>,
         /// How its runs end, in the order they start.

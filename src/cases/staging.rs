@@ -13,7 +13,7 @@ use super::message::MessageCase;
 use super::outcome::OutcomeRule;
 use super::run::{self, PlannedCall, Plot, Setup};
 use super::suite::{Case, Loader, Suite};
-use crate::engine::{Catalogue, CatalogueError, ToolSpec};
+use crate::engine::{Catalogue, ToolSpec};
 use crate::host::scripted::Script;
 use crate::policy::decode::{self, Spanned};
 use crate::policy::{self, Code, Diagnostic, Findings, Policy, Report, Sources, Span, Text};
@@ -54,7 +54,7 @@ impl<'a, 'b> Staging<'a, 'b> {
         // Also for a file without cases: what is wrong with its policy is said in any event.
         let policy = files.as_ref().and_then(|files| self.policy(files.clone(), file.profile.as_ref()));
         let tools = file.tools.0.as_ref();
-        let catalogue = tools.and_then(|tools| self.catalogue(tools));
+        let catalogue = tools.and_then(gather);
         let mut names: HashMap<&str, Span> = HashMap::new();
         let mut cases = Vec::new();
         for Spanned { value, span } in &file.cases.value {
@@ -79,7 +79,7 @@ impl<'a, 'b> Staging<'a, 'b> {
             };
             let (Some(tools), Some(catalogue)) = (tools, &catalogue) else { continue };
             let (Some(plot), Some(policy), Some(expect)) = (plot, policy, &rule.expect.0) else { continue };
-            let Some(setup) = self.setup(rule, tools, catalogue, policy, plot) else { continue };
+            let Some(setup) = Self::setup(rule, tools, catalogue, policy, plot) else { continue };
             cases.push(Case {
                 file: self.name.into(),
                 name: rule.name.value.clone(),
@@ -97,7 +97,14 @@ impl<'a, 'b> Staging<'a, 'b> {
         let paths = file.policy.0.as_ref()?;
         let opened: Vec<_> = paths.0.iter().map(|path| self.open(path)).collect();
         let text = |(name, bytes): (String, Vec<u8>)| Text { name, bytes: bytes.into(), before: 0 };
-        let mut files: Files = opened.into_iter().map(|file| file.map(text)).collect::<Option<_>>()?;
+        let complete = opened.iter().all(Option::is_some);
+        let mut files: Files = opened.into_iter().flatten().map(text).collect();
+        if !complete {
+            // The layers that are there may hold only together with those that are not.
+            let report = policy::Loader::new().incomplete().load_texts(&mut *self.loader.open, &files).err();
+            self.reports.extend(report.filter(|report| !report.is_empty()));
+            return None;
+        }
         files.extend(file.inline.0.as_ref()?.as_ref().map(|inline| inline.of(self.name, self.sources)));
         Some(files)
     }
@@ -153,21 +160,6 @@ impl<'a, 'b> Staging<'a, 'b> {
         })
     }
 
-    fn catalogue(&mut self, tools: &IndexMap<String, ToolCase>) -> Option<Catalogue> {
-        match Catalogue::new(tools.iter().map(|(name, rule)| spec(name, rule))) {
-            Ok(catalogue) => Some(catalogue),
-            Err(CatalogueError::Schema { tool, source }) => {
-                let named = tools.get(&tool).and_then(|rule| rule.parameters.as_ref());
-                let span = named.map_or(Span::new(policy::SourceId(0), 0, 0), |value| value.span);
-                let message = format!("this is not a JSON Schema: {source}");
-                self.findings.push(Diagnostic::error(Code::SCHEMA, span, message));
-                None
-            }
-            // The keys of a mapping are not there twice.
-            Err(CatalogueError::Duplicate(_)) => None,
-        }
-    }
-
     /// Reports numbers that stand twice in a list where each can count but once, and lists without a use.
     fn numbers(&mut self, rule: &CaseRule) {
         let lists = [("order", &rule.order), ("resume_at", &rule.resume_at.0)];
@@ -187,7 +179,6 @@ impl<'a, 'b> Staging<'a, 'b> {
     }
 
     fn setup(
-        &mut self,
         rule: &CaseRule,
         common: &IndexMap<String, ToolCase>,
         catalogue: &Catalogue,
@@ -209,7 +200,7 @@ impl<'a, 'b> Staging<'a, 'b> {
                 tools.entry(call.tool.clone()).or_default();
             }
         }
-        let catalogue = if declared { catalogue.clone() } else { self.catalogue(&tools)? };
+        let catalogue = if declared { catalogue.clone() } else { gather(&tools)? };
         let outcomes =
             tools.iter().filter_map(|(name, tool)| Some((name.clone(), shared(tool.outcomes.as_ref())?)));
         let own = rule.tools.iter().filter(|(_, tool)| tool.outcomes.is_some());
@@ -321,6 +312,11 @@ fn shared(outcomes: Option<&Spanned<Vec<OutcomeRule>>>) -> Option<Arc<[OutcomeRu
     outcomes.map(|outcomes| outcomes.value.as_slice().into())
 }
 
+fn gather(tools: &IndexMap<String, ToolCase>) -> Option<Catalogue> {
+    // What is wrong with a schema was told where it was read, and the keys of a mapping are not there twice.
+    Catalogue::new(tools.iter().map(|(name, rule)| spec(name, rule))).ok()
+}
+
 fn spec(name: &str, rule: &ToolCase) -> ToolSpec {
     ToolSpec {
         name: name.to_owned(),
@@ -328,7 +324,7 @@ fn spec(name: &str, rule: &ToolCase) -> ToolSpec {
         parameters: rule
             .parameters
             .as_ref()
-            .map_or_else(|| json!({"type": "object"}), |value| value.value.clone()),
+            .map_or_else(|| json!({"type": "object"}), |value| value.value.0.clone()),
         effect: rule.effect,
     }
 }

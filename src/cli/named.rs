@@ -109,17 +109,16 @@ fn policy(
 ) -> Option<Policy> {
     let sources: Vec<_> =
         file.policy.0.iter().filter_map(|path| follow(folder, path, "policy", missing)).collect();
-    if sources.len() < file.policy.0.len() {
-        // The layers that are there may hold only together with those that are not.
-        return None;
-    }
-    match PolicyFiles::new().load_named(loader, sources) {
+    // The layers that are there may hold only together with those that are not.
+    let complete = sources.len() == file.policy.0.len();
+    let loader = if complete { loader.clone() } else { loader.clone().incomplete() };
+    match PolicyFiles::new().load_named(&loader, sources) {
         Ok(policy) => {
             reports.extend(policy.warnings().cloned());
             Some(policy)
         }
         Err(report) => {
-            reports.push(report);
+            reports.extend(Some(report).filter(|report| !report.is_empty()));
             None
         }
     }

@@ -12,7 +12,7 @@ use crate::policy::decode::{
 };
 use crate::policy::yaml::{self, Data, Node};
 use crate::policy::{
-    Code, Diagnostic, Effect, Findings, Report, Schema, SchemaError, Source, SourceId, Sources, Span, closest,
+    Code, Diagnostic, Effect, Findings, Report, Source, SourceId, Sources, Span, WrittenSchema, closest,
 };
 
 pub use self::price::{Dollars, PriceEntry};
@@ -188,7 +188,7 @@ union! {
             description: String,
             /// JSON Schema of the arguments.
             /// Example: `{"type": "object", "properties": {"item": {"type": "integer"}}, "required": ["item"]}`
-            parameters: Spanned<Value>,
+            parameters: Spanned<WrittenSchema>,
             /// What a run does to the world.
             effect: Option<Effect>,
             /// The folder it runs in; the path starts at this file's folder, which is also the default.
@@ -368,16 +368,10 @@ fn model_problems(document: &Document<AgentFile>, name: &str, entry: &ModelEntry
 fn tool_problem(name: &str, entry: &ToolEntry, at: impl Fn() -> Span) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
     match entry {
-        ToolEntry::Process { command, parameters, .. } => {
+        ToolEntry::Process { command, .. } => {
             if command.value.first().is_none_or(|program| program.trim().is_empty()) {
                 let problem = Diagnostic::error(Code::BAD_VALUE, command.span, "the command is empty");
                 problems.push(problem.help("write the program and its arguments: `[python3, tool.py]`"));
-            }
-            if let Err(SchemaError { message, pointer, help }) = Schema::compile(&parameters.value) {
-                let place = pointer.filter(|at| !at.is_empty()).map(|at| format!(" at {at}"));
-                let message =
-                    format!("`parameters` is no JSON Schema{}: {message}", place.unwrap_or_default());
-                problems.push(Diagnostic::error(Code::SCHEMA, parameters.span, message).help_if(help));
             }
         }
         ToolEntry::Builtin { name: which } => {

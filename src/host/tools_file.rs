@@ -4,10 +4,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::policy::decode::{self, Document, Spanned, VersionOne, record};
-use crate::policy::{
-    Code, Diagnostic, Effect, Findings, KnownModel, KnownTool, LintOptions, Report, Schema, SchemaError,
-    Sources,
-};
+use crate::policy::{Effect, KnownModel, KnownTool, LintOptions, Report, WrittenSchema};
 
 record! {
     /// What a host has. JSON, or the YAML that policies are written in.
@@ -31,7 +28,7 @@ record! {
         /// What a run does to the world.
         pub effect: Effect = Effect::Unknown,
         /// JSON Schema of the arguments.
-        pub parameters: Option<Spanned<Value>>,
+        pub parameters: Option<Spanned<WrittenSchema>>,
         /// How often it retries inside each run.
         pub inner_retries: u32 = 0,
     }
@@ -51,10 +48,7 @@ impl ToolsFile {
     /// # Errors
     /// Every mistake in it, with its place.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Document<Self>, Report> {
-        match decode::read_and(name, bytes, |document: &Document<Self>| document.value.problems()) {
-            (Some(document), None) => Ok(document),
-            (_, report) => Err(report.unwrap_or_else(|| Findings::default().into_report(Sources::new()))),
-        }
+        decode::read(name, bytes)
     }
 
     /// The JSON Schema of such files.
@@ -68,7 +62,7 @@ impl ToolsFile {
             name: name.clone(),
             effect: tool.effect,
             inner_retries: tool.inner_retries,
-            arguments: tool.parameters.as_ref().and_then(|schema| KnownTool::arguments_of(&schema.value)),
+            arguments: tool.parameters.as_ref().and_then(|schema| KnownTool::arguments_of(&schema.value.0)),
         });
         let models = self.models.as_ref().map(|models| {
             let known = models
@@ -78,20 +72,6 @@ impl ToolsFile {
         });
         let inner_retries = self.inner_retries;
         LintOptions { tools: Some(tools.collect()), models, inner_retries, ..LintOptions::default() }
-    }
-
-    /// What is wrong with a file that can be read.
-    fn problems(&self) -> Vec<Diagnostic> {
-        let mut problems = Vec::new();
-        for parameters in self.tools.values().filter_map(|tool| tool.parameters.as_ref()) {
-            if let Err(SchemaError { message, pointer, help }) = Schema::compile(&parameters.value) {
-                let place = pointer.filter(|at| !at.is_empty()).map(|at| format!(" at {at}"));
-                let message =
-                    format!("`parameters` is no JSON Schema{}: {message}", place.unwrap_or_default());
-                problems.push(Diagnostic::error(Code::SCHEMA, parameters.span, message).help_if(help));
-            }
-        }
-        problems
     }
 }
 

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::document::{Prioritized, for_all};
+use super::document::{Prioritized, Priority, for_all};
+use super::lost::Doubt;
 use super::merge::Layer;
 use super::rules::{Rule, Rules};
 use super::{Code, Diagnostic, Findings, Selector, Span};
@@ -45,25 +46,30 @@ struct Voice<'r, T> {
     rule: &'r Rule<T>,
     span: Span,
     value: Value,
+    /// Whether it is said of this value itself, not of all classes.
+    own: bool,
 }
 
 /// Reports patterns that overlap, neither narrower, and disagree where no narrower selector decides.
 ///
 /// Rules for single calls disagree if they have the same condition; what other conditions hold together nobody can tell.
-pub(crate) fn conflicts<T: Layer + Prioritized>(rules: &Rules<T>, work: &mut Work, findings: &mut Findings) {
-    // What could not be read may decide between others, or be meant for another value.
-    if findings.lost().any(&["ToolLayer", "ModelLayer", "priority"]) {
-        return;
-    }
+pub(crate) fn conflicts<T: Layer + Prioritized>(
+    rules: &Rules<T>,
+    profile: Option<&str>,
+    work: &mut Work,
+    findings: &mut Findings,
+) {
+    let lost = findings.lost().clone();
     for (path, voices) in by_path(rules) {
-        if findings.lost().touches(&path) {
-            continue;
-        }
+        // What could not be read may decide between others, or be meant for another value.
+        let Doubt::At(doubt) = lost.doubt(&path, T::NAME.unwrap_or_default(), T::BLOCK, profile) else {
+            return;
+        };
         let Some(first) = voices.first() else { continue };
         if voices.iter().all(|voice| voice.value == first.value) {
             continue;
         }
-        let search = Search { path: &path, rules, voices: &voices };
+        let search = Search { path: &path, rules, voices: &voices, doubt: &doubt };
         if !search.run(work, findings) {
             findings.push(Work::used_up(first.rule.span));
             return;
@@ -88,17 +94,18 @@ fn by_path<T: Layer + Prioritized>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voi
         paths.filter_map(|path| Some((path.clone(), for_all(&path)?))).collect();
     let mut all: BTreeMap<String, Vec<Voice<'_, T>>> = BTreeMap::new();
     for rule in patterns() {
-        let mut entries = spoken(rule);
+        let mut entries: Vec<_> =
+            spoken(rule).into_iter().map(|(path, span, value)| (path, span, value, true)).collect();
         // What is said of all classes is said of each of which nothing else is said.
         for (path, general) in &for_one {
             if !entries.iter().any(|(said, ..)| said == path)
-                && let Some((_, span, value)) = entries.iter().find(|(said, ..)| said == general)
+                && let Some((_, span, value, _)) = entries.iter().find(|(said, ..)| said == general)
             {
-                entries.push((path.clone(), *span, value.clone()));
+                entries.push((path.clone(), *span, value.clone(), false));
             }
         }
-        for (path, span, value) in entries {
-            let voice = Voice { rule, span, value };
+        for (path, span, value, own) in entries {
+            let voice = Voice { rule, span, value, own };
             let voices = all.entry(path).or_default();
             match voices.last_mut() {
                 // The rules of one selector stand together; an edit leaves what is said below.
@@ -117,6 +124,8 @@ struct Search<'a, 'r, T> {
     path: &'a str,
     rules: &'r Rules<T>,
     voices: &'a [Voice<'r, T>],
+    /// Selectors that may decide, and nobody knows what they say.
+    doubt: &'a [&'a Selector],
 }
 
 /// Voices sorted by one end of their patterns: the end, the voice, and up to where ends continue this one.
@@ -135,7 +144,9 @@ impl<T: Layer + Prioritized> Search<'_, '_, T> {
             for (_, other, _) in sorted.get(i.saturating_add(1)..*end).unwrap_or_default() {
                 let (Some(a), Some(b)) = (self.voices.get(*one), self.voices.get(*other)) else { continue };
                 let alike = a.value == b.value || commute(&a.value, &b.value);
-                let decided = alike || a.rule.priority != b.rule.priority;
+                // What both say of all classes is compared there.
+                let elsewhere = !a.own && !b.own;
+                let decided = alike || elsewhere || a.rule.priority != b.rule.priority;
                 if decided || !a.rule.selector.may_overlap(&b.rule.selector) {
                     continue;
                 }
@@ -180,9 +191,14 @@ impl<T: Layer + Prioritized> Search<'_, '_, T> {
         }
         let Some(witness) = one.overlaps(other) else { return true };
         let candidates = self.rules.candidates(&witness);
-        if !work.spend(candidates.len()) {
+        if !work.spend(candidates.len().saturating_add(self.doubt.len())) {
             return false;
         }
+        if self.doubt.iter().any(|selector| selector.matches(&witness)) {
+            return true;
+        }
+        let own = candidates.iter().rfind(|rule| rule.selector.as_str() == witness);
+        let own = own.map_or_else(Priority::default, |rule| rule.priority);
         let decided = candidates.into_iter().any(|narrow| {
             let selector = &narrow.selector;
             narrow.priority >= a.rule.priority
@@ -192,21 +208,24 @@ impl<T: Layer + Prioritized> Search<'_, '_, T> {
                 && says(&*narrow.layer, self.path)
         });
         if !decided {
-            findings.push(self.conflict(&witness, a, b));
+            findings.push(self.conflict(&witness, own, a, b));
         }
         true
     }
 
-    fn conflict(&self, witness: &str, a: &Voice<'_, T>, b: &Voice<'_, T>) -> Diagnostic {
+    /// `own`: the priority of the rules for the name itself.
+    fn conflict(&self, witness: &str, own: Priority, a: &Voice<'_, T>, b: &Voice<'_, T>) -> Diagnostic {
         let (one, other, path) = (a.rule.selector.as_str(), b.rule.selector.as_str(), self.path);
         let message = format!(
             "`{one}` and `{other}` both match `{witness}`, neither is narrower, and they disagree on `{path}`"
         );
+        let priority = a.rule.priority;
+        let with = if own < priority { format!(" with `priority: {}`", priority.0) } else { String::new() };
         Diagnostic::error(Code::CONFLICT, b.span, message)
             .label(format!("`{other}` says {}", short(&b.value)))
             .also(a.span, format!("`{one}` says {}", short(&a.value)))
             .help(format!(
-                "set `{path}` under `{witness}` too, give one of the two a higher `priority`, or make one narrower"
+                "set `{path}` under `{witness}`{with} too, give one of the two a higher `priority`, or make one narrower"
             ))
     }
 }

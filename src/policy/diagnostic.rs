@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::Span;
 use super::did_you_mean::is_certain;
-use super::secret::MARK;
+use super::secret::{MARK, SHORTEST};
 
 /// One problem in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +189,11 @@ impl Diagnostic {
 
     /// Without secrets, also where only the beginning of one is left, and without a repair that holds one.
     pub(crate) fn without(mut self, secrets: &[&str]) -> Self {
+        let cuts = |said: &mut String| {
+            if let Some(clean) = without_cut(said, secrets) {
+                *said = clean;
+            }
+        };
         for secret in secrets {
             let begins =
                 secret.char_indices().nth(BEGINNING).map(|(at, _)| secret.get(..at).unwrap_or_default());
@@ -204,6 +209,9 @@ impl Diagnostic {
                 self.fix = self.fix.filter(|fix| !fix.text.contains(text));
             }
         }
+        cuts(&mut self.message);
+        self.label.iter_mut().chain(&mut self.help).for_each(cuts);
+        self.also.iter_mut().for_each(|(_, label)| cuts(label));
         self
     }
 
@@ -299,6 +307,24 @@ impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// A text without the beginning of a secret that it was cut in; `None`: there is none.
+fn without_cut(text: &str, secrets: &[&str]) -> Option<String> {
+    let (at, _) = text.match_indices("...").chain(text.match_indices('…')).find(|(at, _)| {
+        let before = text.get(..*at).unwrap_or_default();
+        secrets.iter().any(|secret| begun(before, secret).is_some())
+    })?;
+    let (before, after) = text.split_at_checked(at)?;
+    let longest = secrets.iter().filter_map(|secret| begun(before, secret)).max()?;
+    let kept = before.get(..before.len().saturating_sub(longest))?;
+    Some(format!("{kept}{MARK}{after}"))
+}
+
+/// How much of a secret's beginning a text ends with.
+fn begun(text: &str, secret: &str) -> Option<usize> {
+    let ends = secret.char_indices().map(|(at, _)| at).take(BEGINNING.saturating_add(1));
+    ends.filter(|at| *at >= SHORTEST && text.ends_with(secret.get(..*at).unwrap_or_default())).max()
 }
 
 fn cut(text: &mut String) {

@@ -31,7 +31,7 @@ pub struct DurationError {
 /// ```
 /// use unfazed::{policy::parse_duration, time::Nanos};
 /// assert_eq!(parse_duration("1m30s").unwrap(), Nanos::from_secs(90));
-/// assert_eq!(parse_duration("5").unwrap_err().help.unwrap(), "write a unit: `5s`");
+/// assert_eq!(parse_duration("5").unwrap_err().help.unwrap(), "write a unit: `5s` or `5ms`");
 /// ```
 pub fn parse_duration(text: &str) -> Result<Nanos, DurationError> {
     let text = text.trim();
@@ -83,7 +83,10 @@ fn span(text: &str, number: &str, unit: &str) -> Result<Nanos, DurationError> {
             } else {
                 format!("`{what}` in `{text}` has no unit")
             },
-            &format!("write a unit: `{text}{next}`"),
+            &match next {
+                "s" if last.is_empty() => format!("write a unit: `{text}s` or `{text}ms`"),
+                _ => format!("write a unit: `{text}{next}`"),
+            },
         ));
     }
     match humantime::parse_duration(&format!("{number}{unit}")) {
@@ -155,8 +158,8 @@ mod tests {
 
     #[test]
     fn a_bare_number_wants_a_unit() {
-        assert_eq!(refused("5"), "`5` has no unit; write a unit: `5s`");
-        assert_eq!(refused("1.5"), "`1.5` has no unit; write a unit: `1.5s`");
+        assert_eq!(refused("5"), "`5` has no unit; write a unit: `5s` or `5ms`");
+        assert_eq!(refused("1.5"), "`1.5` has no unit; write a unit: `1.5s` or `1.5ms`");
         assert_eq!(refused("1h30"), "`30` in `1h30` has no unit; write a unit: `1h30m`");
         assert_eq!(refused("2m 30"), "`30` in `2m 30` has no unit; write a unit: `2m 30s`");
     }

@@ -63,6 +63,34 @@ impl Schema {
         Ok(Self(Arc::new(Compiled { json: json.clone(), shape, validator })))
     }
 
+    /// As [`compile`](Self::compile), with all that is wrong; at most ten errors.
+    ///
+    /// # Errors
+    /// If `json` is not a schema, or a larger one than is allowed.
+    pub fn compile_or_all(json: &Value) -> Result<Self, Vec<SchemaError>> {
+        let first = match Self::compile(json) {
+            Ok(schema) => return Ok(schema),
+            Err(first) => first,
+        };
+        let mut errors = Vec::new();
+        // What is too large, or of no draft that is known, is not looked at further.
+        if bounds::measure(json).is_ok()
+            && json.get("$schema").is_none()
+            && let Ok(meta) = jsonschema::meta::validator_for(json)
+        {
+            for error in meta.iter_errors(json).take(MAX_COUNTED) {
+                let error = problem::of_schema(json, &error);
+                if errors.len() < MAX_PROBLEMS && !errors.contains(&error) {
+                    errors.push(error);
+                }
+            }
+        }
+        if errors.is_empty() {
+            errors.push(first);
+        }
+        Err(errors)
+    }
+
     /// What is wrong with `value`; nothing if it is valid. At most ten, then how many more there are.
     pub fn problems(&self, value: &Value) -> Vec<Problem> {
         let Compiled { json, shape, validator } = &*self.0;

@@ -285,8 +285,8 @@ impl Inner {
             & check::within_budget(layers.model_rules(), findings)
         {
             let mut work = Work::new();
-            conflicts(layers.tool_rules(), &mut work, findings);
-            conflicts(layers.model_rules(), &mut work, findings);
+            conflicts(layers.tool_rules(), profile, &mut work, findings);
+            conflicts(layers.model_rules(), profile, &mut work, findings);
             // Only files that say so can leave attempts without end; the default does not.
             let speaks =
                 |word| read.sources.iter().skip(BUILTIN_TEXTS).any(|source| source.text().contains(word));

@@ -34,6 +34,7 @@ pub struct Loader {
     profile: Option<String>,
     every_profile: bool,
     lints: Option<LintOptions>,
+    incomplete: bool,
 }
 
 /// What was read, ready to be merged.
@@ -118,6 +119,14 @@ impl Loader {
         self
     }
 
+    /// Tells the mistakes of each file alone, because another one of the same policy is not there. No policy is
+    /// made of them; the report may be empty.
+    #[must_use]
+    pub const fn incomplete(mut self) -> Self {
+        self.incomplete = true;
+        self
+    }
+
     /// Whether mistakes are looked for in every profile.
     pub(super) const fn checks_every_profile(&self) -> bool {
         self.every_profile
@@ -169,6 +178,9 @@ impl Loader {
     ) -> Result<Policy, Report> {
         let mut reading = Reading::new(resolve);
         reading.begin();
+        if self.incomplete {
+            reading.findings.lose_file();
+        }
         for (name, bytes, before) in files {
             // What another file extends has its place below that one.
             if !reading.reached.contains(name.as_ref()) {

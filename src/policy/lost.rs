@@ -2,20 +2,45 @@
 //! for that reason alone.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-/// The fields that could not be read, by name, wherever they stand.
+use super::Selector;
+
+/// The fields that could not be read, by name and place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lost {
-    fields: BTreeSet<String>,
+    fields: BTreeSet<Field>,
     file: bool,
+}
+
+/// Where something could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Within {
+    /// The profile, if it was in one.
+    pub(crate) profile: Option<Arc<str>>,
+    /// The type of the rules, and their selector, if it was below one.
+    pub(crate) selector: Option<(&'static str, Selector)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Field {
+    name: String,
+    within: Within,
+}
+
+/// The selectors below which something was lost that may decide on a value.
+#[derive(Debug)]
+pub(crate) enum Doubt<'l> {
+    /// Any.
+    Everywhere,
+    /// These.
+    At(Vec<&'l Selector>),
 }
 
 impl Lost {
     /// A field could not be read, or an entry of that type.
-    pub(crate) fn field(&mut self, name: &str) {
-        if !self.fields.contains(name) {
-            self.fields.insert(name.to_owned());
-        }
+    pub(crate) fn field(&mut self, name: &str, within: &Within) {
+        self.fields.insert(Field { name: name.to_owned(), within: within.clone() });
     }
 
     /// A whole file could not be read.
@@ -35,11 +60,40 @@ impl Lost {
 
     /// Whether one of them is not known.
     pub(crate) fn any(&self, names: &[&str]) -> bool {
-        self.file || names.iter().any(|name| self.fields.contains(*name))
+        self.file || self.fields.iter().any(|field| names.contains(&field.name.as_str()))
     }
 
     /// Whether a field on the way to that value, or the value itself, is not known.
     pub(crate) fn touches(&self, path: &str) -> bool {
-        self.file || path.split(['.', '[', ']', '"']).any(|step| self.fields.contains(step))
+        self.file || self.fields.iter().any(|field| has_step(path, &field.name))
     }
+
+    /// Where what rules of a type say of a value, or which of them decides, is not known while a profile is chosen.
+    /// `block` holds all rules of that type.
+    pub(crate) fn doubt(&self, path: &str, rules: &str, block: &str, profile: Option<&str>) -> Doubt<'_> {
+        let mut at = Vec::new();
+        if self.file {
+            return Doubt::Everywhere;
+        }
+        let heard = |within: &Within| within.profile.is_none() || within.profile.as_deref() == profile;
+        for Field { name, within } in self.fields.iter().filter(|field| heard(&field.within)) {
+            match &within.selector {
+                Some((of, selector)) => {
+                    let whole = name == "priority" || name == rules;
+                    let calls = name == "CallRule" && path.starts_with("calls");
+                    if *of == rules && (whole || calls || has_step(path, name)) {
+                        at.push(selector);
+                    }
+                }
+                None if name == rules || name == block => return Doubt::Everywhere,
+                None => {}
+            }
+        }
+        Doubt::At(at)
+    }
+}
+
+/// Whether a field is on the way to a value, or the value itself.
+fn has_step(path: &str, name: &str) -> bool {
+    path.split(['.', '[', ']', '"']).any(|step| step == name)
 }

@@ -51,6 +51,8 @@ mod targets;
 mod template;
 #[cfg(feature = "yaml-value")]
 mod value;
+mod visible;
+mod written_schema;
 pub mod yaml;
 
 pub use backoff::{Backoff, Jitter, Shape};
@@ -94,3 +96,5 @@ pub use selector::{Selector, SelectorError};
 pub use source::{Source, Sources, Span};
 pub use targets::{Advance, ContextWindow, Provider, TargetWait, TargetsPolicy};
 pub use template::{Template, TemplateError};
+pub use visible::visible;
+pub use written_schema::WrittenSchema;

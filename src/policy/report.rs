@@ -3,8 +3,8 @@
 use core::fmt;
 use std::collections::HashSet;
 
-use super::lost::Lost;
-use super::{Code, Diagnostic, Severity, Sources};
+use super::lost::{Lost, Within};
+use super::{Code, Diagnostic, Severity, Sources, visible};
 
 /// The most problems a report shows unless it is told otherwise. The rest is counted.
 const SHOWN: usize = 100;
@@ -84,8 +84,8 @@ impl Findings {
     }
 
     /// A field could not be read, or an entry of that type.
-    pub(crate) fn lose(&mut self, name: &str) {
-        self.lost.field(name);
+    pub(crate) fn lose(&mut self, name: &str, within: &Within) {
+        self.lost.field(name, within);
     }
 
     /// A whole file could not be read.
@@ -165,9 +165,11 @@ impl fmt::Display for Report {
         for (i, d) in self.diagnostics().iter().enumerate() {
             let place = self.sources.place_of(d.span);
             let newline = if i == 0 { "" } else { "\n" };
-            write!(f, "{newline}{place}: {}[{}]: {}", d.severity, d.code, d.message)?;
+            let place = place.to_string();
+            let (place, message) = (visible(&place), visible(&d.message));
+            write!(f, "{newline}{place}: {}[{}]: {message}", d.severity, d.code)?;
             if let Some(label) = &d.label {
-                write!(f, " ({label})")?;
+                write!(f, " ({})", visible(label))?;
             }
         }
         if self.more() > 0 {
@@ -221,6 +223,14 @@ mod tests {
         assert_eq!(shown.len(), 100);
         assert_eq!(shown[99], error(9_000), "it is shown, in its place");
         assert_eq!(shown[0], warning(0));
+    }
+
+    #[test]
+    fn what_a_file_says_begins_no_line_of_its_own() {
+        let problem =
+            Diagnostic::error(Code::SYNTAX, at(0), "a\u{1b}[31mX\nb.yaml:1:1: error").label("\u{7}\u{2028}");
+        let said = report([problem]).to_string();
+        assert_eq!(said, "a.yaml:1:1: error[P0001]: a\\u001b[31mX\\nb.yaml:1:1: error (\\u0007\\u2028)");
     }
 
     #[test]

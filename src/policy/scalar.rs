@@ -117,6 +117,16 @@ pub(super) fn decimal(text: &str) -> Option<String> {
     Some(format!("{sign}{number}"))
 }
 
+/// A number with a zero before it as those see it who take it for octal.
+pub(super) fn octal(text: &str) -> Option<String> {
+    let (sign, body) = match text.strip_prefix('-') {
+        Some(body) => ("-", body),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let number = u64::from_str_radix(body.strip_prefix('0')?, 8).ok()?;
+    Some(format!("{sign}{number}"))
+}
+
 /// `1e3` and `1.5e3`, if it is a whole number.
 fn exponent(text: &str) -> Option<u64> {
     let (number, exponent) = text.split_once('e')?;
@@ -186,6 +196,15 @@ mod tests {
             (".inf", None),
         ] {
             assert_eq!(decimal(text).as_deref(), plain, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_zero_before_a_number_makes_it_octal_to_some() {
+        for (text, said) in
+            [("010", Some("8")), ("-0017", Some("-15")), ("10", None), ("089", None), ("0o7", None)]
+        {
+            assert_eq!(octal(text).as_deref(), said, "{text}");
         }
     }
 

@@ -2,62 +2,56 @@
 //!
 //! They are looked for in the text, not in the tree: a file that cannot be read is shown too.
 
+mod forms;
+mod named;
+
 use core::ops::Range;
 
 /// What stands for a secret in a message.
 pub(super) const MARK: &str = "[hidden]";
 /// A shorter value guards nothing, and taking it out would make messages unreadable.
-const SHORTEST: usize = 4;
-/// So many bytes before and after a name are looked at.
-const NEAR: usize = 1_024;
+pub(super) const SHORTEST: usize = 4;
 /// So many values are taken out of messages.
 const MOST: usize = 256;
-/// How the name of the key of a service ends, without separators. Nothing below it is shown but where the key is.
-const KEYS: [&str; 1] = ["apikey"];
-/// How other names of secrets end, without separators: `OPENAI_API_TOKEN` does.
-const NAMES: [&str; 9] = [
-    "token",
-    "secret",
-    "secretkey",
-    "privatekey",
-    "accesskey",
-    "password",
-    "passwd",
-    "passphrase",
-    "authorization",
-];
-/// No name of a secret is longer; a key of a megabyte is not folded again for each colon after it.
-const LONGEST_NAME: usize = 64;
+/// What stands around values.
+const AROUND: [char; 13] = [' ', '\t', '\r', '"', '\'', '{', '}', '[', ']', ',', '|', '>', '-'];
 
 /// The bytes that hold secrets, in the order of the text.
 pub(super) fn hidden(text: &str) -> Vec<Range<usize>> {
-    let mut found: Vec<Range<usize>> = Vec::new();
-    for (colon, _) in text.match_indices(':') {
-        if found.last().is_some_and(|last| colon < last.end) {
-            continue;
-        }
-        let Some(name) = name_before(text, colon) else { continue };
-        let ends = |with: &&str| name.ends_with(with);
-        let is_key = KEYS.iter().any(ends);
-        if is_key || NAMES.iter().any(ends) {
-            found.extend(value_after(text, colon, is_key));
+    let mut found = named::values(text);
+    found.extend(forms::keys(text));
+    found.extend(forms::in_addresses(text));
+    found.extend(forms::assigned(text));
+    found.sort_unstable_by_key(|range| (range.start, range.end));
+    let mut apart: Vec<Range<usize>> = Vec::with_capacity(found.len());
+    for range in found {
+        match apart.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => apart.push(range),
         }
     }
-    found
+    apart
 }
 
 /// The values in those bytes, as messages may repeat them, the longest first.
 pub(super) fn values<'t>(text: &'t str, hidden: &[Range<usize>]) -> Vec<&'t str> {
     let lines = hidden.iter().filter_map(|range| text.get(range.clone())).flat_map(str::lines);
     let mut values: Vec<&str> = lines
-        .flat_map(|line| [line, line.rsplit_once(": ").map_or(line, |(_, value)| value)])
-        .map(|value| value.trim_matches([' ', '\t', '"', '\'', '{', '}', '[', ']', ',', '|', '>']))
+        .flat_map(|line| core::iter::once(line).chain(line.split(['{', '}', '[', ']', ','])))
+        .flat_map(|part| [Some(part), part.rsplit_once(": ").map(|(_, value)| value), password(part)])
+        .flatten()
+        .map(|value| value.trim_matches(AROUND))
         .filter(|value| value.len() >= SHORTEST)
         .collect();
-    values.sort_by_key(|value| core::cmp::Reverse(value.len()));
+    values.sort_unstable_by_key(|value| (core::cmp::Reverse(value.len()), *value));
     values.dedup();
     values.truncate(MOST);
     values
+}
+
+/// The second half of `user:password`.
+fn password(part: &str) -> Option<&str> {
+    part.split_once(':').map(|(_, password)| password).filter(|password| !password.starts_with(' '))
 }
 
 /// The text with a star for each character in those bytes; as long as before, and with the same lines.
@@ -74,107 +68,6 @@ pub(super) fn masked(text: &str, hidden: &[Range<usize>]) -> String {
     }
     shown.push_str(text.get(at..).unwrap_or_default());
     shown
-}
-
-/// The key before a colon, in lower case and without separators.
-fn name_before(text: &str, colon: usize) -> Option<String> {
-    let before = text.get(..colon)?.trim_end_matches([' ', '"', '\'']);
-    let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '-'));
-    let name = before.get(start.map_or(0, |start| start.saturating_add(1))..)?;
-    let folded = |name: &str| {
-        name.bytes().filter(u8::is_ascii_alphanumeric).map(|b| char::from(b.to_ascii_lowercase())).collect()
-    };
-    (name.len() <= LONGEST_NAME).then(|| folded(name))
-}
-
-/// The value after a colon. `deep`: also what is within a mapping.
-fn value_after(text: &str, colon: usize, deep: bool) -> Option<Range<usize>> {
-    let from = colon.saturating_add(1);
-    let next = text.get(from..).and_then(|rest| rest.chars().take(NEAR).find(|c| !matches!(c, ' ' | '\t')));
-    if next == Some('{') && !deep {
-        return None;
-    }
-    let (line, below) = block(text, colon);
-    let first = text.get(from..line.end).unwrap_or_default();
-    let rest = first.trim_start();
-    let start = line.end.saturating_sub(rest.len());
-    let whole = |start: usize, end: usize| (start < end).then_some(start..end);
-    match rest.chars().next() {
-        Some('{') => {
-            let end = rest.find('}').map_or(line.end, |end| start.saturating_add(end));
-            let inner = text.get(start.saturating_add(1)..end).unwrap_or_default();
-            if says_where(inner) { None } else { whole(start.saturating_add(1), end) }
-        }
-        Some(quote @ ('"' | '\'')) => {
-            let until = boundary(text, start.saturating_add(NEAR));
-            let inner = text.get(start.saturating_add(1)..until).unwrap_or_default();
-            let end = inner.find(quote).map_or(line.end, |end| start.saturating_add(end).saturating_add(1));
-            whole(start.saturating_add(1), end)
-        }
-        Some('#') | None => {
-            let inner = text.get(below.clone()).unwrap_or_default();
-            let is_mapping = inner.contains(": ") || inner.trim_end().ends_with(':');
-            if inner.lines().all(says_where) || (is_mapping && !deep) {
-                None
-            } else {
-                whole(below.start, below.end)
-            }
-        }
-        Some(_) => {
-            let before = text.get(line.start..colon).unwrap_or_default();
-            let flow = before.matches('{').count() > before.matches('}').count();
-            let end = if flow { rest.find([',', '}']) } else { None };
-            let end = end.map_or(below.end.max(line.end), |end| start.saturating_add(end));
-            whole(start, end)
-        }
-    }
-}
-
-/// The line of a byte, without its end, and the lines below it that are indented more; no more of either than is
-/// ever shown.
-fn block(text: &str, at: usize) -> (Range<usize>, Range<usize>) {
-    let window = boundary(text, at.saturating_sub(NEAR))..boundary(text, at.saturating_add(NEAR));
-    let text = text.get(..window.end).unwrap_or_default();
-    let before = text.get(window.start..at).and_then(|before| before.rfind('\n'));
-    let start = before.map_or(window.start, |end| window.start.saturating_add(end).saturating_add(1));
-    let end = |from: usize| {
-        text.get(from..).and_then(|rest| rest.find('\n')).map_or(text.len(), |end| from.saturating_add(end))
-    };
-    let indent = |line: &str| line.len().saturating_sub(line.trim_start_matches([' ', '-']).len());
-    let line = start..end(at);
-    let own = indent(text.get(line.clone()).unwrap_or_default());
-    let (mut last, mut next) = (line.end, line.end.saturating_add(1));
-    while next < text.len() {
-        let until = end(next);
-        let below = text.get(next..until).unwrap_or_default();
-        if !below.trim().is_empty() {
-            if indent(below) <= own {
-                break;
-            }
-            last = until;
-        }
-        next = until.saturating_add(1);
-    }
-    let below = line.end..last;
-    (line, below)
-}
-
-/// The byte, or the next one at which a character begins.
-fn boundary(text: &str, at: usize) -> usize {
-    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
-}
-
-/// Whether it is `env: NAME` or `file: PATH`, which tells where a key is, or nothing.
-fn says_where(text: &str) -> bool {
-    let text = text.split(" #").next().unwrap_or_default().trim();
-    let Some((key, value)) = text.split_once(':') else { return text.is_empty() };
-    let value = value.trim().trim_matches(['"', '\'']);
-    let name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    match key.trim().trim_matches(['"', '\'']) {
-        "env" => value.chars().all(name),
-        "file" => value.contains(['/', '.', '\\']) && !value.contains([',', ':']),
-        _ => false,
-    }
 }
 
 #[cfg(test)]
@@ -218,6 +111,57 @@ mod tests {
             "max_tokens: 4096\n",
             "tools: {password: {effect: read_only}}\n",
         ] {
+            assert_eq!(shown(text), text);
+        }
+    }
+
+    #[test]
+    fn everything_below_the_name_of_a_secret_is_hidden() {
+        for text in [
+            "password: {value: n1234}\n",
+            "password: {a: {b: n1234}, c: n1234}\n",
+            "password:\n  value:\n    - n1234\n",
+            "m: {token: [a, n1234], x: 1}\n",
+            "api_key: [\n  abcd,\n  n1234\n]\n",
+        ] {
+            assert!(!shown(text).contains("n1234"), "{}", shown(text));
+            assert!(values(text, &hidden(text)).contains(&"n1234"), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_carry_secrets_too() {
+        for (text, expected) in [
+            ("u: https://me:p4ss@x.y/v1?a=b\n", "u: https://*******@x.y/v1?a=b\n"),
+            ("u: \"https://me:p/ss@x.y\"\n", "u: \"https://*******@x.y\"\n"),
+            ("u: https://x.y/?key=q777&n=1&api_key=z\n", "u: https://x.y/?key=****&n=1&api_key=*\n"),
+            ("c: [curl, --token=q777]\n", "c: [curl, --token=****]\n"),
+            ("c: curl --token=$T 'x.token == \"a\"'\n", "c: curl --token=$T 'x.token == \"a\"'\n"),
+            ("u: http://x.y:80/@a?monkey=1\n", "u: http://x.y:80/@a?monkey=1\n"),
+        ] {
+            assert_eq!(shown(text), expected);
+        }
+        let text = "u: https://me:p4ssword@x.y\n";
+        assert_eq!(values(text, &hidden(text)), ["me:p4ssword", "p4ssword"]);
+    }
+
+    #[test]
+    fn keys_of_known_services_are_hidden_wherever_they_stand() {
+        for key in [
+            "sk-proj-12345678",
+            "sk-ant-api03-abc_DEF",
+            "AIzaSyA1234567890abcdefgh",
+            "ghp_1234abcd",
+            "xoxb-123456-abcdef",
+            "AKIAIOSFODNN7EXAMPLE",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
+        ] {
+            for text in [format!("a: 1 # old {key}\n"), format!("api: {key}\n"), format!("{key}: 1\n")] {
+                assert!(!shown(&text).contains(key), "{}", shown(&text));
+            }
+        }
+        assert_eq!(shown("c: [-H, 'X: Bearer ab12cd']\n"), "c: [-H, 'X: Bearer ******']\n");
+        for text in ["t: {sk-learn: 1}\n", "a bearer of news\n", "task-1234567: x\n"] {
             assert_eq!(shown(text), text);
         }
     }

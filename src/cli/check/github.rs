@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use unfazed::policy::{Diagnostic, Report};
+use unfazed::policy::{Diagnostic, Report, visible};
 
 /// One command for each problem.
 pub(super) fn commands(reports: &[Report]) -> String {
@@ -24,22 +24,23 @@ fn command(report: &Report, problem: &Diagnostic) -> String {
     let (end_line, end_column) = report.sources().end_of(problem.span);
     // Files are known there by their paths from the root of the repository.
     let file = place.file.strip_prefix("./").unwrap_or(&place.file);
-    let mut at = format!("file={},line={},col={}", property(file), place.line, place.column);
+    let mut at = format!("file={},line={},col={}", property(&visible(file)), place.line, place.column);
     // A place over several lines has no columns there.
     if end_line == place.line {
         let _ = write!(at, ",endColumn={end_column}");
     } else {
         let _ = write!(at, ",endLine={end_line}");
     }
-    let mut said = problem.message.clone();
+    let mut said = visible(&problem.message).into_owned();
     if let Some(label) = &problem.label {
-        let _ = write!(said, " ({label})");
+        let _ = write!(said, " ({})", visible(label));
     }
     for (span, label) in &problem.also {
-        let _ = write!(said, "\n{}: {label}", report.sources().place_of(*span));
+        let place = report.sources().place_of(*span).to_string();
+        let _ = write!(said, "\n{}: {}", visible(&place), visible(label));
     }
     for help in &problem.help {
-        let _ = write!(said, "\nhelp: {help}");
+        let _ = write!(said, "\nhelp: {}", visible(help));
     }
     let (kind, code) = (problem.severity, property(problem.code.as_str()));
     format!("::{kind} {at},title={code}::{}", data(&said))

@@ -227,7 +227,7 @@ fn tool(name: &str, entry: &ToolEntry, folder: &Path) -> Option<Arc<dyn Tool>> {
             let spec = ToolSpec {
                 name: name.to_owned(),
                 description: description.clone(),
-                parameters: parameters.value.clone(),
+                parameters: parameters.value.0.clone(),
                 effect: *effect,
             };
             let mut config = ProcessConfig::new(spec, command.value.clone());

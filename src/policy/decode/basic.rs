@@ -150,7 +150,10 @@ impl<T: Decode> Decode for IndexMap<String, T> {
         let entries = reader.mapping(node)?;
         let decoded: Vec<Option<(String, T)>> = entries
             .iter()
-            .map(|(key, value)| T::decode(value, reader).map(|value| (key.name.to_string(), value)))
+            .map(|(key, value)| {
+                reader.check_name(key);
+                T::decode(value, reader).map(|value| (key.name.to_string(), value))
+            })
             .collect();
         if !T::PART {
             return decoded.into_iter().collect();

@@ -30,9 +30,9 @@ macro_rules! choice_of {
                 let $crate::policy::yaml::Data::Text(word) = &node.data else {
                     return reader.wrong_choice(node, &[$($word),*]);
                 };
-                match &**word {
+                match reader.choice(node.span, word, &[$($word),*])? {
                     $($word => Some(Self::$variant),)*
-                    _ => reader.bad_choice(node.span, word, &[$($word),*]),
+                    _ => None,
                 }
             }
 

@@ -67,8 +67,9 @@ pub use version::VersionOne;
 use super::did_you_mean::{Habit, closest, elsewhere};
 #[cfg(feature = "host")]
 use super::lost::Lost;
+use super::lost::Within;
 use super::yaml::{self, Data, Key, Node};
-use super::{Code, Diagnostic, Findings, Report, SourceId, Sources, Span};
+use super::{Code, Diagnostic, Findings, Report, Selector, SourceId, Sources, Span};
 
 /// The most that the expressions and templates of a document may cost, in nodes of expressions of some 200 bytes.
 const MOST_SPENT: usize = 250_000;
@@ -116,6 +117,7 @@ pub struct Reader<'a> {
     text: &'a str,
     findings: &'a mut Findings,
     spent: usize,
+    within: Within,
 }
 
 /// Reads a document.
@@ -194,8 +196,8 @@ impl<T> Document<T> {
 
 impl<'a> Reader<'a> {
     /// A reader of nodes of that text.
-    pub const fn new(text: &'a str, findings: &'a mut Findings) -> Self {
-        Self { text, findings, spent: 0 }
+    pub fn new(text: &'a str, findings: &'a mut Findings) -> Self {
+        Self { text, findings, spent: 0, within: Within::default() }
     }
 
     /// Writes a problem down.
@@ -205,7 +207,20 @@ impl<'a> Reader<'a> {
 
     /// Goes on without a field, or without an entry of that type.
     pub(crate) fn lose(&mut self, name: &str) {
-        self.findings.lose(name);
+        self.findings.lose(name, &self.within);
+    }
+
+    /// Reads what is below a profile or a selector.
+    pub(crate) fn below<T>(&mut self, within: Within, read: impl FnOnce(&mut Self) -> T) -> T {
+        let above = core::mem::replace(&mut self.within, within);
+        let read = read(self);
+        self.within = above;
+        read
+    }
+
+    /// What is being read, below that selector.
+    pub(crate) fn under(&self, rules: &'static str, selector: Option<Selector>) -> Within {
+        Within { selector: selector.map(|selector| (rules, selector)), ..self.within.clone() }
     }
 
     /// Goes on without another file.
@@ -277,34 +292,58 @@ impl<'a> Reader<'a> {
 
     /// Reports a word that is not one of those allowed.
     pub fn bad_choice<T>(&mut self, span: Span, found: &str, options: &[&str]) -> Option<T> {
+        self.meant_choice(span, found, options);
+        None
+    }
+
+    /// The word of those allowed; one that is not is reported, and taken for the one that is certainly meant, so that
+    /// its repair brings up nothing new.
+    pub(crate) fn choice<'o>(&mut self, span: Span, found: &str, options: &[&'o str]) -> Option<&'o str> {
+        let known = options.iter().copied().find(|option| *option == found);
+        known.or_else(|| self.meant_choice(span, found, options))
+    }
+
+    fn meant_choice<'o>(&mut self, span: Span, found: &str, options: &[&'o str]) -> Option<&'o str> {
         let problem = Diagnostic::error(Code::BAD_VALUE, span, format!("unknown value `{}`", cut(found)));
         // Nobody reads the hundredth suggestion, and each costs a comparison with every option.
         let crowded = self.findings.is_crowded();
         let meant = if crowded { None } else { closest(found, options.iter().copied()) };
-        self.findings.push(match meant {
+        let problem = match meant {
             _ if crowded => problem,
             Some(meant) => problem.meant(span, found, meant, options.iter().copied()),
             None => problem.help(format!("expected one of {}", list(options))),
-        });
-        None
+        };
+        let certain = meant.filter(|_| problem.fix.is_some());
+        self.findings.push(problem);
+        certain
     }
 
-    /// Reports a field that does not exist.
-    pub fn unknown_field(&mut self, key: &Key, fields: &[&str], entries: &[(Key, Node)]) {
+    /// Reports a field that does not exist; gives the one that is certainly meant.
+    pub fn unknown_field<'f>(
+        &mut self,
+        key: &Key,
+        fields: &[&'f str],
+        entries: &[(Key, Node)],
+    ) -> Option<&'f str> {
         let problem =
             Diagnostic::error(Code::UNKNOWN_FIELD, key.span, format!("unknown field `{}`", cut(&key.name)));
         if self.findings.is_crowded() {
-            return self.findings.push(problem);
+            self.findings.push(problem);
+            return None;
         }
         let (name, known) = (&*key.name, || fields.iter().copied());
+        let mut certain = None;
         let problem = match (closest(name, known()), elsewhere(name, fields)) {
             (Some(meant), _) => {
-                self.lose(meant);
                 let mut problem = problem.meant(key.span, name, meant, known());
-                if let Some((first, _)) = entries.iter().find(|(other, _)| &*other.name == meant) {
+                if let Some((first, _)) = self.there_already(meant, entries) {
                     // It cannot be there twice.
                     problem.fix = None;
                     problem = problem.also(first.span, format!("`{meant}` is here already"));
+                }
+                certain = problem.fix.is_some().then_some(meant);
+                if certain.is_none() {
+                    self.lose(meant);
                 }
                 problem
             }
@@ -315,6 +354,21 @@ impl<'a> Reader<'a> {
             (None, None) => problem.help(format!("expected one of {}", list(fields))),
         };
         self.findings.push(problem);
+        certain
+    }
+
+    /// The entry that has that name, or will have it once it is repaired.
+    fn there_already<'n>(&mut self, name: &str, entries: &'n [(Key, Node)]) -> Option<&'n (Key, Node)> {
+        let exact = entries.iter().find(|(other, _)| &*other.name == name);
+        exact.or_else(|| {
+            let repaired = |problem: &Diagnostic| {
+                problem.code == Code::UNKNOWN_FIELD
+                    && problem.fix.as_ref().is_some_and(|fix| fix.text == name)
+                    && entries.iter().any(|(other, _)| other.span == problem.span)
+            };
+            let span = self.findings.recent(repaired)?.span;
+            entries.iter().find(|(other, _)| other.span == span)
+        })
     }
 
     /// Reports a required field that is not there.
@@ -381,12 +435,22 @@ fn repair(problem: Diagnostic, node: &Node, expected: &str, raw: &str) -> Diagno
         Data::Number(_) | Data::Bool(_) if expected.contains("string") => {
             problem.fix(span, "quote it", format!("\"{raw}\""))
         }
+        Data::Text(text) if let Some(meant) = closest(text, words(expected)) => {
+            problem.meant(span, text, meant, words(expected))
+        }
         Data::Text(_) | Data::Number(_) if expected.contains("a list") && !raw.contains('\n') => {
             problem.fix(span, "write a list", format!("[{raw}]"))
         }
         Data::Null => problem.help("remove the line to leave it out"),
         _ => problem,
     }
+}
+
+/// The words that may be written where that is expected.
+fn words(expected: &str) -> impl Iterator<Item = &str> {
+    let quoted = expected.split('`').skip(1).step_by(2);
+    quoted
+        .filter(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
 }
 
 /// A bounded piece of text that may be anything, for error messages.

@@ -51,16 +51,18 @@ macro_rules! decode_fields {
         const FIELDS: &[&str] = &[$($crate::policy::decode::field_name(stringify!($field))),*];
         $(let mut $field: Option<Option<$ty>> = None;)*
         for (key, value) in $entries {
-            let name = &*key.name;
+            let mut name = &*key.name;
+            if name != $tag && !FIELDS.contains(&name) {
+                // What is said of the field that is meant is looked at all the same.
+                let Some(meant) = $reader.unknown_field(key, FIELDS, $entries) else { continue };
+                name = meant;
+            }
             $(if name == const { $crate::policy::decode::field_name(stringify!($field)) } {
                 $field = Some(<$ty as $crate::policy::decode::Decode>::decode(value, $reader));
                 continue;
             })*
             // A record may have no fields.
-            let _ = value;
-            if name != $tag {
-                $reader.unknown_field(key, FIELDS, $entries);
-            }
+            let _ = (name, value);
         }
         #[allow(unused_variables, reason = "a record may have no fields")]
         let part = <Self as $crate::policy::decode::Decode>::PART;

@@ -1,8 +1,8 @@
 //! Scalars that YAML readers disagree on, and values that are missing: what they may be is known by their field.
 
 use super::Reader;
-use crate::policy::scalar::{decimal, is_ambiguous_text};
-use crate::policy::yaml::{Data, Node};
+use crate::policy::scalar::{self, decimal, is_ambiguous_text, octal};
+use crate::policy::yaml::{Data, Key, Node};
 use crate::policy::{Code, Diagnostic, Fix};
 
 impl Reader<'_> {
@@ -19,7 +19,19 @@ impl Reader<'_> {
         doubtful
     }
 
-    /// As [`is_ambiguous`](Self::is_ambiguous), of every value within.
+    /// Reports a name that other readers take for something else than text. Only keys that somebody makes up are
+    /// looked at: those of the language, such as `on`, are known here.
+    pub(crate) fn check_name(&mut self, key: &Key) {
+        let written = self.text(key.span);
+        if written != &*key.name || !(scalar::read(written).is_err() || is_ambiguous_text(written)) {
+            return;
+        }
+        let message = format!("the key `{written}` is read differently by different YAML readers");
+        let problem = Diagnostic::error(Code::AMBIGUOUS, key.span, message);
+        self.report(problem.fix(key.span, "quote the key", format!("\"{written}\"")));
+    }
+
+    /// As [`is_ambiguous`](Self::is_ambiguous), of every value and key within.
     pub(crate) fn has_ambiguous(&mut self, node: &Node) -> bool {
         // All of them are reported, not the first alone.
         let mut any = false;
@@ -30,7 +42,8 @@ impl Reader<'_> {
                 }
             }
             Data::Map(entries) => {
-                for (_, node) in entries.iter() {
+                for (key, node) in entries.iter() {
+                    self.check_name(key);
                     any |= self.has_ambiguous(node);
                 }
             }
@@ -45,12 +58,18 @@ impl Reader<'_> {
         if expected.contains("string") {
             return;
         }
-        let number = if expected.contains("number") { decimal(self.text(node.span)) } else { None };
+        let written = self.text(node.span);
+        let number = if expected.contains("number") { decimal(written) } else { None };
+        // Eight to some readers and ten to others.
+        let octal = octal(written).filter(|octal| number.as_ref().is_some_and(|number| number != octal));
         let known = |problem: &Diagnostic| problem.code == Code::AMBIGUOUS && problem.span == node.span;
         if let Some(problem) = self.findings.recent(known) {
             problem.help.clear();
             problem.fix = None;
             match number {
+                Some(text) if let Some(octal) = octal => {
+                    problem.help.push(format!("write `{text}`, or `{octal}` if it is meant as octal"));
+                }
                 Some(text) => {
                     let title = Some("write a plain decimal number".to_owned());
                     problem.fix = Some(Fix { span: node.span, title, text });

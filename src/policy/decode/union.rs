@@ -24,17 +24,16 @@ macro_rules! union {
                 reader: &mut $crate::policy::decode::Reader<'_>,
             ) -> Option<Self> {
                 const TAG: &str = stringify!($tag);
+                const FIELDS: &[&str] =
+                    &[TAG, $($($crate::policy::decode::field_name(stringify!($field)),)*)*];
                 let entries = reader.mapping(node)?;
-                let Some(tag) = node.get(TAG) else {
-                    reader.missing_tag(node, TAG, &[$($word),*]);
-                    return None;
-                };
+                let (key, tag) = reader.tag(node, entries, FIELDS, &[$($word),*])?;
                 let word: String = $crate::policy::decode::Decode::decode(tag, reader)?;
-                match word.as_str() {
+                match reader.choice(tag.span, &word, &[$($word),*])? {
                     $($word => $crate::policy::decode::decode_fields!(
-                        node, entries, reader, TAG, Self::$variant { $($field: $ty $(= $default)?),* }
+                        node, entries, reader, &*key.name, Self::$variant { $($field: $ty $(= $default)?),* }
                     ),)*
-                    _ => reader.bad_choice(tag.span, &word, &[$($word),*]),
+                    _ => None,
                 }
             }
 
@@ -61,10 +60,40 @@ macro_rules! union {
 
 pub(crate) use union;
 
+use crate::policy::did_you_mean::{closest, is_certain};
+use crate::policy::yaml::{Key, Node};
+use crate::policy::{Code, Diagnostic};
+
+/// So many keys are looked at for one that is misspelt.
+const MOST_LOOKED_AT: usize = 32;
+
 impl super::Reader<'_> {
-    /// Reports that the key which says what a mapping is, is not there.
-    pub(crate) fn missing_tag(&mut self, node: &crate::policy::yaml::Node, tag: &str, options: &[&str]) {
-        use crate::policy::{Code, Diagnostic};
+    /// The key which says what a mapping is, the first of all `fields`; a misspelt one is reported, and taken for it.
+    pub(crate) fn tag<'n>(
+        &mut self,
+        node: &'n Node,
+        entries: &'n [(Key, Node)],
+        fields: &[&str],
+        options: &[&str],
+    ) -> Option<&'n (Key, Node)> {
+        let tag = fields.first().copied().unwrap_or_default();
+        if let Some(found) = entries.iter().find(|(key, _)| &*key.name == tag) {
+            return Some(found);
+        }
+        let known = || fields.iter().copied();
+        let meant = entries.iter().take(MOST_LOOKED_AT).find(|(key, _)| {
+            let name = &*key.name;
+            !fields.contains(&name) && closest(name, known()) == Some(tag) && is_certain(name, tag, known())
+        });
+        let Some(entry) = meant else {
+            self.missing_tag(node, tag, options);
+            return None;
+        };
+        self.unknown_field(&entry.0, fields, entries)?;
+        Some(entry)
+    }
+
+    fn missing_tag(&mut self, node: &Node, tag: &str, options: &[&str]) {
         let problem = Diagnostic::error(Code::MISSING_FIELD, node.span, format!("missing field `{tag}`"));
         let problem = problem.label(format!("`{tag}` says which form this is"));
         self.report(problem.help(format!("expected one of {}", super::list(options))));

@@ -60,7 +60,8 @@ impl<T: Decode> Decode for PerClass<T> {
         let mut read = Vec::new();
         for (key, value) in reader.mapping(node)? {
             let class = ErrorClass::from_name(&key.name);
-            let class = class.or_else(|| reader.bad_choice(key.span, &key.name, &names));
+            let class =
+                class.or_else(|| reader.choice(key.span, &key.name, &names).and_then(ErrorClass::from_name));
             read.push(class.zip(T::decode(value, reader)));
         }
         read.into_iter().collect::<Option<_>>().map(Self)

@@ -31,9 +31,12 @@ pub(crate) use tool::{
     TurnLayer,
 };
 
+use std::sync::Arc;
+
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::decode::{Decode, Described, OneOrMany, Patch, Reader, Spanned, record};
+use super::lost::Within;
 use super::merge::Block;
 use super::yaml::{Data, Node};
 use super::{Code, Diagnostic};
@@ -111,7 +114,9 @@ impl Decode for Profiles {
         }
         let mut profiles = Vec::new();
         for (key, node) in entries.iter().take(MOST_PROFILES) {
-            match Blocks::decode(node, reader) {
+            reader.check_name(key);
+            let within = Within { profile: Some(Arc::clone(&key.name)), selector: None };
+            match reader.below(within, |reader| Blocks::decode(node, reader)) {
                 Some(blocks) => profiles.push((key.name.to_string(), blocks)),
                 None => reader.lose("profiles"),
             }

@@ -11,7 +11,7 @@ use super::tool::{Checks, Refused, Reported, validators};
 use crate::policy::decode::{Decode, Reader};
 use crate::policy::merge::{Leaf, layer};
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, OnExhausted, OutputPolicy, Schema};
+use crate::policy::{OnExhausted, OutputPolicy, Schema, written_schema};
 
 layer! {
     /// The final report: the tool it is delivered by, what it must look like, and what happens when it does not.
@@ -66,15 +66,7 @@ impl Decode for OutputSchema {
         if reader.has_ambiguous(node) {
             return None;
         }
-        match Schema::compile(&node.to_json()) {
-            Ok(schema) => Some(Self(Arc::new(schema))),
-            Err(error) => {
-                let at = error.pointer.as_deref().and_then(|pointer| find(node, pointer)).unwrap_or(node);
-                let problem = Diagnostic::error(Code::SCHEMA, at.span, error.message);
-                reader.report(problem.help_if(error.help));
-                None
-            }
-        }
+        written_schema::compile(node, reader).map(|schema| Self(Arc::new(schema)))
     }
 
     fn schema(_: &mut SchemaGenerator) -> schemars::Schema {
@@ -120,13 +112,4 @@ impl MergedOutput {
             invalid_message: self.messages.invalid.setting()?,
         })
     }
-}
-
-/// The node a JSON pointer leads to.
-fn find<'n>(node: &'n Node, pointer: &str) -> Option<&'n Node> {
-    pointer.split('/').skip(1).try_fold(node, |node, step| match &node.data {
-        Data::Map(_) => node.get(&step.replace("~1", "/").replace("~0", "~")),
-        Data::List(items) => items.get(step.parse::<usize>().ok()?),
-        _ => None,
-    })
 }

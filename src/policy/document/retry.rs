@@ -433,7 +433,7 @@ impl Decode for ErrorClass {
         match &node.data {
             Data::Text(text) => match Self::from_name(text) {
                 Some(class) => Some(class),
-                None => reader.bad_choice(node.span, text, &names()),
+                None => reader.choice(node.span, text, &names()).and_then(Self::from_name),
             },
             _ => reader.wrong_choice(node, &names()),
         }

@@ -178,6 +178,7 @@ impl<T: Decode> Decode for Entries<Patch<T>> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let entries = reader.mapping(node)?;
         let mut named = |(key, value): &(Key, Node)| {
+            reader.check_name(key);
             let name = Spanned { value: key.name.to_string(), span: key.span };
             (name, Patch::decode(value, reader).unwrap_or_default())
         };

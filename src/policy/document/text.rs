@@ -148,7 +148,8 @@ impl Decode for Nanos {
             if let Data::Number(number) = &node.data {
                 let problem = Diagnostic::error(Code::DURATION, node.span, format!("`{number}` has no unit"));
                 let problem = match number.as_u64() {
-                    Some(number) => problem.fix(node.span, "write a unit", format!("{number}s")),
+                    // Other systems count in either; nobody knows which one is meant.
+                    Some(number) => problem.help(format!("write a unit: `{number}s` or `{number}ms`")),
                     None => problem.help("write a duration such as `500ms` or `1m30s`"),
                 };
                 reader.report(problem);
@@ -195,6 +196,7 @@ impl<T: Decode> Decode for Selected<T> {
             reader.report(too_many_selectors(key.span));
         }
         for (key, value) in entries.iter().take(MOST_SELECTORS) {
+            reader.check_name(key);
             let selector = match Selector::parse(&key.name) {
                 Ok(selector) => Some(selector),
                 Err(error) => {
@@ -203,10 +205,17 @@ impl<T: Decode> Decode for Selected<T> {
                     None
                 }
             };
-            let rule = T::decode(value, reader).map(Arc::new);
-            match selector.zip(rule) {
-                Some((value, rule)) => selected.push((Spanned { value, span: key.span }, rule)),
-                None => reader.lose(T::NAME.unwrap_or_default()),
+            let rules = T::NAME.unwrap_or_default();
+            let within = reader.under(rules, selector.clone());
+            let rule = reader.below(within, |reader| {
+                let rule = T::decode(value, reader);
+                if rule.is_none() || selector.is_none() {
+                    reader.lose(rules);
+                }
+                rule
+            });
+            if let Some((value, rule)) = selector.zip(rule) {
+                selected.push((Spanned { value, span: key.span }, Arc::new(rule)));
             }
         }
         Some(Self(selected))

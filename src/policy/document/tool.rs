@@ -278,6 +278,9 @@ pub(crate) struct Priority(pub(crate) i32);
 
 /// Rules of which a selector may have several.
 pub(crate) trait Prioritized {
+    /// The block that holds them.
+    const BLOCK: &'static str;
+
     /// What one of them says about the priority of the selector.
     fn priority(&self) -> Patch<Priority>;
 
@@ -288,6 +291,8 @@ pub(crate) trait Prioritized {
 }
 
 impl Prioritized for ToolLayer {
+    const BLOCK: &'static str = "tools";
+
     fn priority(&self) -> Patch<Priority> {
         self.priority
     }
@@ -302,6 +307,8 @@ impl Prioritized for ToolLayer {
 }
 
 impl Prioritized for ModelLayer {
+    const BLOCK: &'static str = "models";
+
     fn priority(&self) -> Patch<Priority> {
         self.priority
     }

@@ -210,3 +210,14 @@ fn a_pattern_takes_linear_time() {
     let schema = Schema::compile(&json!({"pattern": "^(a+)+$"})).unwrap();
     assert_eq!(schema.problems(&json!(format!("{}b", "a".repeat(100_000)))).len(), 1);
 }
+
+#[test]
+fn all_that_is_wrong_with_a_schema_is_told() {
+    let schema = json!({"type": "objekt", "required": "x", "properties": {"a": {"type": "strng"}}});
+    let errors = Schema::compile_or_all(&schema).unwrap_err();
+    let mut told: Vec<_> = errors.iter().filter_map(|error| error.pointer.as_deref()).collect();
+    told.sort_unstable();
+    assert_eq!(told, ["/properties/a/type", "/required", "/type"], "{errors:?}");
+    assert!(Schema::compile_or_all(&json!({"pattern": "("})).unwrap_err()[0].message.contains("pattern"));
+    assert!(Schema::compile_or_all(&json!({"$schema": "https://no.such/draft"})).is_err());
+}

@@ -8,6 +8,7 @@ use crate::policy::{Attempts, Bound, Effect, OnExhausted, TextOnly, yaml};
 
 mod at_once;
 mod by_class;
+mod repairs;
 
 fn policy(text: &str) -> Policy {
     Policy::from_yaml("team.yaml", text).unwrap_or_else(|report| panic!("{}", report.human(false)))

@@ -25,7 +25,7 @@ fn what_is_missing_because_of_a_mistake_is_not_told() {
         assert_eq!(told.lines().count(), 1, "{told}");
     }
     // The narrower selector may decide, and the priority too.
-    for decides in ["  ab: {retry: {max_attempts: x}}\n", "  ab: 5\n", "  abc: {priority: high}\n"] {
+    for decides in ["  ab: {retry: {max_attempts: x}}\n", "  ab: 5\n", "  ab: {priority: high}\n"] {
         let told = mistakes(&format!(
             "version: 1\ntools:\n  \"a*\": {{retry: {{max_attempts: 2}}}}\n  \"*b\": {{retry: {{max_attempts: 3}}}}\n{decides}"
         ));

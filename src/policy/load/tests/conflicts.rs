@@ -89,3 +89,60 @@ fn they_are_found_across_files_too() {
     let b = "version: 1\nmodels: {\"*-mini\": {on_exhausted: ask_planner}}";
     assert_snapshot!(files(&[("a.yaml", a), ("b.yaml", b)]).unwrap_err());
 }
+
+/// The codes of what is told of a file, in the order of the text.
+fn codes(text: &str) -> Vec<String> {
+    let report = Policy::from_yaml("x.yaml", text).unwrap_err();
+    report.diagnostics().iter().map(|problem| problem.code.to_string()).collect()
+}
+
+#[test]
+fn a_mistake_elsewhere_hides_no_conflict() {
+    for (mistake, code) in [
+        ("  t: {retry: {max_attempts: x}}\n", "P0103"),
+        ("  t: 5\n", "P0103"),
+        ("  t: {priority: x}\n", "P0103"),
+        ("  t**: {}\n", "P0110"),
+        ("limits: {max_attempts: x}\n", "P0103"),
+        ("profiles: {ci: {tools: {db.delete: {retry: {max_attempts: x}}}}}\n", "P0103"),
+        ("retrry: {max_attempts: 2}\n", "P0101"),
+        ("retry: {max_attempts: x}\n", "P0103"),
+    ] {
+        let told = codes(&format!("{TWO}{mistake}"));
+        let hidden = code == "P0110";
+        assert_eq!(told.contains(&"P0301".to_owned()), !hidden, "{mistake}: {told:?}");
+        assert!(told.contains(&code.to_owned()), "{mistake}: {told:?}");
+    }
+}
+
+#[test]
+fn what_could_not_be_read_may_decide_a_conflict() {
+    for mistake in
+        ["  db.delete: {retry: {max_attempts: x}}\n", "  db.delete: 5\n", "  'db.*e': {priority: x}\n"]
+    {
+        let told = codes(&format!("{TWO}{mistake}"));
+        assert!(!told.contains(&"P0301".to_owned()), "{mistake}: {told:?}");
+    }
+}
+
+#[test]
+fn a_value_of_a_class_conflicts_only_where_a_pattern_says_it() {
+    let text = "version: 1\ntools:\n  db.*: {retry: {max_attempts: null}}\n  '*.delete': {retry: {max_attempts: 1}}\n  'e*': {retry: {by_class: {timeout: {max_attempts: 2}}}}\n";
+    let report = Policy::from_yaml("x.yaml", text).unwrap_err().to_string();
+    assert!(report.contains("they disagree on `retry.max_attempts`"), "{report}");
+    let both = "`db.*` and `*.delete`";
+    assert_eq!(report.matches(both).count(), 1, "{report}");
+}
+
+#[test]
+fn the_help_says_which_priority_a_narrower_rule_needs() {
+    let rules = |extra: &str| {
+        format!(
+            "version: 1\ntools:\n  a*: {{priority: 1, on_exhausted: fail}}\n  '*b': {{priority: 1, on_exhausted: final_turn}}\n{extra}"
+        )
+    };
+    let help = |text: &str| Policy::from_yaml("x.yaml", text).unwrap_err().diagnostics()[0].help.join("; ");
+    assert!(help(&rules("")).contains("under `ab` with `priority: 1` too"), "{}", help(&rules("")));
+    assert!(Policy::from_yaml("x.yaml", &rules("  ab: {priority: 1, on_exhausted: fail}\n")).is_ok());
+    assert!(help(TWO).contains("under `db.delete` too"), "{}", help(TWO));
+}

@@ -1,0 +1,124 @@
+//! Secrets that are known by their form: keys of well-known services, and what addresses carry.
+
+use core::ops::Range;
+
+use super::SHORTEST;
+use super::named::{name_before, secret};
+
+/// How keys of well-known services begin, and how many more characters one has at least.
+const FORMS: [(&str, usize); 34] = [
+    ("sk-", 6),
+    ("sk_live_", 6),
+    ("sk_test_", 6),
+    ("rk_live_", 6),
+    ("whsec_", 6),
+    ("AIza", 16),
+    ("ya29.", 8),
+    ("ghp_", 4),
+    ("gho_", 4),
+    ("ghu_", 4),
+    ("ghs_", 4),
+    ("ghr_", 4),
+    ("github_pat_", 4),
+    ("glpat-", 6),
+    ("xoxa-", 6),
+    ("xoxb-", 6),
+    ("xoxe-", 6),
+    ("xoxp-", 6),
+    ("xoxr-", 6),
+    ("xoxs-", 6),
+    ("xapp-", 6),
+    ("AKIA", 12),
+    ("ASIA", 12),
+    ("SG.", 16),
+    ("hf_", 16),
+    ("gsk_", 16),
+    ("xai-", 16),
+    ("r8_", 16),
+    ("npm_", 16),
+    ("pypi-", 16),
+    ("nvapi-", 16),
+    ("pplx-", 16),
+    ("tvly-", 16),
+    ("eyJ", 20),
+];
+/// What comes before a key that is sent along.
+const SCHEMES: [&str; 2] = ["bearer", "basic"];
+/// A key without a digit is so long at least; words that begin like one are shorter.
+const LONG: usize = 20;
+/// Names of secrets in addresses, besides those known everywhere.
+const IN_QUERIES: [&str; 6] = ["key", "sig", "signature", "auth", "code", "accesskeyid"];
+
+/// Keys of well-known services, wherever they stand, comments included.
+pub(super) fn keys(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut after_scheme = false;
+    for (start, word) in words(text) {
+        let known = |tail: &str, least: usize| {
+            tail.len() >= least && (tail.len() >= LONG || tail.bytes().any(|byte| byte.is_ascii_digit()))
+        };
+        let form = FORMS.iter().any(|(begin, least)| {
+            word.strip_prefix(begin).is_some_and(|tail| known(tail.trim_end_matches(['.', '-']), *least))
+        });
+        if form || (after_scheme && known(word, SHORTEST)) {
+            found.push(start..start.saturating_add(word.len()));
+        }
+        after_scheme = SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
+            && text.get(start.saturating_add(word.len())..).is_some_and(|rest| rest.starts_with(' '));
+    }
+    found
+}
+
+/// User names and passwords in addresses.
+pub(super) fn in_addresses(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, sign) in text.match_indices("://") {
+        let start = at.saturating_add(sign.len());
+        let rest = text.get(start..).unwrap_or_default();
+        let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`'));
+        let rest = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+        let authority = rest.find(['/', '?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest);
+        let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        // A password may hold a `/` that should have been escaped.
+        let odd = || authority.rsplit_once(':').is_some_and(|(_, port)| !is_port(port));
+        let user = authority.rfind('@').or_else(|| if odd() { rest.rfind('@') } else { None });
+        found.extend(user.filter(|end| *end > 0).map(|end| start..start.saturating_add(end)));
+    }
+    found
+}
+
+/// Values that a `=` gives to a name of a secret: in the query of an address, or in arguments of a command.
+pub(super) fn assigned(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for (at, sign) in text.match_indices('=') {
+        let Some(name) = name_before(text, at) else { continue };
+        let before = text.get(..at).unwrap_or_default();
+        let before = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        let queried = before.ends_with(['?', '&', ';']) && IN_QUERIES.contains(&name.as_str());
+        if !queried && secret(&name).is_none() {
+            continue;
+        }
+        let start = at.saturating_add(sign.len());
+        let rest = text.get(start..).unwrap_or_default();
+        let quoted = rest.starts_with(['"', '\'']);
+        let start = start.saturating_add(usize::from(quoted));
+        let rest = text.get(start..).unwrap_or_default();
+        // Neither a comparison, nor a variable that stands for the secret.
+        if rest.starts_with(['=', '$', '{', ' ']) {
+            continue;
+        }
+        let ends =
+            |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '&' | '#' | ',' | '}' | ']' | ')' | '`');
+        let end = rest.find(ends).unwrap_or(rest.len());
+        found.extend((end > 0).then(|| start..start.saturating_add(end)));
+    }
+    found
+}
+
+/// The runs of characters that keys are made of.
+fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let parts = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')));
+    parts
+        .filter(|word| !word.is_empty())
+        .map(|word| (word.as_ptr().addr().saturating_sub(text.as_ptr().addr()), word))
+}
