@@ -126,6 +126,48 @@ cases:
 }
 
 #[test]
+fn what_can_never_come_is_an_error() {
+    insta::assert_snapshot!(mistakes(
+        "version: 1
+cases:
+  - {name: a, tool: t, outcomes: [ok], expect: {never: [{directive: run_tool, tool: nosuch}]}}
+  - {name: b, tool: t, outcomes: [ok], expect: {never: [{directive: run_tool, attempt: '3'}]}}
+  - {name: c, tool: t, outcomes: [ok], expect: {never: [{directive: exhausted, decision: nope}]}}
+  - {name: d, tool: t, outcomes: [ok], expect: {never: [{exhausted: {reason: nope}}]}}
+  - {name: e, tool: t, outcomes: [ok], expect: {never: [{directive: metric, name: nope}]}}
+  - {name: f, tool: t, outcomes: [ok], expect: {never: [{directive: breaker, state: opened}]}}
+  - {name: g, replies: [{text: a}], expect: {never: [{event: model_failed, failure: {class: timeot}}]}}
+  - {name: h, tool: t, outcomes: [ok], expect: {never: [model_failed]}}
+  - {name: i, tool: t, outcomes: [ok], expect: {never: [prepare_turn]}}
+  - {name: j, tool: t, outcomes: [ok], expect: {turns: 0}}
+  - {name: k, tool: t, outcomes: [ok], expect: {unused: 0}}
+  - {name: l, tool: t, outcomes: [ok], expect: {never: [{directive: finish, outcome: {status: fialed}}]}}
+  - {name: m, tool: t, outcomes: [ok], expect: {never: [{directive: finish, outcome: {status: failed, output: 1}}]}}
+  - {name: n, tool: t, outcomes: [ok], expect: {never: [{directive: wait, subject: tool nosuch}]}}
+  - {name: o, tool: t, outcomes: [ok], expect: {never: [{directive: wait, at: 3}]}}
+  - {name: p, tool: t, outcomes: [ok], expect: {never: [{directive: wait, delay: soon}]}}
+  - {name: q, replies: [{text: a}], expect: {never: [tools_proposed]}}
+"
+    ));
+}
+
+#[test]
+fn what_may_come_is_no_error() {
+    for expect in [
+        "never: [{directive: run_tool, attempt: 3, timeout: 20s, max_attempts: null}]",
+        "never: [{directive: exhausted, decision: tell_model, exhausted: {reason: attempts, action: tool t}}]",
+        "never: [{exhausted: {attempts: [{error_type: timeout, delay: 1s}]}}]",
+        "never: [{directive: metric, name: retry_attempts, value: 3}, {directive: breaker, state: open}]",
+        "never: [{event: tool_finished, outcome: {outcome: failed, failure: {class: rate_limit, status: 429}}}]",
+        "never: [{directive: finish, outcome: {status: failed, exhausted: {reason: attempts}}}, finish]",
+        "never: [{directive: append, message: {role: tool, text: {contains: never said}}}]",
+        "never: [{directive: run_tool, arguments: {any: [1, x]}, at: 3s}, {because: [{rule: limits}]}]",
+    ] {
+        assert_eq!(failures(&format!("tool: t, outcomes: [ok], expect: {{{expect}}}")), [""; 0], "{expect}");
+    }
+}
+
+#[test]
 fn what_a_case_says_twice_or_without_use_is_an_error() {
     insta::assert_snapshot!(mistakes(
         "version: 1

@@ -80,6 +80,32 @@ fn every_key_of_a_call_is_described() {
 }
 
 #[test]
+fn every_place_in_the_built_in_policy_is_where_its_value_stands() {
+    let builtin = read(&root().join("policies/default.yaml"));
+    let lines: Vec<&str> = builtin.lines().collect();
+    let page = read(&root().join("docs/explain-and-diff.md"));
+    let (mut heading, mut checked) = ("", 0);
+    for line in page.lines() {
+        let Some((_, place)) = line.split_once("builtin:default:") else {
+            heading = line;
+            continue;
+        };
+        let numbers = place.split(|c: char| !c.is_ascii_digit()).take(2);
+        let numbers: Vec<usize> = numbers.map(|number| number.parse().unwrap()).collect();
+        let before = &lines[numbers[0] - 1][..numbers[1] - 1];
+        let key = before.trim().trim_end_matches(':').rsplit([' ', '{']).next().unwrap();
+        let named = line.contains(key) || heading.contains(key) || page.contains(&format!("{key} = 3\n"));
+        assert!(
+            named && before.trim_end().ends_with(':'),
+            "`{line}`: there stands `{}`",
+            lines[numbers[0] - 1]
+        );
+        checked += 1;
+    }
+    assert!(checked >= 4, "only {checked} places were found");
+}
+
+#[test]
 fn every_piece_of_rust_stands_in_an_example() {
     let examples: Vec<String> = files("examples", "rs").iter().map(|path| outdented(&read(path))).collect();
     let mut checked = 0;

@@ -105,6 +105,23 @@ fn diff_compares_the_profile_that_is_chosen() {
 }
 
 #[test]
+fn diff_compares_every_profile_if_none_is_chosen() {
+    let dir = folder();
+    let text =
+        |attempts: u8| format!("version: 1\nprofiles: {{ci: {{retry: {{max_attempts: {attempts}}}}}}}\n");
+    fs::write(dir.path().join("a.yaml"), text(2)).unwrap();
+    fs::write(dir.path().join("b.yaml"), text(4)).unwrap();
+    let diff = unfazed(&dir, &["diff", "a.yaml", "b.yaml", "--exit-code"]);
+    assert_eq!(code(&diff), 1);
+    shown!(out(&diff));
+    let json = json(&unfazed(&dir, &["diff", "a.yaml", "b.yaml", "--format", "json"]));
+    assert_eq!(json["profiles"]["ci"]["groups"][0]["rows"][0]["new"], 4);
+    let same = unfazed(&dir, &["diff", "a.yaml", "a.yaml", "--exit-code"]);
+    assert_eq!(code(&same), 0);
+    assert!(out(&same).ends_with("no further difference with each profile: ci\n"), "{}", out(&same));
+}
+
+#[test]
 fn diff_takes_the_names_of_agents_and_of_flags() {
     let dir = folder();
     let args = ["diff", "agent.yaml", "new.yaml", "--tool", "mine", "--model", "spare", "--format", "json"];

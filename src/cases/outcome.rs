@@ -200,7 +200,7 @@ fn short(text: &str) -> Result<OutcomeRule, String> {
             ("retry-after", ToolOutcome::Failed { failure, .. }) => {
                 let wait = words.next().ok_or("`retry-after` needs a number of seconds")?;
                 // As the header has it: a bare number is seconds.
-                let wait = if wait.bytes().all(|byte| byte.is_ascii_digit()) {
+                let wait = if wait.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
                     format!("{wait}s")
                 } else {
                     wait.into()
@@ -292,6 +292,8 @@ mod tests {
         let (_, _, failure, _) = failed("429 retry-after 1m30s");
         assert_eq!((failure.status, failure.class), (Some(429), None));
         assert_eq!(failure.retry_after, Hint::Wait(Nanos::from_secs(90)));
+        let (_, _, failure, _) = failed("429 retry-after 10.001");
+        assert_eq!(failure.retry_after, Hint::Wait(Nanos::from_millis(10_001)));
         assert_eq!(short("ok x2").unwrap().times, 2);
     }
 

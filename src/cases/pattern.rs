@@ -7,6 +7,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::fields;
+use super::forms::fault;
 use super::kinds::{DIRECTIVES, EVENTS, Kind, MESSAGES, Shape};
 use crate::policy::decode::{Decode, Reader, list};
 use crate::policy::yaml::{Data, Key, Node};
@@ -33,6 +34,8 @@ pub(crate) struct Wanted(pub(crate) Value);
 pub(crate) struct Pattern<F> {
     /// The fields that are told, and what they are to be.
     pub(crate) value: Value,
+    /// Where it is written.
+    pub(crate) span: Span,
     fields: PhantomData<fn() -> F>,
 }
 
@@ -196,7 +199,7 @@ impl<F: Fields> Decode for Pattern<F> {
             _ if F::WORD.is_empty() => return reader.wrong_type(node, "a mapping"),
             _ => return reader.wrong_type(node, "a mapping, or a name"),
         };
-        Some(Self { value, fields: PhantomData })
+        Some(Self { value, span: node.span, fields: PhantomData })
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -237,25 +240,42 @@ fn possible(kinds: &[&[Kind]], span: Span, entries: &[(Key, Node)], reader: &mut
         })
     };
     if let Some(kind) = all().find(told) {
-        return entries.iter().fold(true, |fine, (key, value)| fine & field_of(kind, key, value, reader));
+        let known = entries.iter().fold(true, |fine, (key, value)| fine & field_of(kind, key, value, reader));
+        return known && may_be(&[kind], entries, reader);
     }
-    let mut fit = all().filter(|kind| entries.iter().all(|(key, _)| kind.field(&key.name).is_some()));
-    let Some(kind) = fit.next() else {
+    let fit: Vec<&Kind> =
+        all().filter(|kind| entries.iter().all(|(key, _)| kind.field(&key.name).is_some())).collect();
+    let Some((kind, others)) = fit.split_first() else {
         let fields: Vec<&str> = entries.iter().map(|(key, _)| &*key.name).collect();
         let message = format!("nothing has {} together, so this can never come", list(&fields));
         reader.report(Diagnostic::error(Code::CONTRADICTION, span, message));
         return false;
     };
     // Of several kinds that fit, what is within a field is known only where they agree.
-    let others: Vec<&Kind> = fit.collect();
     let agreed = |name: &str| {
         let inner = kind.field(name)?;
         let same = |other: &&Kind| other.field(name).is_some_and(|o| core::ptr::eq(o, inner));
         others.iter().all(same).then_some(inner)
     };
-    entries.iter().fold(true, |fine, (key, value)| {
+    let known = entries.iter().fold(true, |fine, (key, value)| {
         fine & agreed(&key.name).is_none_or(|inner| within(*inner, value, reader))
-    })
+    });
+    known && may_be(&fit, entries, reader)
+}
+
+/// Whether the fields of one of these kinds may be what is expected of them.
+fn may_be(kinds: &[&Kind], entries: &[(Key, Node)], reader: &mut Reader<'_>) -> bool {
+    let fault_of = |kind: &&Kind| entries.iter().find_map(|(key, value)| fault(kind, key, value));
+    let mut faults = Vec::new();
+    for kind in kinds {
+        match fault_of(kind) {
+            Some(fault) => faults.push(fault),
+            None => return true,
+        }
+    }
+    let Some(first) = faults.into_iter().next() else { return true };
+    first.report(reader);
+    false
 }
 
 /// Whether records of a kind have a field, and what is within it.
@@ -308,7 +328,7 @@ fn a_class(key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
     }
 }
 
-fn is_of_text(entries: &[(Key, Node)]) -> bool {
+pub(crate) fn is_of_text(entries: &[(Key, Node)]) -> bool {
     !entries.is_empty() && entries.iter().all(|(key, _)| matches!(&*key.name, "contains" | "matches"))
 }
 

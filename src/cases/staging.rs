@@ -11,6 +11,7 @@ use serde_json::json;
 use super::document::{CallCase, CaseRule, TestFile, ToolCase};
 use super::message::MessageCase;
 use super::outcome::OutcomeRule;
+use super::reach;
 use super::run::{self, PlannedCall, Plot, Setup};
 use super::suite::{Case, Loader, Suite};
 use crate::engine::{Catalogue, ToolSpec};
@@ -80,6 +81,9 @@ impl<'a, 'b> Staging<'a, 'b> {
             let (Some(tools), Some(catalogue)) = (tools, &catalogue) else { continue };
             let (Some(plot), Some(policy), Some(expect)) = (plot, policy, &rule.expect.0) else { continue };
             let Some(setup) = Self::setup(rule, tools, catalogue, policy, plot) else { continue };
+            for problem in reach::impossible(expect, &setup) {
+                self.findings.push(problem);
+            }
             cases.push(Case {
                 file: self.name.into(),
                 name: rule.name.value.clone(),

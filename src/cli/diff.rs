@@ -1,9 +1,10 @@
 //! `unfazed diff`: what two policies do differently, for every tool, model, field and class of errors.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use unfazed::policy::Names;
+use unfazed::policy::{Comparison, Names, Policy};
 
 use super::exit::{Exit, Failed};
 use super::settings::Settings;
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     /// Compares this model too.
     #[arg(long = "model", value_name = "NAME")]
     models: Vec<String>,
-    /// The profile that is chosen in both.
+    /// The profile that is chosen in both. Left out: each that either has is compared, too.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     /// Ends with 1 if there are differences.
@@ -50,7 +51,8 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
-    let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
+    let chosen = args.profile.as_deref().or(settings.profile.as_deref());
+    let loader = named::loader(chosen);
     let mut names = Names { tools: args.tools.clone(), models: args.models.clone() };
     let mut load = |path: &PathBuf| {
         let (policy, agent) = policies::load(std::slice::from_ref(path), &loader)?;
@@ -62,9 +64,58 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     };
     let (old, new) = (load(&args.old)?, load(&args.new)?);
     let found = old.diff(&new, &names);
+    let profiles = if chosen.is_none() { of_profiles(args, &old, &new, &names, &found)? } else { Vec::new() };
     match args.format {
-        Format::Human => out::styled(&found.human())?,
-        Format::Json => out::raw(&format!("{:#}\n", found.to_json()))?,
+        Format::Human => out::styled(&human(&found, &profiles))?,
+        Format::Json => {
+            let mut json = found.to_json();
+            if let (Some(fields), false) = (json.as_object_mut(), profiles.is_empty()) {
+                let each = profiles.iter().map(|(name, found)| (name.clone(), found.to_json()));
+                fields.insert("profiles".to_owned(), each.collect::<serde_json::Map<_, _>>().into());
+            }
+            out::raw(&format!("{json:#}\n"))?;
+        }
     }
-    Ok(if args.exit_code && !found.is_empty() { Exit::Problem } else { Exit::Clean })
+    let same = found.is_empty() && profiles.iter().all(|(_, found)| found.is_empty());
+    Ok(if args.exit_code && !same { Exit::Problem } else { Exit::Clean })
+}
+
+/// What each profile of either side does differently, besides what is told without one. A side that does not have it
+/// is taken without a profile.
+fn of_profiles(
+    args: &Args,
+    old: &Policy,
+    new: &Policy,
+    names: &Names,
+    plain: &Comparison,
+) -> Result<Vec<(String, Comparison)>, Failed> {
+    let added = new.profiles().iter().filter(|name| !old.profiles().contains(name));
+    let mut all = Vec::new();
+    for name in old.profiles().iter().chain(added) {
+        let with = |policy: &Policy, path: &PathBuf| {
+            if !policy.profiles().contains(name) {
+                return Ok(policy.clone());
+            }
+            let loaded = policies::load(std::slice::from_ref(path), &named::loader(Some(name)));
+            loaded.map(|(policy, _)| policy)
+        };
+        let (old, new) = (with(old, &args.old)?, with(new, &args.new)?);
+        all.push((name.clone(), old.diff(&new, names).besides(plain)));
+    }
+    Ok(all)
+}
+
+/// Without profiles the differences alone; otherwise each part with what it is about.
+fn human(found: &Comparison, profiles: &[(String, Comparison)]) -> String {
+    let differ: Vec<_> = profiles.iter().filter(|(_, found)| !found.is_empty()).collect();
+    let mut text = if differ.is_empty() { String::new() } else { "without a profile\n\n".to_owned() };
+    text.push_str(&found.human());
+    for (name, found) in &differ {
+        let _ = write!(text, "\nwith the profile {name}, besides\n\n{}", found.human());
+    }
+    if differ.is_empty() && !profiles.is_empty() {
+        let names: Vec<&str> = profiles.iter().map(|(name, _)| name.as_str()).collect();
+        let _ = writeln!(text, "no further difference with each profile: {}", names.join(", "));
+    }
+    text
 }

@@ -52,7 +52,7 @@ pub struct ErrorRow {
 }
 
 /// One status, or all of a hundred: `429`, `5xx`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatusPattern {
     /// This status.
     Exact(u16),

@@ -151,6 +151,22 @@ codes! {
     DEAD_CLASS_RULE = "W0216",
     /// An expression about an argument that the tool does not have.
     UNKNOWN_ARGUMENT = "W0217",
+    /// An attempt that may take as long as all attempts together.
+    LATE_TIMEOUT = "W0218",
+    /// An error row that is never reached.
+    DEAD_ROW = "W0219",
+    /// A breaker that opens for no time.
+    NO_PAUSE = "W0220",
+    /// A condition that is always the same.
+    CONSTANT = "W0221",
+    /// A rule for single calls that says nothing.
+    EMPTY_RULE = "W0222",
+    /// Rules for retries beside the one that switches them off.
+    SWITCHED_OFF = "W0223",
+    /// A class that a list names twice.
+    NAMED_TWICE = "W0224",
+    /// Two validators of one name.
+    SAME_NAME = "W0225",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

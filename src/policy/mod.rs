@@ -26,6 +26,7 @@ mod display;
 mod document;
 mod duration;
 mod effective;
+mod error_facts;
 mod explain;
 mod expr;
 mod json_schema;

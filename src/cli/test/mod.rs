@@ -23,7 +23,7 @@ use super::{files, out};
   unfazed test                                  # every *.test.yaml below the current folder
   unfazed test tests/cases --run 'breaker'
   unfazed test policies/ --coverage=90 --lcov lcov.info
-  unfazed test retry.test.yaml --update         # writes the exact delays and attempts anew")]
+  unfazed test retry.test.yaml --update         # writes the exact numbers anew")]
 pub(crate) struct Args {
     /// Test files, or folders: of those the files `*.test.yaml`, and everything below `tests/cases/`.
     #[arg(value_name = "PATH", default_value = ".")]
@@ -37,14 +37,14 @@ pub(crate) struct Args {
     /// Writes the result as `JUnit` XML into this file, too.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Shows which values of the policy files never won in any case; with a number, fails below that percentage.
+    /// Lists the values of the policy files that never decided anything; with a number, fails below that percentage.
     #[arg(long, value_name = "MIN", num_args = 0..=1, require_equals = true, default_missing_value = "0",
           value_parser = clap::value_parser!(u8).range(0..=100))]
     coverage: Option<u8>,
     /// Writes the coverage in lcov's format into this file.
     #[arg(long, value_name = "FILE")]
     lcov: Option<PathBuf>,
-    /// Writes `delays` and `attempts` that do not hold anew, where no comment is lost.
+    /// Writes `attempts`, `delays`, `turns` and `elapsed` that do not hold anew, if they stand on one line.
     #[arg(long)]
     update: bool,
 }

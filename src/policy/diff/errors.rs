@@ -1,66 +1,169 @@
-//! Rows of the error table that differ. The first row that matches decides, so their order counts.
+//! What the tables of errors tell differently. The first row that matches decides, so what a row does depends on those
+//! before it: each combination that a row lists is put to both tables, and so are the combinations that are of two
+//! rows at once.
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde_json::Value;
 
 use super::fields::Sides;
 use super::{DiffRow, DiffVerdict};
-use crate::policy::{Origin, Policy};
+use crate::policy::error_facts::{Facts, MOST};
+use crate::policy::{ErrorRow, Origin, Policy};
 
-/// The rows by what they match: what they tell, and where they are written. A row that matches the same as one
-/// before it is never reached.
-type Table = IndexMap<String, (String, Origin)>;
+/// More combinations of two rows are not compared.
+const MOST_MEETING: usize = 50_000;
 
-pub(super) fn rows(sides: Sides<'_>) -> Vec<DiffRow> {
-    let (old, new) = (table(sides.old), table(sides.new));
-    let added = new.keys().filter(|matcher| !old.contains_key(*matcher));
-    let mut rows = Vec::new();
-    for matcher in old.keys().chain(added) {
-        let (was, is) = (old.get(matcher), new.get(matcher));
-        if was.map(|(told, _)| told) == is.map(|(told, _)| told) {
-            continue;
+/// The rows of a table, one for each combination they list.
+struct Table<'p> {
+    rows: Vec<(Facts, &'p ErrorRow)>,
+    complete: bool,
+}
+
+/// What a table tells, and the row that says so.
+type Told<'p> = Option<&'p ErrorRow>;
+
+/// What both tables tell, and of which facts, by the rows that say so.
+type Differences<'p> = IndexMap<(Option<Origin>, Option<Origin>), (Told<'p>, Told<'p>, IndexSet<Facts>)>;
+
+/// The rows that differ, and whether all were compared.
+pub(super) fn rows(sides: Sides<'_>) -> (Vec<DiffRow>, bool) {
+    let (old, new) = (Table::of(sides.old), Table::of(sides.new));
+    let (changed, all) = changed(&old.rows, &new.rows);
+    let mut found = Differences::new();
+    let mut tell = |facts: &Facts| {
+        let (was, is) = (old.tells(facts), new.tells(facts));
+        if was.map(ErrorRow::tells) == is.map(ErrorRow::tells) {
+            return false;
         }
-        let told = |said: Option<&(String, Origin)>| said.map(|(told, _)| Value::from(told.as_str()));
-        let place = |policy: &Policy, said: Option<&(String, Origin)>| said.map(|(_, at)| policy.place(*at));
-        rows.push(DiffRow {
-            when: None,
-            field: matcher.clone(),
-            old: told(was),
-            new: told(is),
-            old_at: place(sides.old, was),
-            new_at: place(sides.new, is),
-            verdict: DiffVerdict::Changed,
-        });
+        let key = (was.map(|row| row.origin), is.map(|row| row.origin));
+        found.entry(key).or_insert_with(|| (was, is, IndexSet::new())).2.insert(facts.clone());
+        true
+    };
+    let differs: IndexSet<&Facts> = changed.iter().filter(|facts| tell(facts)).collect();
+    let pairs = changed.iter().flat_map(|one| all.iter().map(move |other| (one, other)));
+    let pairs =
+        pairs.filter(|(one, other)| one != other && !differs.contains(one) && !differs.contains(other));
+    let mut left = MOST_MEETING;
+    for facts in pairs.filter_map(|(one, other)| one.with(other)) {
+        let Some(less) = left.checked_sub(1) else { break };
+        left = less;
+        tell(&facts);
     }
-    rows.extend(moved(sides, &old, &new));
-    rows
+    let rows = found.into_values().flat_map(|(was, is, facts)| {
+        shown(&facts).into_iter().map(move |field| row(sides, field, was, is)).collect::<Vec<_>>()
+    });
+    (rows.collect(), old.complete && new.complete && left > 0)
 }
 
-/// The first row that stands in another place among those of both tables.
-fn moved(sides: Sides<'_>, old: &Table, new: &Table) -> Option<DiffRow> {
-    let common = |table: &Table, other: &Table| -> Vec<String> {
-        table.keys().filter(|matcher| other.contains_key(*matcher)).cloned().collect()
-    };
-    let (was, is) = (common(old, new), common(new, old));
-    let (first, then) = was.iter().zip(&is).find(|(was, is)| was != is)?;
-    let place = |policy: &Policy, table: &Table, matcher: &String| {
-        table.get(matcher).map(|(_, at)| policy.place(*at))
-    };
-    Some(DiffRow {
+fn row(sides: Sides<'_>, field: String, was: Told<'_>, is: Told<'_>) -> DiffRow {
+    let place = |policy: &Policy, told: Told<'_>| told.map(|row| policy.place(row.origin));
+    let told = |told: Told<'_>| told.map(|row| Value::from(row.tells()));
+    DiffRow {
         when: None,
-        field: "the order of rows, first at".into(),
-        old: Some(first.as_str().into()),
-        new: Some(then.as_str().into()),
-        old_at: place(sides.old, old, first),
-        new_at: place(sides.new, new, then),
+        field,
+        old: told(was),
+        new: told(is),
+        old_at: place(sides.old, was),
+        new_at: place(sides.new, is),
         verdict: DiffVerdict::Changed,
-    })
+    }
 }
 
-fn table(policy: &Policy) -> Table {
-    let mut table = Table::new();
-    for row in policy.errors().rows() {
-        table.entry(row.matcher()).or_insert_with(|| (row.tells(), row.origin));
+/// The facts that stand elsewhere in the other table, and those of all rows. Where both begin or end with the same
+/// rows, these do not count as moved.
+fn changed(old: &[(Facts, &ErrorRow)], new: &[(Facts, &ErrorRow)]) -> (IndexSet<Facts>, IndexSet<Facts>) {
+    let same = |((a, was), (b, is)): &(&(Facts, &ErrorRow), &(Facts, &ErrorRow))| {
+        a == b && was.class == is.class && was.request_at_fault == is.request_at_fault
+    };
+    let begin = old.iter().zip(new).take_while(same).count();
+    let ends = old.iter().skip(begin).rev().zip(new.iter().skip(begin).rev()).take_while(same).count();
+    let middle = |rows: &[(Facts, &ErrorRow)]| -> Vec<Facts> {
+        let count = rows.len().saturating_sub(begin).saturating_sub(ends);
+        rows.iter().skip(begin).take(count).map(|(facts, _)| facts.clone()).collect()
+    };
+    let changed: IndexSet<Facts> = middle(old).into_iter().chain(middle(new)).collect();
+    if changed.is_empty() {
+        return (changed, IndexSet::new());
     }
-    table
+    (changed, old.iter().chain(new).map(|(facts, _)| facts.clone()).collect())
+}
+
+/// As rows match it: in one, if the facts are every combination of some lists.
+fn shown(facts: &IndexSet<Facts>) -> Vec<String> {
+    let mut all = Lists::default();
+    facts.iter().for_each(|facts| all.add(facts));
+    if all.combinations() == facts.len()
+        && facts.iter().all(|facts| facts.messages.len() < 2 && facts.details.len() < 2)
+    {
+        return vec![all.matcher()];
+    }
+    let alone = |facts: &Facts| {
+        let mut lists = Lists::default();
+        lists.add(facts);
+        lists.matcher()
+    };
+    facts.iter().map(alone).collect()
+}
+
+impl<'p> Table<'p> {
+    fn of(policy: &'p Policy) -> Self {
+        let (mut rows, mut complete) = (Vec::new(), true);
+        for row in policy.errors().rows() {
+            let room = MOST.saturating_sub(rows.len());
+            let mut all = Facts::of(row);
+            complete &= all.len() <= room;
+            all.truncate(room);
+            rows.extend(all.into_iter().map(|facts| (facts, row)));
+        }
+        Self { rows, complete }
+    }
+
+    /// The first row that such facts are enough for.
+    fn tells(&self, facts: &Facts) -> Told<'p> {
+        self.rows.iter().find(|(asked, _)| asked.holds_for(facts)).map(|(_, row)| *row)
+    }
+}
+
+/// Facts as the lists of a row.
+#[derive(Default)]
+struct Lists {
+    status: IndexSet<String>,
+    code: IndexSet<String>,
+    kind: IndexSet<String>,
+    detail: IndexSet<String>,
+    provider: IndexSet<String>,
+    message: IndexSet<String>,
+}
+
+impl Lists {
+    fn add(&mut self, facts: &Facts) {
+        self.status.extend(facts.status.as_ref().map(ToString::to_string));
+        self.code.extend(facts.code.clone());
+        self.kind.extend(facts.kind.clone());
+        self.detail.extend(facts.details.iter().cloned());
+        self.provider.extend(facts.provider.clone());
+        self.message.extend(facts.messages.iter().cloned());
+    }
+
+    fn named(&self) -> [(&'static str, &IndexSet<String>); 6] {
+        [
+            ("status", &self.status),
+            ("code", &self.code),
+            ("type", &self.kind),
+            ("detail", &self.detail),
+            ("provider", &self.provider),
+            ("message", &self.message),
+        ]
+    }
+
+    fn combinations(&self) -> usize {
+        self.named().iter().fold(1_usize, |all, (_, list)| all.saturating_mul(list.len().max(1)))
+    }
+
+    fn matcher(&self) -> String {
+        let said = self.named().into_iter().filter(|(_, list)| !list.is_empty());
+        let text = |list: &IndexSet<String>| list.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let said: Vec<String> = said.map(|(name, list)| format!("{name}: [{}]", text(list))).collect();
+        if said.is_empty() { "everything".to_owned() } else { said.join(", ") }
+    }
 }

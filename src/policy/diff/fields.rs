@@ -3,13 +3,14 @@
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::verdict::{self, Action};
+use super::classes::{self, Explained};
+use super::verdict;
 use super::{DiffRow, DiffVerdict};
 use crate::policy::document::for_all;
 use crate::policy::layers::Above;
 use crate::policy::merge::{AnyTrail, Limits};
 use crate::policy::names::{NEVER_RETRY, RETRY_ON};
-use crate::policy::{ErrorClass, Origin, Place, Policy};
+use crate::policy::{Origin, Policy};
 
 /// The policies that are compared.
 #[derive(Clone, Copy)]
@@ -27,7 +28,8 @@ type Conditional<'p> = Vec<(&'p str, Above<'p>)>;
 
 impl Sides<'_> {
     pub(super) fn tool(self, name: &str) -> Vec<DiffRow> {
-        let plain = self.rows(None, &tool(self.old, name, &[]), &tool(self.new, name, &[]));
+        let explained: Explained<'_> = &|policy| Some(policy.explain_values_of_tool(name, &[]));
+        let plain = self.rows(None, &tool(self.old, name, &[]), &tool(self.new, name, &[]), explained);
         let (old, new) = (conditional(self.old, name), conditional(self.new, name));
         let mut rows = plain.clone();
         let mut conditions: Vec<&str> = old.iter().chain(&new).map(|(when, _)| *when).collect();
@@ -47,21 +49,24 @@ impl Sides<'_> {
     }
 
     pub(super) fn model(self, name: &str) -> Vec<DiffRow> {
-        self.rows(None, &model(self.old, name), &model(self.new, name))
+        let explained: Explained<'_> = &|policy| Some(policy.explain_model(name));
+        self.rows(None, &model(self.old, name), &model(self.new, name), explained)
     }
 
     pub(super) fn turn(self) -> Vec<DiffRow> {
-        self.rows(None, &turn(self.old), &turn(self.new))
+        self.rows(None, &turn(self.old), &turn(self.new), &|_| None)
     }
 
     pub(super) fn history(self) -> Vec<DiffRow> {
-        self.rows(None, &history(self.old), &history(self.new))
+        self.rows(None, &history(self.old), &history(self.new), &|_| None)
     }
 
     pub(super) fn output(self) -> Vec<DiffRow> {
         match (self.old.output(), self.new.output()) {
             (None, None) => Vec::new(),
-            (Some(_), Some(_)) => self.rows(None, &output(self.old), &output(self.new)),
+            (Some(_), Some(_)) => {
+                self.rows(None, &output(self.old), &output(self.new), &Policy::explain_output)
+            }
             (old, new) => {
                 let wanted = |wanted: bool| Value::from(if wanted { "asked for" } else { "not asked for" });
                 let at = |policy: &Policy| {
@@ -89,26 +94,27 @@ impl Sides<'_> {
         new: &Conditional<'_>,
         holds: impl Fn(&str) -> bool,
     ) -> Vec<DiffRow> {
-        let fields = |policy: &Policy, layers: &Conditional<'_>| {
-            let held = layers.iter().filter(|(when, _)| holds(when));
-            tool(policy, name, &held.map(|(_, layer)| layer.clone()).collect::<Vec<_>>())
+        let (was, is) = (held(old, &holds), held(new, &holds));
+        let explained = |policy: &Policy| {
+            let above = if core::ptr::eq(policy, self.old) { &was } else { &is };
+            Some(policy.explain_values_of_tool(name, above))
         };
-        self.rows(Some(when), &fields(self.old, old), &fields(self.new, new))
+        self.rows(Some(when), &tool(self.old, name, &was), &tool(self.new, name, &is), &explained)
     }
 
-    fn rows(self, when: Option<&str>, old: &Fields, new: &Fields) -> Vec<DiffRow> {
+    fn rows(self, when: Option<&str>, old: &Fields, new: &Fields, explained: Explained<'_>) -> Vec<DiffRow> {
         let mut rows = Vec::new();
+        if DECIDING.iter().any(|path| !old.same(new, path)) {
+            rows.extend(classes::rows(when, explained(self.old), explained(self.new)));
+        }
         let new_only = new.0.keys().filter(|path| !old.0.contains_key(*path));
         for path in old.0.keys().chain(new_only) {
             let (was, is) = (old.get(path), new.get(path));
             if was.map(|(value, _)| value) == is.map(|(value, _)| value) {
                 continue;
             }
-            if let Some((block, list)) = class_list(path) {
-                // Both lists of a block are told together, once.
-                if list == RETRY_ON || old.same(new, &format!("{block}{RETRY_ON}")) {
-                    self.classes(when, block, old, new, &mut rows);
-                }
+            // What they do is told for each class.
+            if is_class_list(path) {
                 continue;
             }
             let (was, is) = (was.cloned(), is.cloned());
@@ -124,44 +130,18 @@ impl Sides<'_> {
         }
         rows
     }
-
-    /// A row for each class that another thing is done about.
-    fn classes(self, when: Option<&str>, block: &str, old: &Fields, new: &Fields, rows: &mut Vec<DiffRow>) {
-        for class in ErrorClass::ALL {
-            let (was, is) = (old.action(block, *class), new.action(block, *class));
-            if was == is {
-                continue;
-            }
-            // The list that says another thing about the class.
-            let never = old.lists(block, NEVER_RETRY, *class) != new.lists(block, NEVER_RETRY, *class);
-            let list = format!("{block}{}", if never { NEVER_RETRY } else { RETRY_ON });
-            let place = |policy: &Policy, fields: &Fields| -> Option<Place> {
-                fields.0.get(&list).map(|(_, origin)| policy.place(*origin))
-            };
-            let inner = block.strip_prefix("retry.").unwrap_or(block);
-            rows.push(DiffRow {
-                when: when.map(str::to_owned),
-                field: format!("{inner}on {class}"),
-                old: Some(was.shown()),
-                new: Some(is.shown()),
-                old_at: place(self.old, old),
-                new_at: place(self.new, new),
-                verdict: if is > was { DiffVerdict::Looser } else { DiffVerdict::Tighter },
-            });
-        }
-    }
 }
 
 /// How all conditions together are called.
 const ALL: &str = "all of these hold";
 
-/// The block of a list of classes that are retried or not, with its dot, and which of the two it is. Limits are no
-/// such block: what they say is in the lists already.
-fn class_list(path: &str) -> Option<(&str, &'static str)> {
-    if path.starts_with("limits.") {
-        return None;
-    }
-    [RETRY_ON, NEVER_RETRY].into_iter().find_map(|list| Some((path.strip_suffix(list)?, list)))
+/// The values that say what is done about a class of errors.
+const DECIDING: [&str; 5] =
+    ["retry.retry_on", "retry.never_retry", "retry.enabled", "retry.shadow", "effect"];
+
+/// Whether it is a list of classes that are retried or not. Limits are not: what they say is in the lists already.
+fn is_class_list(path: &str) -> bool {
+    !path.starts_with("limits.") && [RETRY_ON, NEVER_RETRY].iter().any(|list| path.ends_with(list))
 }
 
 /// Whether a row says the same without its condition.
@@ -204,22 +184,6 @@ impl Fields {
         let value = |fields: &Self| fields.0.get(path).map(|(value, _)| value.clone());
         value(self) == value(other)
     }
-
-    /// What the lists of a block say about a class.
-    fn action(&self, block: &str, class: ErrorClass) -> Action {
-        if self.lists(block, NEVER_RETRY, class) {
-            Action::Never
-        } else if self.lists(block, RETRY_ON, class) {
-            Action::Retried
-        } else {
-            Action::NotRetried
-        }
-    }
-
-    fn lists(&self, block: &str, list: &str, class: ErrorClass) -> bool {
-        let classes = self.0.get(&format!("{block}{list}")).and_then(|(value, _)| value.as_array());
-        classes.is_some_and(|all| all.iter().any(|held| held == class.name()))
-    }
 }
 
 fn tool(policy: &Policy, name: &str, above: &[Above<'_>]) -> Fields {
@@ -252,6 +216,11 @@ fn history(policy: &Policy) -> Fields {
     let mut fields = Fields::default();
     policy.layers().history().each("", &mut |path, trail| fields.add(path, trail));
     fields
+}
+
+/// The layers whose conditions hold.
+fn held<'p>(layers: &Conditional<'p>, holds: impl Fn(&str) -> bool) -> Vec<Above<'p>> {
+    layers.iter().filter(|(when, _)| holds(when)).map(|(_, layer)| layer.clone()).collect()
 }
 
 fn conditional<'p>(policy: &'p Policy, name: &str) -> Conditional<'p> {

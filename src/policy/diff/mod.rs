@@ -1,5 +1,6 @@
 //! What two policies do differently: subject by subject, field by field, each with its place on both sides.
 
+mod classes;
 mod errors;
 mod fields;
 mod render;
@@ -31,7 +32,7 @@ pub struct Comparison {
     pub tools: usize,
     /// How many models and patterns of models were compared.
     pub models: usize,
-    /// Whether patterns overlap in more ways than were compared.
+    /// Whether patterns overlap, or rows of errors match, in more ways than were compared.
     pub incomplete: bool,
 }
 
@@ -136,12 +137,13 @@ impl Policy {
         found.add(one(SubjectKind::Output, "the final report"), sides.output());
         found.add(one(SubjectKind::History, "the history"), sides.history());
         found.add(one(SubjectKind::Session, "the session"), session::rows(sides));
-        found.add(one(SubjectKind::Errors, "the table of errors"), errors::rows(sides));
+        let (errors, complete) = errors::rows(sides);
+        found.add(one(SubjectKind::Errors, "the table of errors"), errors);
         Comparison {
             groups: found.groups(),
             tools: tools.all.len(),
             models: models.all.len(),
-            incomplete: tools.incomplete || models.incomplete,
+            incomplete: tools.incomplete || models.incomplete || !complete,
         }
     }
 }
@@ -150,6 +152,24 @@ impl Comparison {
     /// Whether both policies do the same.
     pub const fn is_empty(&self) -> bool {
         self.groups.is_empty()
+    }
+
+    /// What is not told by `other` already, such as what a profile alone does differently.
+    #[must_use]
+    pub fn besides(&self, other: &Self) -> Self {
+        let told = |subject: &DiffSubject, row: &DiffRow| {
+            other.groups.iter().any(|group| group.subjects.contains(subject) && group.rows.contains(row))
+        };
+        let mut found = Found::default();
+        for subject in self.groups.iter().flat_map(|group| &group.subjects) {
+            if found.subjects.contains(subject) {
+                continue;
+            }
+            let rows = self.groups.iter().filter(|group| group.subjects.contains(subject));
+            let rows = rows.flat_map(|group| &group.rows).filter(|row| !told(subject, row));
+            found.add(subject.clone(), rows.cloned().collect());
+        }
+        Self { groups: found.groups(), ..self.clone() }
     }
 }
 

@@ -135,7 +135,56 @@ fn a_row_that_is_never_reached_does_not_count() {
         &table("{status: 418, class: timeout}, {code: x, class: overloaded}"),
         &table("{code: x, class: overloaded}, {status: 418, class: timeout}"),
     );
-    assert_eq!(moved.groups[0].rows[0].field, "the order of rows, first at");
+    assert_eq!(moved.groups[0].rows[0].field, "status: [418], code: [x]");
+    assert_eq!(moved.groups[0].rows[0].old, Some(json!("timeout")));
+    let apart = ["{status: 418, class: timeout}", "{status: 417, class: overloaded}"];
+    let swapped = diff(&table(&apart.join(", ")), &table(&[apart[1], apart[0]].join(", ")));
+    assert!(swapped.is_empty(), "{swapped}");
+}
+
+#[test]
+fn a_row_that_is_split_tells_the_same() {
+    let table = |rows: &str| format!("version: 1\nerrors: [{rows}]");
+    let one = table("{status: [500, 501], class: timeout}");
+    let two = table("{status: 500, class: timeout}, {status: 501, class: timeout}");
+    assert!(diff(&one, &two).is_empty());
+    assert!(diff(&one, &table("{status: 501, class: timeout}, {status: 500, class: timeout}")).is_empty());
+}
+
+#[test]
+fn a_row_above_others_differs_where_they_would_tell_another_class() {
+    let found = diff("version: 1", "version: 1\nerrors: [{status: 429, class: rate_limit}]");
+    let rows = &found.groups[0].rows;
+    let quota = rows.iter().find(|row| row.field.contains("insufficient_quota")).unwrap();
+    assert_eq!((&quota.old, &quota.new), (&Some(json!("quota_exceeded")), &Some(json!("rate_limit"))));
+}
+
+#[test]
+fn a_class_has_the_place_that_explain_tells() {
+    let (old, new) = ("version: 1", "version: 1\nretry: {never_retry: {add: [timeout]}}");
+    let found = diff(old, new);
+    let row =
+        found.groups.iter().flat_map(|group| &group.rows).find(|row| row.field == "on timeout").unwrap();
+    let explained = |text: &str, name: &str| {
+        policy(name, text).explain_tool("t").on_error(ErrorClass::Timeout).reasons[0].at.clone()
+    };
+    assert_eq!(row.old_at, Some(explained(old, "old.yaml")));
+    assert_eq!(row.new_at, Some(explained(new, "new.yaml")));
+}
+
+#[test]
+fn what_alters_every_class_has_a_row_for_each() {
+    let tool = |said: &str| format!("version: 1\ntools: {{t: {{{said}}}}}");
+    let shown = |found: &Comparison| -> Vec<String> {
+        let all = found.groups.iter().flat_map(|group| &group.rows);
+        let told = all.filter(|row| row.field == "on rate_limit");
+        told.map(|row| format!("{} -> {}", row.old.clone().unwrap(), row.new.clone().unwrap())).collect()
+    };
+    let off = diff(&tool(""), &tool("retry: {enabled: false}"));
+    assert_eq!(shown(&off), ["\"retried\" -> \"not retried\""]);
+    let effect = diff(&tool("effect: read_only"), &tool("effect: non_idempotent"));
+    assert_eq!(shown(&effect), ["\"retried\" -> \"retried if not started\""]);
+    assert_eq!(shown(&diff(&tool("retry: {max_attempts: 1}"), &tool("retry: {max_attempts: 2}"))), [""; 0]);
 }
 
 #[test]
@@ -160,16 +209,8 @@ fn explained(explanation: &Explanation, field: &str) -> Option<Value> {
         let held = explanation.get(field).or_else(|| explanation.get(&for_all(field)?));
         return held.map(|value| value.value.clone());
     };
-    let within = |path: &str| {
-        let list = explanation.get(path).unwrap().value.as_array().unwrap();
-        list.contains(&Value::from(class))
-    };
-    let action = match (within("retry.never_retry"), within("retry.retry_on")) {
-        (true, _) => "never retried",
-        (_, true) => "retried",
-        _ => "not retried",
-    };
-    Some(action.into())
+    let action = explanation.on_error(ErrorClass::from_name(class)?).action;
+    Some(classes::shown(classes::coarse(action)))
 }
 
 fn layer() -> impl Strategy<Value = String> {
@@ -226,6 +267,9 @@ proptest! {
                 prop_assert_eq!(explained(&was, &row.field), row.old.clone(), "{} of {}", row.field, name);
                 prop_assert_eq!(explained(&is, &row.field), row.new.clone(), "{} of {}", row.field, name);
                 prop_assert_ne!(&row.old, &row.new);
+                if let Some(class) = row.field.strip_prefix("on ").and_then(ErrorClass::from_name) {
+                    prop_assert_eq!(Some(&was.on_error(class).reasons[0].at), row.old_at.as_ref());
+                }
                 if let Some(held) = was.get(&row.field) {
                     prop_assert_eq!(Some(&held.at), row.old_at.as_ref());
                 }

@@ -5,14 +5,6 @@ use serde_json::Value;
 use super::DiffVerdict;
 use crate::policy::parse_duration;
 
-/// What is done about a class of errors, from the tightest to the loosest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Action {
-    Never,
-    NotRetried,
-    Retried,
-}
-
 /// Which values of a field are looser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -75,16 +67,6 @@ pub(super) fn of(path: &str, old: Option<&Value>, new: Option<&Value>) -> DiffVe
         Some(core::cmp::Ordering::Less) => DiffVerdict::Looser,
         Some(core::cmp::Ordering::Greater) => DiffVerdict::Tighter,
         Some(core::cmp::Ordering::Equal) | None => DiffVerdict::Changed,
-    }
-}
-
-impl Action {
-    pub(super) fn shown(self) -> Value {
-        Value::from(match self {
-            Self::Never => "never retried",
-            Self::NotRetried => "not retried",
-            Self::Retried => "retried",
-        })
     }
 }
 

@@ -1,12 +1,14 @@
 //! `session:`, what the session remembers and how.
 
+use core::num::NonZeroU32;
+
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use super::text::{Cel, variables};
 use crate::policy::decode::{Decode, Described, OneOrMany, Patch, Reader, Spanned, choice_of, record, union};
 use crate::policy::yaml::{Data, Key, Node};
-use crate::policy::{Change, ReducerRule, Scope, Span, Trigger};
+use crate::policy::{Change, Code, Diagnostic, ReducerRule, Scope, Span, Trigger};
 
 variables! {
     /// What a reducer knows.
@@ -40,7 +42,7 @@ record! {
     /// A reducer: on which event, when, which slice, and what it does to it.
     pub(crate) struct ReducerEntry {
         /// The kinds of event it runs on.
-        pub(crate) on: OneOrMany<Trigger>,
+        pub(crate) on: Triggers,
         /// Runs only if this holds.
         /// Example: `event.tool == "search"`
         pub(crate) when: Option<Cel<Reducing>>,
@@ -92,7 +94,7 @@ union! {
         KeepLast = "keep_last" {
             /// How many.
             /// Example: `20`
-            count: u32,
+            count: NonZeroU32,
         },
     }
 }
@@ -121,6 +123,10 @@ choice_of! {
     }
 }
 
+/// The events a reducer runs on; at least one.
+#[derive(Clone, Debug)]
+pub(crate) struct Triggers(Vec<Trigger>);
+
 /// Any JSON, `null` included.
 #[derive(Clone, Debug)]
 pub(crate) struct Initial(pub(crate) Value);
@@ -137,7 +143,7 @@ impl ChangeRule {
             Self::Merge { value } => Change::Merge(value.expr.clone()),
             Self::Increment { value } => Change::Increment(value.expr.clone()),
             Self::Remove { r#where } => Change::Remove(r#where.expr.clone()),
-            Self::KeepLast { count } => Change::KeepLast(*count),
+            Self::KeepLast { count } => Change::KeepLast(count.get()),
         }
     }
 
@@ -188,6 +194,23 @@ impl<T: Decode> Decode for Entries<Patch<T>> {
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let values = generator.subschema_for::<Described<Patch<T>>>();
         json_schema!({"type": "object", "additionalProperties": values})
+    }
+}
+
+impl Decode for Triggers {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let OneOrMany(all) = OneOrMany::decode(node, reader)?;
+        if matches!(&node.data, Data::List(nodes) if nodes.is_empty()) {
+            let problem = Diagnostic::error(Code::MISSING_FIELD, node.span, "the reducer runs on no event");
+            reader.report(problem.help("name one, such as `on: tool_failed`; `null` removes a reducer"));
+            return None;
+        }
+        Some(Self(all))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Described<Trigger>>();
+        json_schema!({"anyOf": [one.clone(), {"type": "array", "items": one, "minItems": 1}]})
     }
 }
 

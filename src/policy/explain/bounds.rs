@@ -1,4 +1,5 @@
-//! The bounds of a run: how often models are called and tools run at most, and how long is slept, whatever goes wrong.
+//! The bounds of a run: how often models are called at most, and how long is slept for them, the report and corrections;
+//! and of each call of a tool, how often it runs and how long is slept between. How many calls there are nothing bounds.
 //!
 //! A run has at most `turn.max_turns` turns. Where a report is due, the last one is repeated for as many attempts as
 //! the report has. In each turn one model replies, after every other one may have been called until its attempts were
@@ -262,7 +263,10 @@ fn times(length: Bound, factor: Option<u64>) -> Bound {
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "bounds of a run, whatever goes wrong")?;
+        writeln!(
+            f,
+            "bounds of a run: calls of models, and the time asleep for models, the report and corrections"
+        )?;
         writeln!(f, "\n  turns           {}  turn.max_turns  {}", self.turns, self.turns_at)?;
         let report = self.report.map(|report| count(report.calls.map(u64::from)));
         let last = report.map_or(String::new(), |attempts| {
@@ -282,7 +286,7 @@ impl fmt::Display for Bounds {
                 length(self.run.correcting)
             )?;
         }
-        writeln!(f, "; waits for tools are counted by call, below")?;
+        writeln!(f, "; waits of tools are not in it: those are by call, below")?;
         let mut rows = vec![["model", "calls in a turn", "in a run", "asleep in a turn"].map(str::to_owned)];
         rows.extend(self.models.iter().map(|model| {
             [
@@ -312,7 +316,8 @@ impl fmt::Display for Bounds {
         )?;
         writeln!(
             f,
-            "  runs of a tool in a run: unbounded, as no rule says how many calls a reply may ask for"
+            "  runs of a tool in a run, and the waits between them: unbounded, as no rule says how many calls a reply may\n  \
+             ask for; a breaker ends only runs that fail"
         )
     }
 }

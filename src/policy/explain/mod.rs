@@ -149,6 +149,24 @@ impl Policy {
         }
     }
 
+    /// The values for calls of a tool that these layers hold for, without what they cost.
+    pub(super) fn explain_values_of_tool(&self, name: &str, above: &[Above<'_>]) -> Explanation {
+        let mut values = Vec::new();
+        let (merged, _) = self.layers().tool_and_limits(name, above);
+        merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        Explanation {
+            subject: format!("tool `{name}`"),
+            values,
+            delays: None,
+            limits: Vec::new(),
+            conditional: Vec::new(),
+            left_out: Vec::new(),
+            planner: None,
+            path: vec!["tools".into(), name.into()],
+            rules: None,
+        }
+    }
+
     /// Why the rules for one call are what they are. A `when` without a value for these arguments does not hold.
     pub fn explain_call(&self, name: &str, arguments: &Value, planner: Option<&CallOverride>) -> Explanation {
         let (mut above, _) = self.above(name, arguments, planner);

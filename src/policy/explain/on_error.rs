@@ -113,6 +113,31 @@ impl Explanation {
         ErrorExplanation { row: Some((row.matcher(), at)), ..told }
     }
 
+    /// What is done about a class.
+    pub(in crate::policy) fn action(&self, class: ErrorClass) -> ErrorAction {
+        self.decision(class).0
+    }
+
+    /// The same if there were attempts left after the first.
+    pub(in crate::policy) fn action_by_rules(&self, class: ErrorClass) -> ErrorAction {
+        match self.action(class) {
+            ErrorAction::NotRetried if self.is_retried(class) => ErrorAction::Retried,
+            action => action,
+        }
+    }
+
+    /// Where the rule is written that decides about a class.
+    pub(in crate::policy) fn deciding(&self, class: ErrorClass) -> Option<Place> {
+        self.decision(class).1.into_iter().next().map(|reason| reason.at)
+    }
+
+    /// Whether a class is in the list of those that are retried, and nothing keeps it from being retried.
+    fn is_retried(&self, class: ErrorClass) -> bool {
+        self.holds("retry.retry_on", class)
+            && !self.is("retry.enabled", &Value::Bool(false))
+            && !self.is("retry.shadow", &Value::Bool(true))
+    }
+
     /// In the order of the engine's checks.
     fn decision(&self, class: ErrorClass) -> (ErrorAction, Vec<Reason>) {
         if self.holds("retry.never_retry", class) {

@@ -18,7 +18,7 @@ impl fmt::Display for Explanation {
         writeln!(f, "effective policy for {}", self.subject)?;
         for value in &self.values {
             writeln!(f)?;
-            value.fmt(f)?;
+            if self.values.len() == 1 { write!(f, "{value:#}")? } else { write!(f, "{value}")? }
         }
         let idle: Vec<_> = self.limits.iter().filter(|limit| !limit.binds).collect();
         if !idle.is_empty() {
@@ -51,7 +51,9 @@ impl fmt::Display for Explanation {
 
 impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "  {} = {}", self.path, short(&self.value, LONGEST))?;
+        // Alone it is shown whole.
+        let longest = if f.alternate() { usize::MAX } else { LONGEST };
+        write!(f, "  {} = {}", self.path, short(&self.value, longest))?;
         if let Some(from) = &self.capped_from {
             let name = self.path.rsplit('.').next().unwrap_or_default();
             write!(f, "   (capped from {} by limits.{name}, {})", short(from, LONGEST), self.at)?;

@@ -408,3 +408,11 @@ fn a_request_that_is_itself_at_fault_is_told_with_the_row() {
     assert_eq!((told.action, told.delays.is_none()), (ErrorAction::NotAsItIs, true));
     assert_snapshot!(told.human());
 }
+
+#[test]
+fn a_value_that_is_asked_for_alone_is_shown_whole() {
+    let policy = Policy::from_yaml("a.yaml", "version: 1").unwrap();
+    let alone = policy.explain_tool("t").only("retry.retry_on").unwrap().human();
+    let first = alone.lines().find(|line| line.contains("retry.retry_on = ")).unwrap();
+    assert!(first.ends_with(']'), "{first}");
+}

@@ -23,6 +23,7 @@ pub(super) struct Subject<'a> {
 /// Looks at one retry policy.
 pub(super) fn judge(subject: &Subject<'_>, retry: &RetryPolicy, found: &mut Found<'_>) {
     unreachable(subject, retry, found);
+    late_timeout(retry, found);
     if let Some(breaker) = subject.breaker {
         broken_off(subject, retry, breaker, found);
     }
@@ -40,6 +41,26 @@ fn wanted(retry: &RetryPolicy, kind: Kind) -> Vec<(Setting<Attempts>, &Backoff)>
     let general = general.then_some((retry.max_attempts, &retry.backoff.value));
     let own = retry.by_class.iter().filter(|own| repeated(own.class));
     general.into_iter().chain(own.map(|own| (own.max_attempts, &own.backoff.value))).collect()
+}
+
+/// Reports timeouts of one attempt that leave no time for another.
+fn late_timeout(retry: &RetryPolicy, found: &mut Found<'_>) {
+    let (Bound::Within(timeout), Bound::Within(deadline)) =
+        (retry.attempt_timeout.value, retry.deadline.value)
+    else {
+        return;
+    };
+    let (one, all) = (found.place(retry.attempt_timeout.origin), found.place(retry.deadline.origin));
+    let (Some(one), Some(all)) = (one, all) else { return };
+    let alone = retry.max_attempts.value == Attempts::Limited(core::num::NonZeroU32::MIN);
+    if timeout < deadline || alone || !retry.enabled.value {
+        return;
+    }
+    let message = format!(
+        "one attempt may take {timeout}, and all together {deadline}: after a timeout there is no other one"
+    );
+    let problem = Diagnostic::warning(Code::LATE_TIMEOUT, one, message).also(all, "the deadline");
+    found.push(problem.help("make `attempt_timeout` shorter, or `deadline` longer"));
 }
 
 /// Reports runs that the breaker ends before: it opens at the latest when so many runs of one call have failed.

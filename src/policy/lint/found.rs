@@ -51,6 +51,12 @@ impl<'p> Found<'p> {
         Span::new(origin.source, origin.at, origin.at.saturating_add(length))
     }
 
+    /// What is written there.
+    pub(super) fn text(&self, span: Span) -> &str {
+        let text = self.sources.get(span.source).map_or("", |source| source.text());
+        text.get(span.range()).unwrap_or_default()
+    }
+
     /// Where it is written, if in a file of the user.
     pub(super) fn place(&self, origin: Origin) -> Option<Span> {
         (!is_builtin(origin.source)).then(|| self.token(origin))

@@ -12,7 +12,9 @@ mod never;
 mod nulls;
 mod numbers;
 mod of_class;
+mod plain;
 mod rest;
+mod rows;
 mod selectors;
 mod suppression;
 mod tools;
@@ -124,6 +126,8 @@ impl Policy {
         classes::judge(self.parts(), &mut found);
         numbers::judge(self.parts(), &mut found);
         nulls::judge(self.parts(), &mut found);
+        plain::judge(self.parts(), &mut found);
+        rows::judge(self, &mut found);
         if finished {
             lints.finish(&mut found);
         }
@@ -217,7 +221,9 @@ impl<'p> Lints<'p> {
             let plain = if above.is_empty() { merged } else { view.layers.tool(named.name, &[]) };
             let Some(policy) = plain.policy() else { continue };
             let subject = subject("tool", named.name);
-            let (work, breaker) = (explain::work(&policy), Some(&policy.breaker));
+            // Of runs that are not repeated anyway that is told.
+            let breaker = (!tools::in_vain(named, &policy, found)).then_some(&policy.breaker);
+            let work = explain::work(&policy);
             let attempted = attempts::Subject { name: &subject, work, timed: true, breaker };
             attempts::judge(&attempted, &policy.retry, found);
             self.amplification.tool(view, &subject, &policy, named.known);

@@ -36,9 +36,7 @@ impl Repeats {
         retry: &RetryPolicy,
         found: &mut Found<'_>,
     ) {
-        let told = policy.effect.value;
-        let known = named.known.map_or(Effect::Unknown, |known| known.effect);
-        let effect = if told == Effect::Unknown { known } else { told };
+        let (told, known, effect) = effects(named, policy);
         let asked = asked(retry, found);
         let Some(first) = asked.first().copied() else { return };
         if effect != Effect::NonIdempotent {
@@ -72,6 +70,19 @@ impl Repeats {
             }
         }
     }
+}
+
+/// What the policy says a run does, what the host says, and what counts.
+fn effects(named: Named<'_>, policy: &ToolPolicy) -> (Effect, Effect, Effect) {
+    let told = policy.effect.value;
+    let known = named.known.map_or(Effect::Unknown, |known| known.effect);
+    (told, known, if told == Effect::Unknown { known } else { told })
+}
+
+/// Whether rules about a tool ask for runs that it does not bear.
+pub(super) fn in_vain(named: Named<'_>, policy: &ToolPolicy, found: &Found<'_>) -> bool {
+    let (.., effect) = effects(named, policy);
+    effect == Effect::NonIdempotent && !asked(&policy.retry, found).is_empty()
 }
 
 /// Where rules about tools or single calls ask for further runs of a tool that may have acted.

@@ -621,3 +621,14 @@ mod schema {
         assert!(open.is_empty(), "{open:?}");
     }
 }
+
+#[test]
+fn a_reducer_without_an_event_and_one_that_keeps_nothing_are_mistakes() {
+    let told = |reducer: &str| {
+        let text = format!("version: 1\nsession: {{reducers: {{r: {{{reducer}, slice: feedback}}}}}}\n");
+        Policy::from_yaml("a.yaml", &text).unwrap_err().human(false)
+    };
+    let keep = "do: {kind: keep_last, count: 3}";
+    assert!(told(&format!("on: [], {keep}")).contains("the reducer runs on no event"));
+    assert!(told("on: tool_failed, do: {kind: keep_last, count: 0}").contains("must be"));
+}

@@ -1,0 +1,243 @@
+//! What the fields of records may be: a value that a field never has can never come.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::kinds::Kind;
+use super::pattern::is_of_text;
+use crate::policy::decode::{Reader, list};
+use crate::policy::parse_duration;
+use crate::policy::yaml::{Data, Key, Node};
+use crate::policy::{Code, Diagnostic};
+
+/// The JSON Schema of the lines of a session's log, in which all records are.
+static ROOT: LazyLock<Value> = LazyLock::new(crate::engine::Record::json_schema);
+
+/// What is wrong with a value.
+pub(crate) struct Fault<'n> {
+    node: &'n Node,
+    why: Why,
+    /// Whether it only says that the record is of another form.
+    tag: bool,
+}
+
+enum Why {
+    /// The word is none of these.
+    Choice(Vec<&'static str>),
+    /// It is none of these.
+    Type(Vec<&'static str>),
+    /// No record has these fields together.
+    Together(Vec<String>),
+}
+
+/// Why a field of such a record is never this.
+pub(crate) fn fault<'n>(kind: &Kind, key: &Key, node: &'n Node) -> Option<Fault<'n>> {
+    if *key.name == *"at" {
+        // Test files have it from the start.
+        let is_time = match &node.data {
+            Data::Text(text) => parse_duration(text).is_ok(),
+            Data::Map(entries) => is_of_text(entries),
+            _ => false,
+        };
+        return (!is_time).then(|| Fault { node, why: Why::Type(vec!["a duration"]), tag: false });
+    }
+    let form = form_of(kind)?;
+    let required = is_required(form, &key.name);
+    if matches!(node.data, Data::Null) && !required {
+        return None;
+    }
+    let common = match kind.tag {
+        "directive" => "Directive",
+        _ => "Envelope",
+    };
+    let schema = property(form, &key.name).or_else(|| property(definition(common)?, &key.name))?;
+    held(schema, node, false).err()
+}
+
+impl Fault<'_> {
+    pub(crate) fn report(self, reader: &mut Reader<'_>) {
+        match (self.why, &self.node.data) {
+            (Why::Choice(options), Data::Text(word)) => {
+                reader.bad_choice::<()>(self.node.span, word, &options);
+            }
+            (Why::Together(fields), _) => {
+                let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+                let message = format!("nothing has {} together, so this can never come", list(&fields));
+                reader.report(Diagnostic::error(Code::CONTRADICTION, self.node.span, message));
+            }
+            (Why::Choice(_), _) => {
+                reader.wrong_type::<()>(self.node, "a word");
+            }
+            (Why::Type(types), _) => {
+                reader.wrong_type::<()>(self.node, &types.join(" or "));
+            }
+        }
+    }
+}
+
+/// The schema of the records of a kind.
+fn form_of(kind: &Kind) -> Option<&'static Value> {
+    let names: &[&str] = match kind.tag {
+        "directive" => &["Work", "Note"],
+        "event" => &["Envelope"],
+        _ => &["Message"],
+    };
+    let forms = names.iter().filter_map(|name| definition(name)?.get("oneOf")?.as_array());
+    let is_kind = |form: &&Value| {
+        let tag = form.get("properties").and_then(|fields| fields.get(kind.tag)?.get("const"));
+        tag.is_some_and(|tag| tag == kind.name)
+    };
+    forms.flatten().find(is_kind)
+}
+
+fn definition(name: &str) -> Option<&'static Value> {
+    ROOT.get("$defs")?.get(name)
+}
+
+/// The definition a schema refers to, and its name.
+fn referred(schema: &'static Value) -> Option<(&'static str, &'static Value)> {
+    let name = schema.get("$ref")?.as_str()?.rsplit('/').next()?;
+    Some((name, definition(name)?))
+}
+
+/// The schema of a field, also of one that is flattened into the record.
+fn property(schema: &'static Value, name: &str) -> Option<&'static Value> {
+    let own = schema.get("properties").and_then(|fields| fields.get(name));
+    own.or_else(|| property(referred(schema)?.1, name))
+}
+
+fn is_required(schema: &'static Value, name: &str) -> bool {
+    let own = schema.get("required").and_then(Value::as_array);
+    own.is_some_and(|fields| fields.iter().any(|field| field == name))
+        || referred(schema).is_some_and(|(_, form)| is_required(form, name))
+}
+
+/// Whether a value may be of a schema: of one of its forms.
+fn held<'n>(schema: &'static Value, node: &'n Node, time: bool) -> Result<(), Fault<'n>> {
+    if let Some((name, form)) = referred(schema) {
+        return held(form, node, time || matches!(name, "Nanoseconds" | "Instant"));
+    }
+    let forms = ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
+    let mut faults = Vec::new();
+    for form in forms {
+        match held(form, node, time) {
+            Ok(()) => return Ok(()),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    if faults.is_empty() { of_one(schema, node, time) } else { Err(nearest(node, faults)) }
+}
+
+/// Of the faults of all forms, the one to be told.
+fn nearest<'n>(node: &'n Node, faults: Vec<Fault<'n>>) -> Fault<'n> {
+    let (mut options, mut types, mut tagged) = (Vec::new(), Vec::new(), None);
+    for fault in faults {
+        let here = core::ptr::eq(fault.node, node);
+        if !here && !fault.tag {
+            return fault;
+        }
+        match fault.why {
+            Why::Choice(words) => options.extend(words),
+            Why::Type(names) => types.extend(names),
+            Why::Together(_) => return fault,
+        }
+        tagged = tagged.or((!here).then_some(fault.node));
+    }
+    let tag = tagged.is_some();
+    let node = tagged.unwrap_or(node);
+    types.dedup();
+    let why = if options.is_empty() { Why::Type(types) } else { Why::Choice(options) };
+    Fault { node, why, tag }
+}
+
+/// Whether a value may be of a schema that has no forms.
+fn of_one<'n>(schema: &'static Value, node: &'n Node, time: bool) -> Result<(), Fault<'n>> {
+    let types: Vec<&'static str> = match schema.get("type") {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(some)) => some.iter().filter_map(Value::as_str).collect(),
+        _ => return Ok(()),
+    };
+    let has = |name: &str| types.contains(&name);
+    let fits = match &node.data {
+        Data::Reported => true,
+        Data::Null => has("null"),
+        Data::Bool(_) => has("boolean"),
+        Data::Number(number) => has("number") || (has("integer") && is_whole(number)),
+        Data::Text(text) if has("string") => return word(schema, text, node),
+        Data::Text(text) => {
+            (time || schema.get("format").is_some_and(|format| format == "uint64"))
+                && has("integer")
+                && parse_duration(text).is_ok()
+        }
+        Data::List(items) if has("array") => {
+            return items.iter().try_for_each(|item| match schema.get("items") {
+                Some(schema) => held(schema, item, false),
+                None => Ok(()),
+            });
+        }
+        Data::Map(entries) if has("string") && is_of_text(entries) => true,
+        Data::Map(entries) if has("object") => return of_record(schema, entries, node),
+        Data::List(_) | Data::Map(_) => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let types = types.into_iter().map(|name| spoken(name, time)).collect();
+    Err(Fault { node, why: Why::Type(types), tag: false })
+}
+
+fn word<'n>(schema: &'static Value, text: &str, node: &'n Node) -> Result<(), Fault<'n>> {
+    let one = schema.get("const").and_then(Value::as_str);
+    let some = schema.get("enum").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let options: Vec<&'static str> = one.into_iter().chain(some).collect();
+    if options.is_empty() || options.contains(&text) {
+        return Ok(());
+    }
+    Err(Fault { node, why: Why::Choice(options), tag: false })
+}
+
+fn of_record<'n>(
+    schema: &'static Value,
+    entries: &'n [(Key, Node)],
+    node: &'n Node,
+) -> Result<(), Fault<'n>> {
+    let Some(fields) = schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
+    // What says which form it is comes first: of another form nothing else is of use.
+    let is_tag = |key: &Key| fields.get(&*key.name).is_some_and(|field| field.get("const").is_some());
+    for (key, value) in entries.iter().filter(|(key, _)| is_tag(key)) {
+        let field = fields.get(&*key.name).map_or(Ok(()), |field| held(field, value, false));
+        field.map_err(|fault| Fault { tag: true, ..fault })?;
+    }
+    for (key, value) in entries.iter().filter(|(key, _)| !is_tag(key)) {
+        let absent = matches!(value.data, Data::Null) && !is_required(schema, &key.name);
+        match fields.get(&*key.name) {
+            _ if absent => {}
+            Some(field) => held(field, value, false)?,
+            None if schema.get("additionalProperties").is_some_and(|other| other != false) => {}
+            None => {
+                let names = entries.iter().map(|(key, _)| key.name.to_string()).collect();
+                return Err(Fault { node, why: Why::Together(names), tag: true });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_whole(number: &serde_json::Number) -> bool {
+    number.as_u64().is_some()
+        || number.to_string().strip_suffix(".0").is_some_and(|whole| !whole.starts_with('-'))
+}
+
+/// The name of a JSON type, as people call it.
+const fn spoken(name: &'static str, time: bool) -> &'static str {
+    match name.as_bytes() {
+        b"integer" if time => "a duration",
+        b"integer" | b"number" => "a number",
+        b"string" => "a string",
+        b"boolean" => "true or false",
+        b"array" => "a list",
+        b"object" => "a mapping",
+        _ => "null",
+    }
+}

@@ -1,0 +1,90 @@
+//! What a file says by itself that means nothing.
+
+use super::*;
+use insta::assert_snapshot;
+
+fn search(said: &str) -> String {
+    one(&format!("tools: {{search: {{{said}}}}}\n"))
+}
+
+#[test]
+fn a_timeout_as_long_as_the_deadline_is_told_with_both() {
+    assert_snapshot!(search("retry: {attempt_timeout: 1m, deadline: 30s}"), @"a.yaml:2:43: warning[W0218]: one attempt may take 1m, and all together 30s: after a timeout there is no other one");
+    assert_eq!(search("retry: {attempt_timeout: 10s, deadline: 30s}"), "");
+    assert_eq!(search("retry: {attempt_timeout: 30s, deadline: 30s, max_attempts: 1}"), "");
+}
+
+#[test]
+fn a_row_that_rows_before_it_match_is_told() {
+    let rows = |rows: &str| one(&format!("errors: [{rows}]\n"));
+    let (a, b) = ("{status: [500, 501], class: timeout}", "{status: 500, code: x, class: overloaded}");
+    assert_snapshot!(rows(&format!("{a}, {b}")), @"a.yaml:2:78: warning[W0219]: this row is never reached: rows before it match status: [500], code: [x]");
+    assert_eq!(rows(&format!("{b}, {a}")), "");
+    // Each half is matched by another row.
+    let halves = "{status: 500, class: timeout}, {status: 501, class: timeout}";
+    assert!(rows(&format!("{halves}, {a}")).contains("W0219"));
+    // The built-in table has it, below.
+    assert_eq!(rows("{status: 429, class: rate_limit}"), "");
+    assert!(
+        rows("{message: [limit], class: rate_limit}, {message: [Limit reached], class: timeout}")
+            .contains("W0219")
+    );
+}
+
+#[test]
+fn a_breaker_without_a_pause_is_told() {
+    assert_snapshot!(search("breaker: {open_for: 0s}"), @"a.yaml:2:38: warning[W0220]: the breaker opens for no time: the next call is its probe");
+    assert_eq!(search("breaker: {open_for: 1s}"), "");
+}
+
+#[test]
+fn conditions_that_do_not_speak_of_the_call_are_told() {
+    let when = |when: &str| search(&format!("calls: [{{when: \"{when}\", retry: {{max_attempts: 2}}}}]"));
+    assert_snapshot!(when("false"), @"a.yaml:2:33: warning[W0221]: `when` never holds");
+    assert_snapshot!(when("1 < 2"), @"a.yaml:2:33: warning[W0221]: `when` always holds");
+    assert_eq!(when("args.x"), "");
+    assert_eq!(when("tool == 'search'"), "");
+}
+
+#[test]
+fn a_rule_for_calls_that_says_nothing_is_told() {
+    assert_snapshot!(search("calls: [{when: args.x}]"), @"a.yaml:2:33: warning[W0222]: the rule for these calls says nothing");
+    assert_eq!(search("calls: [{when: args.x, limits: {max_attempts: 2}}]"), "");
+}
+
+#[test]
+fn what_stands_beside_the_switch_is_told_unless_something_switches_retries_on() {
+    let said = search("retry: {enabled: false, max_attempts: 2, backoff: {kind: constant, delay: 1s}}");
+    assert!(
+        said.starts_with("a.yaml:2:35: warning[W0223]: `enabled: false` ends all retries, and"),
+        "{said}"
+    );
+    assert!(said.lines().next().is_some_and(|line| line.ends_with("beside it decide nothing")), "{said:?}");
+    assert_eq!(search("retry: {enabled: false}"), "");
+    assert_eq!(one("retry: {enabled: false, max_attempts: 2}\ntools: {t: {retry: {enabled: true}}}\n"), "");
+}
+
+#[test]
+fn a_class_that_stands_twice_in_a_list_is_told() {
+    assert_snapshot!(search("retry: {retry_on: [timeout, timeout]}"), @"a.yaml:2:36: warning[W0224]: the list names `timeout` twice");
+    assert!(search("retry: {never_retry: {add: [not_found, timeout, timeout]}}").contains("W0224"));
+    assert!(!search("retry: {retry_on: {add: [execution_error], remove: [timeout]}}").contains("W0224"));
+}
+
+#[test]
+fn two_validators_of_one_name_are_told_with_the_first() {
+    let validators = |a: &str, b: &str| {
+        search(&format!(
+            "validate: [{{name: {a}, check: args.x, message: m}}, {{name: {b}, check: args.y, message: m}}]"
+        ))
+    };
+    assert_snapshot!(validators("a", "a"), @"a.yaml:2:67: warning[W0225]: there are two validators `a` here");
+    assert_eq!(validators("a", "b"), "");
+}
+
+#[test]
+fn runs_that_are_not_repeated_anyway_are_told_once() {
+    let said = search("effect: non_idempotent, retry: {max_attempts: 5}");
+    assert!(said.contains("W0207") && !said.contains("W0203"), "{said}");
+    assert!(search("retry: {max_attempts: 5}").contains("W0203"));
+}
