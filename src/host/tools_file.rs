@@ -106,10 +106,11 @@ mod tests {
     fn mistakes_are_told_with_their_places() {
         insta::assert_snapshot!(mistakes(r#"{"version": 2, "tools": {"t": {"parameters": {"type": "objekt"}}}}"#), @r#"
         tools.json:1:13: error[P0104]: version 2 of the format is not known
-        tools.json:1:46: error[P0109]: `parameters` is no JSON Schema at /type: `objekt` is not a type
+        tools.json:1:55: error[P0109]: `objekt` is not a type
         "#);
         insta::assert_snapshot!(mistakes(r#"{"version": 1, "tools": {"t": {"efect": "readonly"}, "t": {}}}"#), @r#"
         tools.json:1:32: error[P0101]: unknown field `efect` (did you mean `effect`?)
+        tools.json:1:41: error[P0104]: unknown value `readonly` (did you mean `read_only`?)
         tools.json:1:54: error[P0002]: duplicate key `t` (set again here)
         "#);
     }

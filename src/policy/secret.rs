@@ -149,6 +149,7 @@ mod tests {
     fn keys_of_known_services_are_hidden_wherever_they_stand() {
         for key in [
             "sk-proj-12345678",
+            "sk-proj-KEYAAAA",
             "sk-ant-api03-abc_DEF",
             "AIzaSyA1234567890abcdefgh",
             "ghp_1234abcd",

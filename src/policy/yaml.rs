@@ -4,6 +4,8 @@
 //! on the way in and shallow trees afterwards. Duplicate keys, merge keys, tags, several documents, blank values
 //! and scalars that YAML readers disagree on are errors, never guesses. Knows nothing about policies.
 
+mod flow;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -108,7 +110,11 @@ pub(crate) fn parse(source: SourceId, text: &str, findings: &mut Findings) -> Op
             Step::GiveUp => return None,
         }
     }
-    builder.finish()
+    let root = builder.finish();
+    if let Some(root) = &root {
+        flow::check(root, text, findings);
+    }
+    root
 }
 
 impl Node {

@@ -65,9 +65,9 @@ fn all_mistakes_are_reported_at_once_by_the_form_that_is_meant() {
         "nme: x\nfloors: '2'\nlit: yes\nrooms:\n  a: {kind: kitchn}\n  b: {kind: kitchen, stoves: -1, beds: 2}\n  c: {stoves: 1}\n  d: 7\ntype: brik\n"
     ), @r#"
     house.yaml:1:1: error[P0101]: unknown field `nme` (did you mean `name`?)
-    house.yaml:1:1: error[P0102]: missing field `name` (`name` is required here)
     house.yaml:2:9: error[P0103]: expected a whole number, found string "2"
     house.yaml:3:6: error[P0103]: expected `true` or `false`, found string "yes"
+    house.yaml:5:6: error[P0102]: missing field `stoves` (`stoves` is required here)
     house.yaml:5:13: error[P0104]: unknown value `kitchn` (did you mean `kitchen`?)
     house.yaml:6:30: error[P0105]: number `-1` is out of range (must be at least 0)
     house.yaml:6:34: error[P0101]: unknown field `beds`

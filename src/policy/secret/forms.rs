@@ -6,8 +6,11 @@ use super::SHORTEST;
 use super::named::{name_before, secret};
 
 /// How keys of well-known services begin, and how many more characters one has at least.
-const FORMS: [(&str, usize); 34] = [
+const FORMS: [(&str, usize); 37] = [
     ("sk-", 6),
+    ("sk-ant-", 4),
+    ("sk-or-v1-", 4),
+    ("sk-proj-", 4),
     ("sk_live_", 6),
     ("sk_test_", 6),
     ("rk_live_", 6),
@@ -44,8 +47,12 @@ const FORMS: [(&str, usize); 34] = [
 ];
 /// What comes before a key that is sent along.
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
+/// No key is shorter, its beginning included.
+const SHORTEST_KEY: usize = 8;
 /// A key without a digit is so long at least; words that begin like one are shorter.
 const LONG: usize = 20;
+/// No word begins like a key does that begins with so many characters of its own.
+const DISTINCT: usize = 7;
 /// Names of secrets in addresses, besides those known everywhere.
 const IN_QUERIES: [&str; 6] = ["key", "sig", "signature", "auth", "code", "accesskeyid"];
 
@@ -54,13 +61,16 @@ pub(super) fn keys(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut after_scheme = false;
     for (start, word) in words(text) {
-        let known = |tail: &str, least: usize| {
-            tail.len() >= least && (tail.len() >= LONG || tail.bytes().any(|byte| byte.is_ascii_digit()))
-        };
-        let form = FORMS.iter().any(|(begin, least)| {
-            word.strip_prefix(begin).is_some_and(|tail| known(tail.trim_end_matches(['.', '-']), *least))
-        });
-        if form || (after_scheme && known(word, SHORTEST)) {
+        let mixed = |tail: &str| tail.len() >= LONG || tail.bytes().any(|byte| byte.is_ascii_digit());
+        let known =
+            |tail: &str, least: usize, distinct: bool| tail.len() >= least && (distinct || mixed(tail));
+        let form = word.len() >= SHORTEST_KEY
+            && FORMS.iter().any(|(begin, least)| {
+                word.strip_prefix(begin).is_some_and(|tail| {
+                    known(tail.trim_end_matches(['.', '-']), *least, begin.len() >= DISTINCT)
+                })
+            });
+        if form || (after_scheme && known(word, SHORTEST, false)) {
             found.push(start..start.saturating_add(word.len()));
         }
         after_scheme = SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme))
@@ -72,25 +82,38 @@ pub(super) fn keys(text: &str) -> Vec<Range<usize>> {
 /// User names and passwords in addresses.
 pub(super) fn in_addresses(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
+    // The run of characters that was looked at last, and the last `@` in it: one address may hold many others.
+    let (mut end, mut last_at) = (0, None);
     for (at, sign) in text.match_indices("://") {
         let start = at.saturating_add(sign.len());
         let rest = text.get(start..).unwrap_or_default();
-        let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`'));
-        let rest = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
-        let authority = rest.find(['/', '?', '#']).and_then(|end| rest.get(..end)).unwrap_or(rest);
+        if start >= end {
+            let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`');
+            let length = rest.find(ends).unwrap_or(rest.len());
+            end = start.saturating_add(length);
+            last_at = rest.get(..length).and_then(|run| run.rfind('@')).map(|at| start.saturating_add(at));
+        }
+        let run = text.get(start..end).unwrap_or_default();
+        let authority = run.find(['/', '?', '#']).and_then(|end| run.get(..end)).unwrap_or(run);
         let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        // A password may hold a `/` that should have been escaped.
-        let odd = || authority.rsplit_once(':').is_some_and(|(_, port)| !is_port(port));
-        let user = authority.rfind('@').or_else(|| if odd() { rest.rfind('@') } else { None });
-        found.extend(user.filter(|end| *end > 0).map(|end| start..start.saturating_add(end)));
+        let user = match authority.rfind('@') {
+            Some(at) => Some(start.saturating_add(at)),
+            // A password may hold a `/` that should have been escaped.
+            None if authority.rsplit_once(':').is_some_and(|(_, port)| !is_port(port)) => last_at,
+            None => None,
+        };
+        found.extend(user.filter(|end| *end > start).map(|end| start..end));
     }
     found
 }
 
 /// Values that a `=` gives to a name of a secret: in the query of an address, or in arguments of a command.
 pub(super) fn assigned(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
+    let mut found: Vec<Range<usize>> = Vec::new();
     for (at, sign) in text.match_indices('=') {
+        if found.last().is_some_and(|last| at < last.end) {
+            continue;
+        }
         let Some(name) = name_before(text, at) else { continue };
         let before = text.get(..at).unwrap_or_default();
         let before = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));

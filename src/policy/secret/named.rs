@@ -95,9 +95,12 @@ fn value_after(text: &str, colon: usize, name: Name) -> Option<Range<usize>> {
     let is_shown = |inner: &str| says_where(inner) || (name == Name::Secret && says_rules(inner));
     match rest.chars().next() {
         Some('{' | '[') => {
-            let end = closed(text, start);
             let inner = start.saturating_add(1);
-            if is_shown(text.get(inner..end).unwrap_or_default()) { None } else { whole(inner, end) }
+            match closed(text, start) {
+                Some(end) if is_shown(text.get(inner..end).unwrap_or_default()) => None,
+                Some(end) => whole(inner, end),
+                None => whole(inner, boundary(text, start.saturating_add(NEAR))),
+            }
         }
         Some(quote @ ('"' | '\'')) => {
             let until = boundary(text, start.saturating_add(NEAR));
@@ -124,7 +127,7 @@ fn value_after(text: &str, colon: usize, name: Name) -> Option<Range<usize>> {
 }
 
 /// Where the bracket that opens there is closed; no further than is ever shown.
-fn closed(text: &str, open: usize) -> usize {
+fn closed(text: &str, open: usize) -> Option<usize> {
     let until = boundary(text, open.saturating_add(NEAR));
     let (mut depth, mut quote) = (0_usize, None);
     for (at, c) in text.get(open..until).unwrap_or_default().char_indices() {
@@ -135,13 +138,13 @@ fn closed(text: &str, open: usize) -> usize {
             (None, '}' | ']') => {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
-                    return open.saturating_add(at);
+                    return Some(open.saturating_add(at));
                 }
             }
             _ => {}
         }
     }
-    until
+    None
 }
 
 /// The line of a byte, without its end, and the lines below it that are indented more; no more of either than is
