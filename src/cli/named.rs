@@ -38,8 +38,8 @@ pub(crate) struct Named {
 
 /// What the file is. A test file has cases; a script has replies; a call has arguments or a planner; an agent has a task, models with an `api` or tools with a `kind`.
 pub(crate) fn kind(bytes: &[u8]) -> Kind {
-    let (_, root) = yaml::load(&mut Sources::new(), &mut Findings::default(), "", bytes);
-    let Some(root) = root else { return Kind::Policy };
+    let load = |bytes: &[u8]| yaml::load(&mut Sources::new(), &mut Findings::default(), "", bytes).1;
+    let Some(root) = beginning(bytes).and_then(load).or_else(|| load(bytes)) else { return Kind::Policy };
     let any = |key: &str, field: &str| match root.get(key).map(|node| &node.data) {
         Some(Data::Map(entries)) => entries.iter().any(|(_, entry)| entry.get(field).is_some()),
         _ => false,
@@ -56,6 +56,25 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
     } else {
         Kind::Policy
     }
+}
+
+/// The first lines of a long file, if its keys stand at the beginnings of lines and tell there what it is: what comes
+/// later of them changes nothing about the kind.
+fn beginning(bytes: &[u8]) -> Option<&[u8]> {
+    const LINES: usize = 64 << 10;
+    if bytes.len() < 2 * LINES || matches!(bytes.first(), Some(b'{' | b'[')) {
+        return None;
+    }
+    let telling: [&[u8]; 6] = [b"cases:", b"replies:", b"task:", b"system:", b"arguments:", b"planner:"];
+    let cut = LINES.saturating_sub(bytes[..LINES].iter().rev().position(|byte| *byte == b'\n')?);
+    let (first, rest) = bytes.split_at(cut);
+    let tells = |line: &[u8]| {
+        telling.iter().any(|key| line.starts_with(key))
+            || [&b"models"[..], b"tools", b"calls", b"\"", b"'", b"?", b"{"]
+                .iter()
+                .any(|start| line.starts_with(start))
+    };
+    (!rest.split(|byte| *byte == b'\n').any(tells)).then_some(first)
 }
 
 /// Loads policies with the profile that was chosen, if one was.
@@ -192,6 +211,17 @@ mod tests {
             ("", Kind::Policy),
         ] {
             assert_eq!(kind(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_known_by_its_first_lines_only_if_nothing_later_tells_otherwise() {
+        let slices = "  s: {initial: 0}\n".repeat(20_000);
+        let policy = format!("version: 1\nsession:\n slices:\n{slices}");
+        assert!(beginning(policy.as_bytes()).is_some());
+        assert_eq!(kind(policy.as_bytes()), Kind::Policy);
+        for (more, expected) in [("cases: []\n", Kind::Test), ("task: do it\n", Kind::Agent)] {
+            assert_eq!(kind(format!("{policy}{more}").as_bytes()), expected);
         }
     }
 }

@@ -163,7 +163,11 @@ fn weigh(
         Bound::Within(length) => Some(progress.started.saturating_add(length)),
         Bound::Unlimited => None,
     };
-    let past = |deadline| now.saturating_add(delay) >= deadline;
+    // What is left must be something, and enough for an attempt.
+    let past = |deadline: Instant| {
+        let starts = now.saturating_add(delay);
+        starts >= deadline || deadline.since(starts) < policy.min_attempt_time.value
+    };
     if policy_deadline.is_some_and(past) || case.run_deadline.is_some_and(past) {
         return Verdict::Stop(StopReason::Deadline);
     }
@@ -385,6 +389,7 @@ mod tests {
             deadline: set(Bound::Unlimited),
             attempt_timeout: set(Bound::Unlimited),
             total_delay: set(Bound::Unlimited),
+            min_attempt_time: set(Nanos::ZERO),
             budget: set(Budget::None),
             emit_feedback: set(true),
             shadow: set(false),

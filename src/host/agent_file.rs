@@ -76,6 +76,10 @@ union! {
             /// Further fields of the request body, sent as they are.
             /// Example: `{"temperature": 0}`
             extra: Value = Value::Null,
+            /// Whether guidance after the result of a tool becomes a part of that result, because the server refuses
+            /// what a user says there. Left out: at Mistral.
+            /// Example: `true`
+            guidance_in_results: Option<bool>,
             /// What its tokens cost, for telemetry.
             /// Example: `{"input": 2.50, "output": 10}`
             price: Option<PriceEntry>,

@@ -32,6 +32,8 @@ pub struct RetryPolicy {
     pub attempt_timeout: Setting<Bound>,
     /// The most time spent waiting between the attempts of one call.
     pub total_delay: Setting<Bound>,
+    /// What an attempt needs at least: none starts with less time than this left until a deadline.
+    pub min_attempt_time: Setting<Nanos>,
     /// How many retries there may be across calls.
     pub budget: Setting<Budget>,
     /// Whether failures are written into the session for the model to see.

@@ -109,15 +109,18 @@ async fn with_model(
 ) -> Result<Agent, Failed> {
     let stopped = |error: &dyn std::fmt::Display| Failed::Stopped(format!("model `{name}`: {error}"));
     let config = match entry {
-        ModelEntry::OpenAi { base_url, model, stream, max_tokens, extra, .. } => OpenAiConfig {
-            base_url: base_url.value.clone(),
-            model: model.clone(),
-            api_key: key.cloned(),
-            stream: *stream,
-            max_tokens: *max_tokens,
-            extra: extra.as_object().cloned().unwrap_or_default(),
-            ..OpenAiConfig::default()
-        },
+        ModelEntry::OpenAi { base_url, model, stream, max_tokens, extra, guidance_in_results, .. } => {
+            OpenAiConfig {
+                base_url: base_url.value.clone(),
+                model: model.clone(),
+                api_key: key.cloned(),
+                stream: *stream,
+                max_tokens: *max_tokens,
+                extra: extra.as_object().cloned().unwrap_or_default(),
+                guidance_in_results: *guidance_in_results,
+                ..OpenAiConfig::default()
+            }
+        }
         ModelEntry::Anthropic { base_url, model, stream, max_tokens, extra, .. } => {
             let mut config = AnthropicConfig {
                 model: model.value.clone(),

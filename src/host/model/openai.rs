@@ -28,8 +28,9 @@ impl OpenAi {
             config.model.clone(),
             config.stream,
         )?;
+        let guidance_in_results = config.guidance_in_results();
         let OpenAiConfig { model, stream, temperature, max_tokens, extra, .. } = config;
-        let sampling = Sampling { stream, temperature, max_tokens, extra };
+        let sampling = Sampling { stream, temperature, max_tokens, extra, guidance_in_results };
         Ok(Self { transport, format: Chat { model, sampling } })
     }
 }

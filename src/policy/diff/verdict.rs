@@ -36,7 +36,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
             _,
             "message" | "retry_on" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted",
         ) => Direction::None,
-        ("breaker", "open_for") => Direction::Less,
+        ("breaker", "open_for") | (_, "min_attempt_time") => Direction::Less,
         ("timeouts", _) => Direction::More,
         (_, "enabled") => Direction::Words(&["false", "true"]),
         (_, "shadow") => Direction::Words(&["true", "false"]),

@@ -40,6 +40,9 @@ layer! {
             /// From the first attempt on, no attempt starts after this.
             /// Example: `2m`
             deadline: Lasting<Bound>,
+            /// What an attempt needs at least: none starts with less time than this left until a deadline.
+            /// Example: `2s`
+            min_attempt_time: Nanos,
             /// The longest one attempt may take.
             /// Example: `20s`
             attempt_timeout: Lasting<Bound>,
@@ -198,6 +201,7 @@ plain_leaf! {
         Bound::Within(length) => length.to_string().into(),
         Bound::Unlimited => "unlimited".into(),
     },
+    Nanos => |value| value.to_string().into(),
     ServerDelay => show_server_delay,
 }
 
@@ -292,6 +296,7 @@ impl MergedRetry {
             deadline: general.deadline.setting()?,
             attempt_timeout: general.attempt_timeout.setting()?,
             total_delay: general.total_delay.setting()?,
+            min_attempt_time: general.min_attempt_time.setting()?,
             budget: general.budget.setting()?,
             emit_feedback: general.emit_feedback.setting()?,
             shadow: general.shadow.setting()?,

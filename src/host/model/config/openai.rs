@@ -31,9 +31,21 @@ pub struct OpenAiConfig {
     pub max_tokens: Option<u32>,
     /// Further fields of the request body. Null leaves out a field that would be sent otherwise.
     pub extra: Map<String, Value>,
+    /// Whether the policy's guidance after the result of a tool becomes a part of that result, because the server
+    /// refuses what a user says there. `None`: where it is known to, which is at Mistral.
+    pub guidance_in_results: Option<bool>,
 }
 
 impl OpenAiConfig {
+    /// Whether guidance goes into the results of tools.
+    pub(in crate::host::model) fn guidance_in_results(&self) -> bool {
+        self.guidance_in_results.unwrap_or_else(|| {
+            let url = Url::parse(self.base_url.trim()).ok();
+            let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+            host == "mistral.ai" || host.ends_with(".mistral.ai")
+        })
+    }
+
     /// Whether it can be used; whether anybody answers is seen when the model is called.
     ///
     /// # Errors

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::message::ChatMessage;
+use super::message::{ChatMessage, Content};
 use crate::engine::{ToolChoice, ToolSpec};
 use crate::host::model::wire::lenient;
 use crate::host::port::ModelRequest;
+use crate::session::Message;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +50,8 @@ pub(crate) struct Sampling {
     pub(crate) max_tokens: Option<u32>,
     /// Fields to add; null leaves a field out.
     pub(crate) extra: Map<String, Value>,
+    /// The server refuses what a user says right after the result of a tool.
+    pub(crate) guidance_in_results: bool,
 }
 
 impl ChatRequest {
@@ -81,13 +84,29 @@ impl ChatRequest {
         }
         Self {
             model: model.to_owned(),
-            messages: request.messages.iter().map(ChatMessage::from).collect(),
+            messages: messages(request.messages, sampling.guidance_in_results),
             tools,
             tool_choice,
             stream: sampling.stream,
             extra,
         }
     }
+}
+
+/// The conversation; guidance after the result of a tool becomes a part of that result, where it must.
+fn messages(conversation: &[Message], guidance_in_results: bool) -> Vec<ChatMessage> {
+    let mut messages: Vec<ChatMessage> = Vec::with_capacity(conversation.len());
+    for message in conversation {
+        let result = messages.last_mut().filter(|last| last.role.as_deref() == Some("tool"));
+        match (message, result) {
+            (Message::User { text, guidance: Some(_) }, Some(result)) if guidance_in_results => {
+                let said = result.content.take().map(Content::into_text).unwrap_or_default();
+                result.content = Some(Content::Text(format!("{said}\n\n{text}")));
+            }
+            _ => messages.push(ChatMessage::from(message)),
+        }
+    }
+    messages
 }
 
 impl From<&ToolSpec> for ChatTool {
@@ -106,7 +125,7 @@ impl From<&ToolSpec> for ChatTool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Message;
+
     use tokio_util::sync::CancellationToken;
 
     fn written(tools: Vec<&ToolSpec>, tool_choice: ToolChoice, sampling: &Sampling) -> Value {
@@ -156,12 +175,31 @@ mod tests {
         else {
             unreachable!()
         };
-        let sampling = Sampling { stream: true, temperature: Some(0.0), max_tokens: Some(5), extra };
+        let sampling = Sampling {
+            stream: true,
+            temperature: Some(0.0),
+            max_tokens: Some(5),
+            extra,
+            ..Sampling::default()
+        };
         let Value::Object(mut request) = written(vec![], ToolChoice::Auto, &sampling) else { unreachable!() };
         request.shift_remove("messages");
         assert_eq!(
             Value::Object(request),
             json!({"model": "m", "stream": true, "temperature": 0.0, "max_completion_tokens": 9, "top_p": 0.5})
         );
+    }
+
+    #[test]
+    fn guidance_after_a_result_goes_into_it_where_it_must() {
+        let result = Message::Tool { call: "c".into(), tool: "t".into(), text: "12".into(), error: false };
+        let guidance = Message::User { text: "Report now.".into(), guidance: Some("final_turn".into()) };
+        let conversation = [Message::user("go"), result, guidance, Message::user("and then?")];
+        let contents = |strict| -> Vec<String> {
+            let all = messages(&conversation, strict).into_iter();
+            all.map(|message| message.content.map(Content::into_text).unwrap_or_default()).collect()
+        };
+        assert_eq!(contents(true), ["go", "12\n\nReport now.", "and then?"]);
+        assert_eq!(contents(false), ["go", "12", "Report now.", "and then?"]);
     }
 }
