@@ -102,6 +102,9 @@ record! {
         /// When the run is stopped from outside, from its start.
         /// Example: `90s`
         pub(crate) cancel: Option<Nanos>,
+        /// When the run is asked to end, from its start; `turn.on_stop` says how it does.
+        /// Example: `90s`
+        pub(crate) stop: Option<Nanos>,
         /// The numbers of events after which the state is written down and read back, as after a restart.
         /// Example: `3`
         pub(crate) resume_at: OneOrMany<Spanned<NonZeroU32>> = OneOrMany(Vec::new()),

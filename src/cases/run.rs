@@ -37,6 +37,7 @@ pub(crate) struct Setup {
     pub(crate) layers: HashMap<String, CallOverride>,
     pub(crate) decisions: Vec<Decision>,
     pub(crate) cancel: Option<Nanos>,
+    pub(crate) stop: Option<Nanos>,
     pub(crate) resume_at: Vec<u64>,
     pub(crate) start: Instant,
     pub(crate) deadline: Option<Nanos>,
@@ -113,6 +114,7 @@ struct Stage<'a> {
     work: Vec<Pending>,
     issued: u64,
     cancelled: bool,
+    asked_to_stop: bool,
     /// The numbers of `order` and of `resume_at` that came to be.
     ordered: BTreeSet<u32>,
     resumed: BTreeSet<u64>,
@@ -191,6 +193,7 @@ impl<'a> Stage<'a> {
             work: Vec::new(),
             issued: 0,
             cancelled: false,
+            asked_to_stop: false,
             ordered: BTreeSet::new(),
             resumed: BTreeSet::new(),
             record: Record::new(setup.start),
@@ -218,7 +221,7 @@ impl<'a> Stage<'a> {
         while !self.state.is_over() {
             let next = self.work.iter().enumerate().min_by_key(|(_, pending)| (pending.due, pending.rank));
             let Some((index, due)) = next.map(|(index, pending)| (index, pending.due)) else { break };
-            if self.cancel_before(due) {
+            if self.stop_before(due) || self.cancel_before(due) {
                 continue;
             }
             if self.state.seq >= MOST_EVENTS {
@@ -250,9 +253,23 @@ impl<'a> Stage<'a> {
         true
     }
 
+    /// Asks the run to end if that is due at or before `due`. What is under way goes on.
+    fn stop_before(&mut self, due: Instant) -> bool {
+        let Some(at) = self.setup.stop.map(|after| self.setup.start.saturating_add(after)) else {
+            return false;
+        };
+        if self.asked_to_stop || at > due {
+            return false;
+        }
+        self.asked_to_stop = true;
+        self.now = self.now.max(at);
+        self.tell(Event::StopRequested { reason: "stopped by the user".to_owned() });
+        true
+    }
+
     fn pass(&mut self, time: Nanos) {
         let until = self.now.saturating_add(time);
-        if !self.cancel_before(until) {
+        if !self.stop_before(until) && !self.cancel_before(until) {
             self.now = until;
         }
     }
@@ -279,6 +296,7 @@ impl<'a> Stage<'a> {
                     splice(&mut self.messages, &splices);
                     self.measure = measure(&Estimate, &self.messages, &[]);
                 }
+                Order::Note(Note::Dropped { work }) => self.work.retain(|pending| pending.work.id() != work),
                 Order::Note(_) => {}
                 Order::Work(work) => self.begin(work),
             }
@@ -436,9 +454,13 @@ impl<'a> Stage<'a> {
         layers.retain(|tool| !self.record.used.tools.iter().any(|(used, _)| used == *tool));
         layers.sort();
         self.record.unused.extend(layers.iter().map(|tool| format!("the planner's layer for `{tool}`")));
-        if let Some(at) = self.setup.cancel.filter(|_| !self.cancelled) {
-            let end = self.now.since(self.setup.start);
-            self.record.unreached(format!("`cancel` is at {at}, but all is over at {end}"));
+        let asked =
+            [("cancel", self.setup.cancel, self.cancelled), ("stop", self.setup.stop, self.asked_to_stop)];
+        for (name, at, reached) in asked {
+            if let Some(at) = at.filter(|_| !reached) {
+                let end = self.now.since(self.setup.start);
+                self.record.unreached(format!("`{name}` is at {at}, but all is over at {end}"));
+            }
         }
         for seq in self.setup.resume_at.iter().filter(|seq| !self.resumed.contains(seq)) {
             let last = self.state.seq;

@@ -227,6 +227,7 @@ impl<'a, 'b> Staging<'a, 'b> {
             layers: rule.planner.calls.iter().map(|(tool, layer)| (tool.clone(), layer.clone())).collect(),
             decisions: rule.planner.decisions.clone(),
             cancel: rule.cancel,
+            stop: rule.stop,
             resume_at: rule.resume_at.0.iter().map(|seq| u64::from(seq.value.get())).collect(),
             start: rule.start.0,
             deadline: rule.deadline,
