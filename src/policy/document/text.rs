@@ -18,6 +18,8 @@ use crate::time::Nanos;
 const TEMPLATE_COST: usize = 10;
 /// What an expression that is refused takes: it is not kept, but may have taken long to look at.
 const REFUSED_COST: usize = 2_500;
+/// The same for a template that is refused.
+const REFUSED_TEMPLATE_COST: usize = 500;
 
 /// The variables an expression or template may use.
 pub(crate) trait Variables {
@@ -97,6 +99,7 @@ impl<V: Variables> Decode for Text<V> {
                 let span = reader.inside(node.span, &source, error.at);
                 let problem = Diagnostic::error(Code::TEMPLATE, span, error.message);
                 reader.report(problem.help_if(error.help));
+                reader.spend(REFUSED_TEMPLATE_COST, node.span)?;
                 None
             }
         }
