@@ -240,12 +240,7 @@ impl<'a> Stage<'a> {
 
     /// Stops the run if that is due at or before `due`.
     fn cancel_before(&mut self, due: Instant) -> bool {
-        let Some(at) = self.setup.cancel.map(|after| self.setup.start.saturating_add(after)) else {
-            return false;
-        };
-        if self.cancelled || at > due {
-            return false;
-        }
+        let Some(at) = self.reached(self.setup.cancel.filter(|_| !self.cancelled), due) else { return false };
         self.cancelled = true;
         self.now = self.now.max(at);
         self.work.clear();
@@ -255,16 +250,18 @@ impl<'a> Stage<'a> {
 
     /// Asks the run to end if that is due at or before `due`. What is under way goes on.
     fn stop_before(&mut self, due: Instant) -> bool {
-        let Some(at) = self.setup.stop.map(|after| self.setup.start.saturating_add(after)) else {
+        let Some(at) = self.reached(self.setup.stop.filter(|_| !self.asked_to_stop), due) else {
             return false;
         };
-        if self.asked_to_stop || at > due {
-            return false;
-        }
         self.asked_to_stop = true;
         self.now = self.now.max(at);
         self.tell(Event::StopRequested { reason: "stopped by the user".to_owned() });
         true
+    }
+
+    /// The time so long after the start, if it is at or before `due`.
+    fn reached(&self, after: Option<Nanos>, due: Instant) -> Option<Instant> {
+        after.map(|after| self.setup.start.saturating_add(after)).filter(|at| *at <= due)
     }
 
     fn pass(&mut self, time: Nanos) {

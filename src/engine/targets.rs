@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Advance, Bound, ModelPolicy, Provider, TargetWait, TargetsPolicy};
+use crate::policy::{Advance, Bound, ErrorClass, ModelPolicy, Provider, TargetWait, TargetsPolicy};
+use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
 
 /// Where a turn stands with its models.
@@ -75,8 +76,8 @@ impl Rotation {
         self.current
     }
 
-    /// Begins a turn with `count` models: with the first that does not rest. `false` in `fits`: it is not asked in
-    /// this turn. If none fits, the first is under way all the same and [`left`](Self::remaining) to nobody.
+    /// Begins a turn with `count` models: with the first that does not rest. One that does not fit is not asked in this
+    /// turn; if none fits, the first is under way all the same.
     pub fn begin(count: usize, rests: impl Fn(usize) -> bool, fits: impl Fn(usize) -> bool) -> Self {
         let left: Vec<usize> = (0..count).filter(|target| !fits(*target)).collect();
         let free = |target: &usize| !left.contains(target);
@@ -166,6 +167,14 @@ impl Rotation {
         let round = core::mem::take(&mut self.round);
         if round.limited == round.failed { round.wait } else { Nanos::ZERO }
     }
+}
+
+/// Whether another model may be asked in the turn when attempts at one end for that reason, after a failure of that class.
+pub fn goes_on(rules: &TargetsPolicy, model: &ModelPolicy, reason: StopReason, class: ErrorClass) -> bool {
+    // Where the attempts at all models count together, their end is the end of the turn.
+    let spent = rules.advance.value == Advance::Attempt
+        && matches!(reason, StopReason::Attempts | StopReason::TotalDelay);
+    !spent && !model.abort_on.value.contains(class) && model.retry.goes_on_elsewhere(reason, class)
 }
 
 impl Round {

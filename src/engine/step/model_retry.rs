@@ -6,7 +6,7 @@ use super::super::because::{because, of_retry};
 use super::super::directive::{Because, MetricName, Note, RetryAction, TurnRetry};
 use super::super::retry::{Case, DelayRule, Progress};
 use super::super::state::{Pending, Subject};
-use super::super::targets::{Fate, Next};
+use super::super::targets::{Fate, Next, goes_on};
 use super::Step;
 use crate::policy::{Advance, ErrorClass, ModelPolicy};
 use crate::session::{RetryExhausted, StopReason};
@@ -61,13 +61,12 @@ impl Step<'_> {
             let now = self.state.now;
             self.state.resting.add(target, policy, case.hint, now);
         }
-        let elsewhere = if policy.abort_on.value.contains(case.class) {
+        if policy.abort_on.value.contains(case.class) {
             why.push(because(self.policy, "abort_on", &policy.abort_on, []));
-            false
-        } else {
-            policy.retry.goes_on_elsewhere(reason, case.class) && !self.ends_turn(reason)
-        };
-        if elsewhere && let Next::Ask { delay, .. } = self.rotate(Fate::Leave) {
+        }
+        if goes_on(&self.policy.turn().targets, policy, reason, case.class)
+            && let Next::Ask { delay, .. } = self.rotate(Fate::Leave)
+        {
             self.tell_retry(&failed, RetryAction::SkipProvider, delay, None, &why);
             self.note(Note::Exhausted { exhausted, decision: None }, why);
             if self.policy.turn().targets.advance.value == Advance::Exhausted {
@@ -82,12 +81,6 @@ impl Step<'_> {
             Some(decision) => self.give_up_model(decision, exhausted),
             None => self.consult(Pending::ConsultModel, exhausted),
         }
-    }
-
-    /// Where the attempts at all models count together, their end is the end of the turn.
-    fn ends_turn(&self, reason: StopReason) -> bool {
-        self.policy.turn().targets.advance.value == Advance::Attempt
-            && matches!(reason, StopReason::Attempts | StopReason::TotalDelay)
     }
 
     fn rotate(&mut self, fate: Fate) -> Next {

@@ -45,9 +45,10 @@ impl Step<'_> {
         let series = self.state.model.take();
         let attempts = series.as_ref().map_or(1, Series::attempt);
         let target = self.state.target().cloned().unwrap_or_default();
-        self.state.resting.wake(&target, &self.policy.model(&target));
+        let policy = self.policy.model(&target);
+        self.state.resting.wake(&target, &policy);
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
-        self.earn(&format!("model {target}"), &self.policy.model(&target).retry.budget.value, after);
+        self.earn(&format!("model {target}"), &policy.retry.budget.value, after);
         self.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
         self.take_leaked_calls(&mut reply);
         self.mend_reply(&mut reply);

@@ -12,7 +12,7 @@ use super::session::listens;
 use super::{CallError, Classify, GivenUp, Inner};
 use crate::engine::MetricName;
 use crate::engine::retry::{Case, Obstacle, Verdict};
-use crate::engine::targets::{Fate, Next, Rotation};
+use crate::engine::targets::{Fate, Next, Rotation, goes_on};
 use crate::policy::{Advance, AfterPartial, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
 use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
@@ -165,11 +165,7 @@ impl Turn<'_> {
                 if class.is_some_and(ErrorClass::is_of_target) && self.policies.len() > 1 {
                     self.guard.session.resting(|resting| resting.add(target, policy, hint, now));
                 }
-                let over = together && matches!(reason, StopReason::Attempts | StopReason::TotalDelay);
-                let elsewhere = |class| {
-                    policy.retry.goes_on_elsewhere(reason, class) && !policy.abort_on.value.contains(class)
-                };
-                if over || !class.is_some_and(elsewhere) {
+                if !class.is_some_and(|class| goes_on(rules, policy, reason, class)) {
                     return Err(reason);
                 }
                 Fate::Leave

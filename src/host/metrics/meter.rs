@@ -23,24 +23,7 @@ const DELAYS: &[u64] = &[
     300_000 * MS,
     600_000 * MS,
 ];
-/// Those of durations, as OpenTelemetry's conventions give them: 10 ms to 82 s.
-const DURATIONS: &[u64] = &[
-    10 * MS,
-    20 * MS,
-    40 * MS,
-    80 * MS,
-    160 * MS,
-    320 * MS,
-    640 * MS,
-    1_280 * MS,
-    2_560 * MS,
-    5_120 * MS,
-    10_240 * MS,
-    20_480 * MS,
-    40_960 * MS,
-    81_920 * MS,
-];
-/// The same and two more, up to 5 minutes: reasoning takes its time.
+/// Those of latencies: reasoning takes its time, up to 5 minutes and more.
 const LATENCIES: &[u64] = &[
     10 * MS,
     20 * MS,
@@ -59,6 +42,8 @@ const LATENCIES: &[u64] = &[
     163_840 * MS,
     327_680 * MS,
 ];
+/// Those of durations, as OpenTelemetry's conventions give them: 10 ms to 82 s, without the last two of latencies.
+const DURATIONS: &[u64] = LATENCIES.split_at(14).0;
 /// Those of tokens, as the same conventions give them.
 const TOKENS: &[u64] =
     &[1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864];
