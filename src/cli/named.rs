@@ -38,6 +38,9 @@ pub(crate) struct Named {
 
 /// What the file is. A test file has cases; a script has replies; a call has arguments or a planner; an agent has a task, models with an `api` or tools with a `kind`.
 pub(crate) fn kind(bytes: &[u8]) -> Kind {
+    if !may_tell(bytes) {
+        return Kind::Policy;
+    }
     let load = |bytes: &[u8]| yaml::load(&mut Sources::new(), &mut Findings::default(), "", bytes).1;
     let Some(root) = beginning(bytes).and_then(load).or_else(|| load(bytes)) else { return Kind::Policy };
     let any = |key: &str, field: &str| match root.get(key).map(|node| &node.data) {
@@ -56,6 +59,14 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
     } else {
         Kind::Policy
     }
+}
+
+/// Whether a long text holds any word that makes it something else than a policy: reading it takes longer than looking.
+fn may_tell(bytes: &[u8]) -> bool {
+    const LONG: usize = 64 << 10;
+    let Ok(text) = core::str::from_utf8(bytes) else { return true };
+    let words = ["cases", "replies", "task", "system", "arguments", "planner", "api", "kind", "\\"];
+    bytes.len() < LONG || words.iter().any(|word| text.contains(word))
 }
 
 /// The first lines of a long file, if its keys stand at the beginnings of lines and tell there what it is: what comes
@@ -211,6 +222,17 @@ mod tests {
             ("", Kind::Policy),
         ] {
             assert_eq!(kind(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_read_only_if_a_word_in_it_may_tell() {
+        let slices: String = (0..9_000).map(|i| format!("s{i}: {{}}, ")).collect();
+        assert!(!may_tell(format!("{{version: 1, session: {{slices: {{{slices}}}}}}}").as_bytes()));
+        for (key, expected) in [("cases", Kind::Test), ("\"\\u0063ases\"", Kind::Test), ("task", Kind::Agent)]
+        {
+            let text = format!("{{version: 1, session: {{slices: {{{slices}}}}}, {key}: []}}");
+            assert_eq!(kind(text.as_bytes()), expected);
         }
     }
 

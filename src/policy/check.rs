@@ -40,8 +40,6 @@ const BUDGETING: [&str; 9] =
     ["budget", "retry", "calls", "CallRule", "tools", "ToolLayer", "models", "ModelLayer", "output"];
 /// So many shapes of a pool are told.
 const SHAPES: usize = 8;
-/// What it costs to hear one more rule, in comparisons.
-const RESOLVED: usize = 16;
 
 /// Reports more selectors than there may be. `true`: there are not.
 pub(crate) fn within_budget<T>(rules: &Rules<T>, findings: &mut Findings) -> bool {
@@ -153,8 +151,8 @@ fn everywhere(
         let name = names(&rule.selector);
         let subject = format!("tool `{}`", rule.selector.as_str());
         let calls = layers.calls(&name);
-        let cost = layers.tool_rules().candidates(&name).len();
-        if !work.spend(cost.saturating_mul(calls.len().saturating_add(1)).saturating_mul(RESOLVED)) {
+        let cost = layers.tool_rules().cost(&name);
+        if !work.spend(cost.saturating_mul(calls.len().saturating_add(1))) {
             return Err(Box::new(Work::used_up(rule.span)));
         }
         show(layers.tool_retry(&name, &[]).policy(), &subject);
@@ -165,7 +163,7 @@ fn everywhere(
     for rule in layers.model_rules().all() {
         let subject = format!("model `{}`", rule.selector.as_str());
         let name = names(&rule.selector);
-        if !work.spend(layers.model_rules().candidates(&name).len().saturating_mul(RESOLVED)) {
+        if !work.spend(layers.model_rules().cost(&name)) {
             return Err(Box::new(Work::used_up(rule.span)));
         }
         show(layers.model_retry(&name).policy(), &subject);

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::document::{Prioritized, Priority, for_all};
 use super::lost::Doubt;
-use super::merge::Layer;
+use super::merge::{Layer, Under};
 use super::rules::{Rule, Rules};
 use super::{Code, Diagnostic, Findings, Selector, Span};
 
@@ -19,11 +19,22 @@ use super::{Code, Diagnostic, Findings, Selector, Span};
 pub(crate) struct Work(usize);
 
 impl Work {
-    /// What a policy may cost: a fraction of a second.
+    /// What a policy with all its profiles may cost: a fraction of a second.
     const MOST: usize = 4_000_000;
+    /// What its lints may cost.
+    const MOST_OF_LINTS: usize = 1_500_000;
 
     pub(crate) const fn new() -> Self {
         Self(Self::MOST)
+    }
+
+    pub(crate) const fn of_lints() -> Self {
+        Self(Self::MOST_OF_LINTS)
+    }
+
+    /// Whether nothing is left.
+    pub(crate) const fn is_used_up(&self) -> bool {
+        self.0 == 0
     }
 
     /// Takes from what is left. `false`: it is used up.
@@ -82,20 +93,22 @@ pub(crate) fn conflicts<T: Layer + Prioritized>(
 
 /// What the patterns say, value by value: within one selector the later file wins.
 fn by_path<T: Layer + Prioritized>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voice<'_, T>>> {
-    let patterns = || rules.all().iter().filter(|rule| !rule.selector.is_exact());
-    let spoken = |rule: &Rule<T>| {
-        let mut entries = Vec::new();
-        rule.layer.entries("", &mut entries);
-        entries.extend(rule.layer.conditional());
-        entries
-    };
-    let paths = patterns().flat_map(|rule| spoken(rule).into_iter().map(|(path, ..)| path));
+    let patterns = rules.all().iter().filter(|rule| !rule.selector.is_exact());
+    let spoken: Vec<_> = patterns
+        .map(|rule| {
+            let mut entries = Vec::new();
+            rule.layer.entries(&Under::TOP, &mut entries);
+            entries.extend(rule.layer.conditional());
+            (rule, entries)
+        })
+        .collect();
+    let paths = spoken.iter().flat_map(|(_, entries)| entries).map(|(path, ..)| path);
     let for_one: BTreeMap<String, String> =
-        paths.filter_map(|path| Some((path.clone(), for_all(&path)?))).collect();
+        paths.filter_map(|path| Some((path.clone(), for_all(path)?))).collect();
     let mut all: BTreeMap<String, Vec<Voice<'_, T>>> = BTreeMap::new();
-    for rule in patterns() {
+    for (rule, entries) in spoken {
         let mut entries: Vec<_> =
-            spoken(rule).into_iter().map(|(path, span, value)| (path, span, value, true)).collect();
+            entries.into_iter().map(|(path, span, value)| (path, span, value, true)).collect();
         // What is said of all classes is said of each of which nothing else is said.
         for (path, general) in &for_one {
             if !entries.iter().any(|(said, ..)| said == path)
@@ -238,7 +251,7 @@ fn pairs(sorted: &Sorted) -> usize {
 
 fn says<T: Layer + Prioritized>(layer: &T, path: &str) -> bool {
     let mut entries = Vec::new();
-    layer.entries("", &mut entries);
+    layer.entries(&Under::TOP, &mut entries);
     entries.extend(layer.conditional());
     let general = for_all(path);
     entries.iter().any(|(said, ..)| said == path || Some(said) == general.as_ref())

@@ -14,7 +14,7 @@ use super::document::{
     MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer, ToolLayer, TopLimits, TurnLayer,
 };
 use super::loader::{Part, PartKind};
-use super::merge::{At, Layer as _, Limits};
+use super::merge::{At, Layer as _, Limits, Under};
 use super::rules::{Rule, Rules};
 use super::{Origin, Scope, Selector, Span};
 
@@ -278,7 +278,7 @@ impl<'a> Above<'a> {
     /// What it says: path, place, and the value; null unsets one.
     pub(crate) fn entries(&self) -> Vec<(String, Span, Value)> {
         let mut found = Vec::new();
-        self.retry.entries("retry", &mut found);
+        self.retry.entries(&Under::new("retry"), &mut found);
         let mut limits = Limits::default();
         self.limits.iter().for_each(|rule| limits.fold(rule));
         let limits = limits.each().into_iter();

@@ -100,17 +100,18 @@ impl Policy {
 
     /// Merges what was read.
     pub(super) fn merge(read: Read, loader: &Loader, mut findings: Findings) -> Result<Self, Report> {
+        let mut work = Work::new();
         if loader.checks_every_profile() {
             for name in &read.profiles {
-                if read.profile.as_ref() != Some(name) && !findings.is_overrun() {
-                    Inner::check(&read, Some(name), &mut findings);
+                if read.profile.as_ref() != Some(name) && !findings.is_overrun() && !work.is_used_up() {
+                    Inner::check(&read, Some(name), &mut work, &mut findings);
                 }
             }
             if read.profile.is_some() {
-                Inner::check(&read, None, &mut findings);
+                Inner::check(&read, None, &mut work, &mut findings);
             }
         }
-        let mut inner = match Inner::build(read, &mut findings) {
+        let mut inner = match Inner::build(read, &mut work, &mut findings) {
             Ok(inner) => inner,
             Err(sources) => return Err(findings.into_report(*sources)),
         };
@@ -277,32 +278,31 @@ impl Policy {
 
 impl Inner {
     /// Looks for mistakes that show when a profile is chosen.
-    fn check(read: &Read, profile: Option<&str>, findings: &mut Findings) -> Layers {
+    fn check(read: &Read, profile: Option<&str>, work: &mut Work, findings: &mut Findings) -> Layers {
         let parts = chosen(&read.parts, profile);
         check::reducers(&parts, findings);
         let layers = Layers::new(&parts);
         if check::within_budget(layers.tool_rules(), findings)
             & check::within_budget(layers.model_rules(), findings)
         {
-            let mut work = Work::new();
-            conflicts(layers.tool_rules(), profile, &mut work, findings);
-            conflicts(layers.model_rules(), profile, &mut work, findings);
+            conflicts(layers.tool_rules(), profile, work, findings);
+            conflicts(layers.model_rules(), profile, work, findings);
             // Only files that say so can leave attempts without end; the default does not.
             let speaks =
                 |word| read.sources.iter().skip(BUILTIN_TEXTS).any(|source| source.text().contains(word));
             if speaks("unlimited") {
-                check::endless(&layers, &mut work, findings);
+                check::endless(&layers, work, findings);
             }
             if speaks("pool") {
-                check::pools(&layers, &read.sources, &mut work, findings);
+                check::pools(&layers, &read.sources, work, findings);
             }
         }
         layers
     }
 
     /// What files make that may have mistakes, all of which have been found then.
-    fn build(read: Read, findings: &mut Findings) -> Result<Self, Box<Sources>> {
-        let layers = Self::check(&read, read.profile.as_deref(), findings);
+    fn build(read: Read, work: &mut Work, findings: &mut Findings) -> Result<Self, Box<Sources>> {
+        let layers = Self::check(&read, read.profile.as_deref(), work, findings);
         let Read { sources, digest, parts, profiles, profile } = read;
         let heard = chosen(&parts, profile.as_deref());
         let session = session(&heard);

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::document::{ModelLayer, RetryLayer, ToolLayer, for_all};
-use super::merge::Layer;
+use super::merge::{Layer, Under};
 use super::rules::Rules;
 use super::{Policy, Selector};
 
@@ -197,7 +197,7 @@ impl<T: Layer> Search<'_, T> {
                 .entry(rule.selector.as_str())
                 .or_insert_with(|| Pattern { selector: &rule.selector, paths: Vec::new() });
             let mut entries = Vec::new();
-            rule.layer.entries("", &mut entries);
+            rule.layer.entries(&Under::TOP, &mut entries);
             pattern.paths.extend(entries.into_iter().map(|(path, ..)| joined(&path)));
             pattern.paths.extend((self.more)(&rule.layer));
         }

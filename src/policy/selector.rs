@@ -55,12 +55,21 @@ impl Selector {
 
     /// Whether `name` is selected. Linear in the length of both.
     pub fn matches(&self, name: &str) -> bool {
+        // Each literal takes a byte at least.
+        if name.len() < self.literals {
+            return false;
+        }
         let mut parts = self.text.split('*');
         let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
         for part in parts {
-            match rest.split_once(part) {
-                Some((_, after)) => rest = after,
+            // A single byte is found without preparing a search.
+            let found = match part.as_bytes() {
+                [byte] => rest.find(char::from(*byte)),
+                _ => rest.find(part),
+            };
+            match found.and_then(|at| rest.get(at.saturating_add(part.len())..)) {
+                Some(after) => rest = after,
                 None => return false,
             }
         }
@@ -127,6 +136,11 @@ impl Selector {
             }
         }
         None
+    }
+
+    /// How many runs of characters it leaves open.
+    pub(crate) const fn stars(&self) -> usize {
+        self.stars
     }
 
     /// As it was written.

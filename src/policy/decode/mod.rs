@@ -72,7 +72,7 @@ use super::yaml::{self, Data, Key, Node};
 use super::{Code, Diagnostic, Findings, Report, Selector, SourceId, Sources, Span};
 
 /// The most that the expressions and templates of a document may cost, in nodes of expressions of some 200 bytes.
-const MOST_SPENT: usize = 250_000;
+const MOST_SPENT: usize = 225_000;
 
 /// A type that can be read from a node.
 pub trait Decode: Sized {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::retry::{MergedGeneral, RetryLayer};
 use crate::policy::decode::{Decode, Described, Patch, Reader, record};
-use crate::policy::merge::{At, Block, Layer, Leaf, Trail, Visit, path};
+use crate::policy::merge::{At, Block, Layer, Leaf, Trail, Under, Visit, path};
 use crate::policy::yaml::Node;
 use crate::policy::{Attempts, Backoff, ClassRetry, ErrorClass, ServerDelay, Span};
 
@@ -105,7 +105,7 @@ impl Layer for ClassLayer {
         Self { max_attempts: Patch::Null(span), backoff: Patch::Null(span), server_delay: Patch::Null(span) }
     }
 
-    fn entries(&self, prefix: &str, found: &mut Vec<(String, Span, Value)>) {
+    fn entries(&self, under: &Under<'_>, found: &mut Vec<(String, Span, Value)>) {
         fn entry<T: Leaf>(said: &Patch<T>) -> Option<(Span, Value)> {
             Some((said.span()?, said.as_set().map(Leaf::show).unwrap_or_default()))
         }
@@ -115,7 +115,7 @@ impl Layer for ClassLayer {
             ("server_delay", entry(&self.server_delay)),
         ];
         let said = leaves.into_iter().filter_map(|(leaf, said)| said.map(|said| (leaf, said)));
-        found.extend(said.map(|(leaf, (span, value))| (path(prefix, leaf), span, value)));
+        found.extend(said.map(|(leaf, (span, value))| (under.path(leaf), span, value)));
     }
 }
 
@@ -124,9 +124,9 @@ impl Layer for ByClass {
         Self { unset: Some(span), own: PerClass::default() }
     }
 
-    fn entries(&self, prefix: &str, found: &mut Vec<(String, Span, Value)>) {
+    fn entries(&self, under: &Under<'_>, found: &mut Vec<(String, Span, Value)>) {
         for (class, layer) in &self.own.0 {
-            layer.0.entries(&path(prefix, class.name()), found);
+            layer.0.entries(&under.field(class.name()), found);
         }
     }
 }

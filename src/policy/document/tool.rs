@@ -11,7 +11,7 @@ use super::targets::{MergedTargets, TargetsLayer};
 use super::text::{Cel, Text, Variables, variables};
 use super::timeouts::{MergedTimeouts, TimeoutsLayer};
 use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, decode_fields, record};
-use crate::policy::merge::{Block, Layer as _, Leaf, Trail, layer, plain_leaf};
+use crate::policy::merge::{Block, Layer as _, Leaf, Trail, Under, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
     AfterPartial, Bound, BreakerPolicy, ContextWindow, Effect, GuidancePolicy, ModelPolicy, OnExhausted,
@@ -300,7 +300,8 @@ impl Prioritized for ToolLayer {
     fn conditional(&self) -> Vec<(String, Span, Value)> {
         let mut found = Vec::new();
         for call in &self.calls {
-            call.retry.0.entries(&format!("calls[{}].retry", call.when.value.source()), &mut found);
+            let under = format!("calls[{}].retry", call.when.value.source());
+            call.retry.0.entries(&Under::new(&under), &mut found);
         }
         found
     }

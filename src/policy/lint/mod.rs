@@ -112,7 +112,7 @@ impl Policy {
         let mut found = Found::new(self.sources());
         let raised = Raised::of(self.parts());
         let mut lints = Lints::new(&raised);
-        let mut work = Work::new();
+        let mut work = Work::of_lints();
         let mut go = |layers: &Layers| {
             let view = View { layers, options };
             lints.hear(&view, &mut work, &mut found)

@@ -10,7 +10,7 @@ use super::numbers::each;
 use crate::policy::decode::{Patch, list};
 use crate::policy::document::{Blocks, CallRule, RetryLayer};
 use crate::policy::loader::{Part, PartKind};
-use crate::policy::merge::Layer as _;
+use crate::policy::merge::{Layer as _, Under};
 use crate::policy::{Bound, Code, Diagnostic, ErrorClass, Scope, Span, Validator};
 use crate::time::Nanos;
 
@@ -63,7 +63,7 @@ fn of_calls(call: &CallRule, found: &mut Found<'_>) {
         found.push(Diagnostic::warning(Code::CONSTANT, span, message).help(help));
     }
     let mut entries = Vec::new();
-    call.retry.0.entries("", &mut entries);
+    call.retry.0.entries(&Under::TOP, &mut entries);
     if entries.is_empty() && call.limits.is_none() {
         let problem = Diagnostic::warning(Code::EMPTY_RULE, span, "the rule for these calls says nothing");
         found.push(problem.help("set something under `retry` or `limits`, or remove it"));

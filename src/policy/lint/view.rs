@@ -6,9 +6,6 @@ use crate::policy::layers::Layers;
 use crate::policy::rules::Rules;
 use crate::policy::{Code, Diagnostic, Span};
 
-/// What it costs to hear one rule, in comparisons.
-const RESOLVED: usize = 16;
-
 /// The layers of one profile, and what is known of the host.
 pub(super) struct View<'p> {
     pub(super) layers: &'p Layers,
@@ -66,8 +63,7 @@ pub(super) fn spend<T>(
     work: &mut Work,
     found: &mut Found<'_>,
 ) -> bool {
-    let rules = rules.candidates(name).len().saturating_add(1);
-    let enough = work.spend(rules.saturating_mul(times).saturating_mul(RESOLVED));
+    let enough = work.spend(rules.cost(name).saturating_mul(times));
     if !enough {
         found.push(unfinished(found.start()));
     }

@@ -325,7 +325,11 @@ mod bad_input {
         assert_snapshot!(mistakes(&calls(1_300, pattern)));
         // What is refused has been looked at too.
         let told = mistakes(&calls(10_000, "args.a.matches('^(a{1,200}){1,200}$')"));
-        assert!(told.contains("it is too large") && told.ends_with("and 2 more"), "{told}");
+        assert!(
+            told.contains("it is too large") && told.contains("too many, or too large, to be kept"),
+            "{told}"
+        );
+        assert!(told.matches("it is too large").count() < 100, "{told}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A layer: a record whose fields are left out, unset or set, and what becomes of it in the merge.
 
+use std::borrow::Cow;
+
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
@@ -13,8 +15,8 @@ pub(crate) trait Layer: Decode + Default {
     /// Every value unset: what `null` in place of the whole record means.
     fn unset(span: Span) -> Self;
 
-    /// Every value it speaks of, with its path under `prefix`, its place and its text.
-    fn entries(&self, prefix: &str, found: &mut Vec<(String, Span, Value)>);
+    /// Every value it speaks of, with its path, its place and its text.
+    fn entries(&self, under: &Under<'_>, found: &mut Vec<(String, Span, Value)>);
 }
 
 /// A record within a record; `null` unsets all of it.
@@ -45,6 +47,40 @@ impl<T: Layer> Decode for Block<T> {
 
 /// What is seen of a merged record: every trail with its path.
 pub(crate) type Visit<'v> = &'v mut dyn FnMut(String, &dyn AnyTrail);
+
+/// What a layer stands under; written out only for what it says.
+#[derive(Clone, Copy)]
+pub(crate) struct Under<'u> {
+    above: Option<&'u Under<'u>>,
+    name: &'u str,
+}
+
+impl<'u> Under<'u> {
+    /// Nothing.
+    pub(crate) const TOP: Self = Self::new("");
+
+    /// A name.
+    pub(crate) const fn new(name: &'u str) -> Self {
+        Self { above: None, name }
+    }
+
+    /// A field below.
+    pub(crate) fn field(&'u self, field: &'static str) -> Self {
+        Self { above: Some(self), name: crate::policy::decode::field_name(field) }
+    }
+
+    /// The path of a field.
+    pub(crate) fn path(&self, field: &'static str) -> String {
+        path(&self.written(), field)
+    }
+
+    fn written(&self) -> Cow<'u, str> {
+        match self.above.map(Self::written) {
+            Some(above) if !above.is_empty() => Cow::Owned(format!("{above}.{}", self.name)),
+            _ => Cow::Borrowed(self.name),
+        }
+    }
+}
 
 /// The path of a field.
 pub(crate) fn path(prefix: &str, field: &'static str) -> String {
@@ -95,22 +131,22 @@ macro_rules! layer {
 
             fn entries(
                 &self,
-                prefix: &str,
+                under: &$crate::policy::merge::Under<'_>,
                 found: &mut Vec<(String, $crate::policy::Span, serde_json::Value)>,
             ) {
                 $(if let Some(span) = self.$leaf.span() {
                     let shown = self.$leaf.as_set().map($crate::policy::merge::Leaf::show);
-                    let path = $crate::policy::merge::path(prefix, stringify!($leaf));
+                    let path = under.path(stringify!($leaf));
                     found.push((path, span, shown.unwrap_or_default()));
                 })*
                 $($($crate::policy::merge::Layer::entries(
                     &self.$block.0,
-                    &$crate::policy::merge::path(prefix, stringify!($block)),
+                    &under.field(stringify!($block)),
                     found,
                 );)*)?
                 $($($crate::policy::merge::Layer::entries(
                     &self.$within.0,
-                    &$crate::policy::merge::path(prefix, stringify!($within)),
+                    &under.field(stringify!($within)),
                     found,
                 );)*)?
             }

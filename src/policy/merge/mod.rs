@@ -4,7 +4,7 @@ mod layer;
 mod limits;
 mod trail;
 
-pub(crate) use layer::{Block, Layer, Visit, layer, path};
+pub(crate) use layer::{Block, Layer, Under, Visit, layer, path};
 pub(crate) use limits::Limits;
 pub(crate) use trail::{AnyTrail, At, Leaf, Trail, Word, WordKind, plain_leaf};
 
