@@ -54,6 +54,26 @@ fn says(text: &str, wanted: &[&str]) {
 }
 
 #[test]
+fn away_from_a_terminal_answers_are_shown_while_they_come_only_if_that_is_asked_for() {
+    let script = SCRIPT.replace("done", "It is done, as it was wanted.");
+    let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", &script)]);
+    let run = |args: &[&str]| unfazed(&dir, &[&["run", "agent.yaml"], args].concat());
+    assert!(!err(&run(&[])).contains("» m says"));
+    let shown = err(&run(&["--stream", "always"]));
+    says(&shown, &["           » m says\n             It is done, as it was wanted.\n", "✓ m has answered"]);
+    let pieces = |args: &[&str]| {
+        let lines = out(&run(args));
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let pieces = lines.filter(|line| line["kind"] == "streamed");
+        pieces.map(|line| line["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let streamed = pieces(&["--format", "json", "--stream", "always"]);
+    assert_eq!(streamed.concat(), "It is done, as it was wanted.");
+    assert!(streamed.len() > 1, "{streamed:?}");
+    assert!(pieces(&["--format", "json"]).is_empty());
+}
+
+#[test]
 fn a_reader_that_is_gone_ends_the_output_quietly() {
     let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", SCRIPT)]);
     for args in [

@@ -11,7 +11,7 @@ use tracing_subscriber::registry::LookupSpan;
 use unfazed::host::scripted::{Entry, Outcome, Script, ScriptedModel};
 use unfazed::host::{Agent, Guard, ModelFacts, Price, Task, ToolError, Tools, builtin};
 use unfazed::policy::Policy;
-use unfazed::session::Usage;
+use unfazed::session::{Message, Usage};
 
 /// Collects the fields of every log line, those of the spans around it included.
 #[derive(Clone, Default)]
@@ -52,6 +52,11 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
     }
 }
 
+/// A result that nobody called for.
+fn orphan() -> Message {
+    Message::Tool { call: "c1".into(), tool: "fetch".into(), text: "12".into(), error: false }
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_log_line_carries_the_correlation_id() {
     let lines = Lines::default();
@@ -71,13 +76,20 @@ async fn every_log_line_carries_the_correlation_id() {
     agent.run(Task { run: "run-1".into(), ..Task::default() }).await.unwrap();
     let guard = Guard::builder(Policy::builtin()).run("run-1").build();
     guard.tool("fetch").call((), |(), _| async { Err::<(), _>(ToolError::failed("no")) }).await.unwrap_err();
+    let turn = guard.turn(vec![Message::user("hello"), orphan()]).history(|request| request);
+    turn.call(|_, request| async move { Ok::<_, ToolError>(request.len()) }).await.unwrap();
     drop(logs);
     let lines = lines.0.lock().unwrap();
     assert!(
         lines.iter().any(|line| line.contains("error_type=\"invalid_args\"") && line.contains("attempt=1"))
     );
     let calls: Vec<_> = lines.iter().filter(|line| line.starts_with("unfazed::attempt")).collect();
-    assert_eq!(calls.len(), 2, "one line for each call of a model");
+    assert_eq!(calls.len(), 3, "one line for each call of a model, by the run and by the guard");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("orphan tool calls pruned") && line.contains("dropped_count=1"))
+    );
     for field in ["target_model=\"main\"", "provider=\"house\"", "model=\"m-1\"", "turn=2", "attempt=1"] {
         assert!(calls[1].contains(field), "{field}: {}", calls[1]);
     }

@@ -16,18 +16,27 @@ pub(crate) fn raw(text: &str) -> Result<(), Failed> {
 
 /// How many characters a line of standard output has; `None`: as many as it takes.
 pub(crate) fn width() -> Option<usize> {
+    told_width().or_else(|| terminal_width(std::io::stdout()))
+}
+
+/// How many characters a line of standard error has; `None`: as many as it takes.
+pub(crate) fn width_of_errors() -> Option<usize> {
+    told_width().or_else(|| terminal_width(std::io::stderr()))
+}
+
+fn told_width() -> Option<usize> {
     let told = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    told.filter(|columns| *columns > 0).or_else(terminal_width)
+    told.filter(|columns| *columns > 0)
 }
 
 #[cfg(unix)]
-fn terminal_width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+fn terminal_width(terminal: impl std::os::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 #[cfg(not(unix))]
-const fn terminal_width() -> Option<usize> {
+fn terminal_width<T>(_terminal: T) -> Option<usize> {
     None
 }
 

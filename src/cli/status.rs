@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 
 use unfazed::time::Nanos;
 
+/// How long something is typed no further before it is said for how long.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// What goes on, shown while it goes on. On anything but a terminal it shows nothing.
 #[derive(Clone)]
 pub(crate) struct Status {
@@ -13,10 +16,22 @@ pub(crate) struct Status {
 }
 
 struct Shared {
+    terminal: Box<dyn Write + Send>,
     text: String,
     since: Instant,
-    until: Option<Instant>,
+    time: Time,
     shown: bool,
+}
+
+/// Which time is told.
+#[derive(Clone, Copy)]
+enum Time {
+    /// For how long it goes on already.
+    Since,
+    /// The same, but only of a pause.
+    Pause,
+    /// How much longer it is waited for.
+    Until(Instant),
 }
 
 impl Status {
@@ -25,9 +40,8 @@ impl Status {
         if !std::io::stderr().is_terminal() {
             return Self { shared: None };
         }
-        let shared = Shared { text: String::new(), since: Instant::now(), until: None, shown: false };
-        let shared = Arc::new(Mutex::new(shared));
-        let weak = Arc::downgrade(&shared);
+        let status = Self::on(std::io::stderr());
+        let weak = status.shared.as_ref().map(Arc::downgrade).unwrap_or_default();
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(Duration::from_millis(100));
             loop {
@@ -36,17 +50,37 @@ impl Status {
                 draw(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
             }
         });
-        Self { shared: Some(shared) }
+        status
+    }
+
+    /// Shows the line on that terminal, whenever it is drawn.
+    pub(crate) fn on(terminal: impl Write + Send + 'static) -> Self {
+        let (terminal, text) = (Box::new(terminal), String::new());
+        let shared = Shared { terminal, text, since: Instant::now(), time: Time::Since, shown: false };
+        Self { shared: Some(Arc::new(Mutex::new(shared))) }
+    }
+
+    /// Draws the line as it is now.
+    #[cfg(test)]
+    pub(crate) fn draw(&self) {
+        if let Some(shared) = &self.shared {
+            draw(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
     /// Says what goes on and for how long already.
     pub(crate) fn set(&self, text: String) {
-        self.replace(text, None);
+        self.replace(text, Time::Since);
+    }
+
+    /// Says what has been typed of a line so far.
+    pub(crate) fn typed(&self, line: String) {
+        self.replace(line, Time::Pause);
     }
 
     /// Says what is waited for and how much longer.
     pub(crate) fn count_down(&self, text: String, delay: Nanos) {
-        self.replace(text, Some(Instant::now() + delay.to_std()));
+        self.replace(text, Time::Until(Instant::now() + delay.to_std()));
     }
 
     /// Takes the line away, so that something else can be printed.
@@ -58,12 +92,12 @@ impl Status {
         }
     }
 
-    fn replace(&self, text: String, until: Option<Instant>) {
+    fn replace(&self, text: String, time: Time) {
         if let Some(shared) = &self.shared {
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
             shared.text = text;
             shared.since = Instant::now();
-            shared.until = until;
+            shared.time = time;
         }
     }
 }
@@ -72,18 +106,22 @@ fn draw(shared: &mut Shared) {
     if shared.text.is_empty() {
         return;
     }
-    let time = match shared.until {
-        Some(until) => format!("{:.1}s left", until.saturating_duration_since(Instant::now()).as_secs_f64()),
-        None => format!("{:.1}s", shared.since.elapsed().as_secs_f64()),
+    let since = shared.since.elapsed();
+    let time = match shared.time {
+        Time::Until(until) => {
+            format!("  {:.1}s left", until.saturating_duration_since(Instant::now()).as_secs_f64())
+        }
+        Time::Pause if since < PAUSE => String::new(),
+        Time::Since | Time::Pause => format!("  {:.1}s", since.as_secs_f64()),
     };
-    let _ = write!(std::io::stderr(), "\r\x1b[2K           {}  {time}", shared.text);
-    let _ = std::io::stderr().flush();
+    let _ = write!(shared.terminal, "\r\x1b[2K           {}{time}", shared.text);
+    let _ = shared.terminal.flush();
     shared.shown = true;
 }
 
 fn erase(shared: &mut Shared) {
     if shared.shown {
-        let _ = write!(std::io::stderr(), "\r\x1b[2K");
+        let _ = write!(shared.terminal, "\r\x1b[2K");
         shared.shown = false;
     }
 }

@@ -19,6 +19,7 @@ mod event;
 mod failure;
 mod leaked;
 mod log;
+pub(crate) mod orphans;
 mod problems;
 pub mod retry;
 mod state;

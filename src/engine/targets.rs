@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::directive::{RetryAction, TurnRetry};
 use crate::policy::{Advance, Bound, ErrorClass, ModelPolicy, Provider, TargetWait, TargetsPolicy};
 use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
@@ -177,6 +178,21 @@ pub fn goes_on(rules: &TargetsPolicy, model: &ModelPolicy, reason: StopReason, c
     !spent && !model.abort_on.value.contains(class) && model.retry.goes_on_elsewhere(reason, class)
 }
 
+/// A model is passed over before it is asked: so many tokens are too many for its window.
+pub(crate) fn passed_over(target: String, next: Option<String>, remaining: usize, tokens: u64) -> TurnRetry {
+    TurnRetry {
+        action: RetryAction::SkipProvider,
+        log_message: format!("{target} is passed over: {tokens} tokens are too many for its window"),
+        error_type: ErrorClass::ContextOverflow,
+        backoff: Nanos::ZERO,
+        system_message: None,
+        sources: vec!["context_window".to_owned()],
+        next_target: next,
+        remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+        target,
+    }
+}
+
 impl Round {
     fn is_new(&self) -> bool {
         *self == Self::default()
@@ -230,7 +246,7 @@ fn key(target: &str, policy: &ModelPolicy) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Origin, Setting};
+    use crate::policy::{ErrorAction, Origin, Policy, Setting};
     use proptest::prelude::*;
 
     const NOW: Instant = Instant(1_000_000_000_000);
@@ -308,6 +324,33 @@ mod tests {
         let next = rotation.failed(&rules, 3, Fate::Leave, rests, NOW);
         assert_eq!(next, Next::Ask { target: 0, delay: Nanos::ZERO });
         assert_eq!(rotation.failed(&rules, 3, Fate::Leave, rests, NOW), Next::Nobody);
+    }
+
+    #[test]
+    fn explain_says_after_which_classes_another_model_is_called() {
+        for rules in [
+            "models: {m: {abort_on: [auth_error, timeout]}}",
+            "turn: {targets: {advance: attempt}}",
+            "turn: {targets: {advance: attempt}}\nmodels: {m: {retry: {max_attempts: 1}, abort_on: [auth_error]}}",
+            "models: {m: {retry: {enabled: false, max_attempts: 1}}}",
+        ] {
+            let policy = Policy::from_yaml("p.yaml", &format!("version: 1\n{rules}\n")).unwrap();
+            let (model, explained) = (policy.model("m"), policy.explain_model("m"));
+            for class in ErrorClass::ALL {
+                let reason = match explained.on_error(*class).action {
+                    ErrorAction::NeverRetried => StopReason::NeverRetry,
+                    ErrorAction::NotRetried if !model.retry.retries(*class) => StopReason::NotRetryable,
+                    _ => StopReason::Attempts,
+                };
+                let then = explained.on_error(*class).then;
+                let told = then.contains("the next model of the agent is called");
+                assert_eq!(
+                    told,
+                    goes_on(&policy.turn().targets, &model, reason, *class),
+                    "{rules} {class}: {then}"
+                );
+            }
+        }
     }
 
     proptest! {

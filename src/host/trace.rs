@@ -1,6 +1,6 @@
 //! One log line for each decision, inside the run's span, which carries the correlation id.
 
-use crate::engine::{Directive, Note, Order, Outcome, RetryAction, Work};
+use crate::engine::{Directive, Note, Order, OrphanToolCallsPruned, Outcome, RetryAction, TurnRetry, Work};
 use crate::policy::ErrorClass;
 use crate::session::{ReportSource, StopReason};
 
@@ -54,6 +54,38 @@ pub(super) fn attempt(attempt: &ModelAttempt) {
             line!(tracing::Level::WARN);
         }
     }
+}
+
+/// Logs what is done about a model call that failed, or that a model is passed over.
+pub(super) fn turn_retry(retry: &TurnRetry) {
+    tracing::warn!(
+        target_model = retry.target,
+        next = retry.next_target,
+        remaining = retry.remaining,
+        error_type = retry.error_type.name(),
+        delay_ms = retry.backoff.0 / 1_000_000,
+        action = retry.log_message,
+        "model retry"
+    );
+}
+
+/// Logs that what had come of an answer is taken back.
+pub(super) fn retracted(target: &str, attempt: u32, received: u64) {
+    tracing::warn!(target_model = target, attempt, received, "streamed answer retracted");
+}
+
+/// Logs a repair of the history.
+pub(super) fn orphans(told: &OrphanToolCallsPruned, because: &str) {
+    tracing::warn!(
+        pruned_count = told.pruned_count,
+        injected_count = told.injected_count,
+        dropped_count = told.dropped_count,
+        moved_count = told.moved_count,
+        target_model = told.model,
+        original_error = told.original_error,
+        because,
+        "orphan tool calls pruned"
+    );
 }
 
 fn order(work: &Work, directive: &Directive) {
@@ -114,21 +146,11 @@ fn taken(note: &Note, directive: &Directive) {
         Note::RejectTurn { error_type, .. } => {
             tracing::warn!(error_type = error_type.name(), "reply rejected");
         }
-        Note::TurnRetracted { target, attempt, received } => {
-            tracing::warn!(target_model = target, attempt, received, "streamed answer retracted");
-        }
+        Note::TurnRetracted { target, attempt, received } => retracted(target, *attempt, *received),
         Note::Breaker { tool, state, .. } => {
             tracing::warn!(tool, state = ?state, because = %because(directive), "circuit breaker");
         }
-        Note::TurnRetry(retry) => tracing::warn!(
-            target_model = retry.target,
-            next = retry.next_target,
-            remaining = retry.remaining,
-            error_type = retry.error_type.name(),
-            delay_ms = retry.backoff.0 / 1_000_000,
-            action = retry.log_message,
-            "model retry"
-        ),
+        Note::TurnRetry(retry) => turn_retry(retry),
         Note::FinalTurn { reason, turn, max_turns } => {
             tracing::warn!(reason = ?reason, turn, max_turns, because = %because(directive), "final turn");
         }
@@ -157,16 +179,7 @@ fn taken(note: &Note, directive: &Directive) {
         Note::OutputRefused { attempt, .. } => tracing::warn!(attempt, "report refused"),
         Note::Warning { message } => tracing::warn!(message, "warning"),
         Note::Finish { outcome } => finished(outcome),
-        Note::OrphanToolCallsPruned(told) => tracing::warn!(
-            pruned_count = told.pruned_count,
-            injected_count = told.injected_count,
-            dropped_count = told.dropped_count,
-            moved_count = told.moved_count,
-            target_model = told.model,
-            original_error = told.original_error,
-            because = %because(directive),
-            "orphan tool calls pruned"
-        ),
+        Note::OrphanToolCallsPruned(told) => orphans(told, &because(directive)),
         Note::Append { .. } | Note::Splice { .. } | Note::Metric(_) | Note::Dropped { .. } => {}
     }
 }

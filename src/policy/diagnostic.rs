@@ -167,6 +167,8 @@ codes! {
     NAMED_TWICE = "W0224",
     /// Two validators of one name.
     SAME_NAME = "W0225",
+    /// A timeout of a step that the end of the whole call comes before.
+    LATE_STEP = "W0226",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

@@ -1,4 +1,5 @@
 //! A run as JSON lines: each event, then each directive it led to, then the call of a model it ended; then the result.
+//! Between them, if that is wanted, the pieces of streamed answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +16,8 @@ pub(crate) struct JsonLines {
     seq: u64,
     /// Digest of the policy in force.
     policy: String,
+    /// Whether pieces of answers are printed.
+    stream: bool,
     failed: Unwritten,
 }
 
@@ -22,6 +25,11 @@ pub(crate) struct JsonLines {
 pub(crate) type Unwritten = Arc<Mutex<Option<Failed>>>;
 
 impl JsonLines {
+    /// Prints answers while they come if `stream` says so.
+    pub(crate) fn new(stream: bool) -> Self {
+        Self { stream, ..Self::default() }
+    }
+
     /// What could not be written, once the run is over: it is no reason to stop the run.
     pub(crate) fn unwritten(&self) -> Unwritten {
         Arc::clone(&self.failed)
@@ -56,6 +64,12 @@ impl Observer for JsonLines {
             line.insert("policy".into(), self.policy.clone().into());
         }
         self.line("directive", line);
+    }
+
+    fn streamed(&mut self, text: &str) {
+        if self.stream {
+            self.line("streamed", json!({ "text": text }));
+        }
     }
 
     fn attempt(&mut self, attempt: &ModelAttempt) {

@@ -1,5 +1,6 @@
 //! `unfazed run`: an agent, live, under a policy.
 
+mod answer;
 mod ended;
 mod json;
 mod metrics;
@@ -30,6 +31,9 @@ use super::status::Status;
 use super::text::{one_line, tokens, visible};
 use super::{named, out};
 
+/// How many columns an output has that does not say it.
+const COLUMNS: usize = 80;
+
 /// Runs an agent under its policy and shows live what happens and why
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -37,6 +41,7 @@ use super::{named, out};
   unfazed run agent.yaml --task 'find the cheapest flight' --format json
   unfazed run agent.yaml --reload    # edit the policy while the agent works
   unfazed run agent.yaml --metrics-addr 127.0.0.1:9464
+  unfazed run agent.yaml --stream always 2> run.log    # answers while they come, in a file too
 
 Exit codes:
   0    reported, or answered
@@ -71,6 +76,9 @@ pub(crate) struct Args {
     /// How the run is shown.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// When answers that are streamed are shown while they come; `auto`: on a terminal.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    stream: Stream,
     /// Leaves out which policy line decided.
     #[arg(long, short)]
     quiet: bool,
@@ -84,6 +92,18 @@ enum Format {
     Human,
     /// One event or directive a line on standard output.
     Json,
+}
+
+/// When streamed answers are shown while they come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Stream {
+    /// In a timeline on a terminal.
+    #[default]
+    Auto,
+    /// Anywhere; in JSON as lines of their own.
+    Always,
+    /// Nowhere.
+    Never,
 }
 
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
@@ -125,12 +145,16 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let (mut unwritten, mut given_up) = (Unwritten::default(), GivenUp::default());
     let mut observer: Box<dyn Observer> = match args.format {
         Format::Human => {
-            let timeline = Timeline::new(anstream::stderr(), Status::start(), args.quiet);
+            let mut timeline = Timeline::new(anstream::stderr(), Status::start(), args.quiet);
+            let terminal = args.stream == Stream::Auto && std::io::stderr().is_terminal();
+            if terminal || args.stream == Stream::Always {
+                timeline = timeline.streaming(out::width_of_errors().unwrap_or(COLUMNS));
+            }
             given_up = timeline.given_up();
             Box::new(timeline)
         }
         Format::Json => {
-            let lines = JsonLines::default();
+            let lines = JsonLines::new(args.stream == Stream::Always);
             unwritten = lines.unwritten();
             Box::new(lines)
         }

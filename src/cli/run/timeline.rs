@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
 
+use super::answer::Answer;
 use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten, tokens};
 use unfazed::engine::{
@@ -19,6 +20,14 @@ use unfazed::time::Instant;
 
 /// The longest piece of foreign text on one line, in characters.
 const SHOWN: usize = 110;
+
+/// What stands below a line begins where its text does.
+const MARGIN: &str = "             ";
+/// Room beside a line that grows, for how long nothing has come.
+const PAUSE: usize = 8;
+/// The narrowest and the widest lines of a streamed answer.
+const NARROWEST: usize = 20;
+const WIDEST: usize = 100;
 
 const DIM: Style = Style::new().dimmed();
 const BOLD: Style = Style::new().bold();
@@ -44,6 +53,11 @@ pub(crate) struct Timeline<W> {
     next_target: Option<String>,
     /// The models that were given up since one answered.
     given_up: GivenUp,
+    /// What is streamed, where it is shown.
+    answer: Option<Answer>,
+    /// The model that was called last, and whether it was shown saying something.
+    speaker: String,
+    spoke: bool,
 }
 
 /// What was given up, each with its attempts.
@@ -63,7 +77,18 @@ impl<W: Write + Send> Timeline<W> {
             failure: String::new(),
             next_target: None,
             given_up: GivenUp::default(),
+            answer: None,
+            speaker: String::new(),
+            spoke: false,
         }
+    }
+
+    /// Shows answers while they come, in lines of that many columns.
+    #[must_use]
+    pub(crate) fn streaming(mut self, columns: usize) -> Self {
+        let width = columns.saturating_sub(MARGIN.len() + PAUSE).clamp(NARROWEST, WIDEST);
+        self.answer = Some(Answer::new(width));
+        self
     }
 
     /// The models that were given up since one answered, for the end of the story.
@@ -76,11 +101,36 @@ impl<W: Write + Send> Timeline<W> {
     }
 
     fn line(&mut self, mark: &str, style: Style, text: &str) {
+        self.end_answer();
         let at = self.now.since(self.started);
         let (secs, millis) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000 / 1_000_000);
         self.status.clear();
         // A terminal that is gone is no reason to stop the run.
         let _ = writeln!(self.out, "{DIM}{secs:>4}.{millis:03}s{DIM:#}  {style}{mark}{style:#} {text}");
+    }
+
+    /// Shows a piece of an answer: whole lines for good, the last one as it grows.
+    fn say(&mut self, text: &str) {
+        let text = if self.spoke { text } else { text.trim_start() };
+        let Some(answer) = self.answer.as_mut().filter(|_| !text.is_empty()) else { return };
+        self.status.clear();
+        if !self.spoke {
+            self.spoke = true;
+            let _ = writeln!(self.out, "           {INFO}»{INFO:#} {} says", self.speaker);
+        }
+        for line in answer.push(text) {
+            let _ = writeln!(self.out, "{}", format!("{MARGIN}{line}").trim_end());
+        }
+        if !answer.line().is_empty() {
+            self.status.typed(format!("  {}", answer.line()));
+        }
+    }
+
+    /// Nothing follows what has come of an answer.
+    fn end_answer(&mut self) {
+        let Some(answer) = self.answer.as_mut().filter(|answer| !answer.line().is_empty()) else { return };
+        self.status.clear();
+        let _ = writeln!(self.out, "{MARGIN}{}", answer.end());
     }
 
     fn reasons(&mut self, because: &[Because]) {
@@ -97,7 +147,7 @@ impl<W: Write + Send> Timeline<W> {
             let value =
                 if value.starts_with('[') { String::new() } else { format!(" = {}", one_line(value)) };
             let line = format!("{facts}{rule}{value} ({place}{layer})");
-            let _ = writeln!(self.out, "{DIM}             {line}{DIM:#}");
+            let _ = writeln!(self.out, "{DIM}{MARGIN}{line}{DIM:#}");
         }
         self.said = because.to_vec();
     }
@@ -118,6 +168,7 @@ impl<W: Write + Send> Timeline<W> {
     fn answered(&mut self, name: &str, reply: &ModelReply) {
         let tokens = reply.usage.map(|usage| format!("  {DIM}{}{DIM:#}", tokens(usage))).unwrap_or_default();
         let what = match reply.calls.as_slice() {
+            [] if self.spoke => "has answered".to_owned(),
             [] => format!("says “{}”", shorten(&one_line(&reply.text), SHOWN)),
             calls => {
                 let calls: Vec<String> = calls
@@ -174,6 +225,7 @@ impl<W: Write + Send> Timeline<W> {
             Work::RepairHistory(_) => {}
             Work::CallModel(call) => {
                 let attempt = attempt(call.attempt, call.max_attempts);
+                (self.speaker, self.spoke) = (one_line(&call.target), false);
                 self.status.set(format!("model {}{attempt}", call.target));
                 if call.attempt > 1 {
                     self.line("→", INFO, &format!("model {}{attempt}", call.target));
@@ -242,6 +294,16 @@ impl<W: Write + Send> Timeline<W> {
         self.line("✗", BAD, &text);
     }
 
+    fn retracted(&mut self, target: &str, received: u64) {
+        let plural = if received == 1 { "character" } else { "characters" };
+        let text = if self.spoke {
+            format!("what {target} says above is taken back: {received} {plural} of an answer that failed")
+        } else {
+            format!("{received} {plural} of an answer of {target} had come; they are dropped")
+        };
+        self.line("⊘", WARN, &text);
+    }
+
     fn last_turn(&mut self, reason: FinalReason, turn: u32, max_turns: u32) {
         let why = match reason {
             FinalReason::MaxTurns => return,
@@ -303,11 +365,7 @@ impl<W: Write + Send> Timeline<W> {
                     &format!("reply rejected ({error_type}); the model is told what is due"),
                 );
             }
-            Note::TurnRetracted { target, received, .. } => {
-                let plural = if *received == 1 { "character" } else { "characters" };
-                let text = format!("{received} {plural} of an answer of {target} had come; they are dropped");
-                self.line("⊘", WARN, &text);
-            }
+            Note::TurnRetracted { target, received, .. } => self.retracted(target, *received),
             Note::Breaker { tool, state, until } => self.breaker(tool, *state, *until),
             Note::TurnRetry(retry) => {
                 self.next_target = match retry.action {
@@ -394,6 +452,10 @@ impl<W: Write + Send> Observer for Timeline<W> {
         }
     }
 
+    fn streamed(&mut self, text: &str) {
+        self.say(text);
+    }
+
     fn on_reload_error(&mut self, error: &PolicyFilesError) {
         self.line("↻", BAD, "the policy has changed but cannot be used; the last good one stays in force");
         let _ = writeln!(self.out, "{error}");
@@ -429,3 +491,6 @@ fn attempt(attempt: u32, max: Option<u32>) -> String {
 fn of(max: Option<u32>) -> String {
     max.map(|max| format!(" of {max}")).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

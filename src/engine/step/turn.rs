@@ -2,13 +2,12 @@
 
 use super::super::because::because;
 use super::super::directive::{
-    Because, CallModel, CallTimeouts, Note, Outcome, PrepareTurn, RetryAction, ToolChoice, TurnRetry, Wait,
-    Work,
+    Because, CallModel, CallTimeouts, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work,
 };
 use super::super::event::TurnMeasure;
 use super::super::retry;
 use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
-use super::super::targets::Rotation;
+use super::super::targets::{Rotation, passed_over};
 use super::Step;
 use crate::policy::{ErrorClass, ModelPolicy, Policy};
 use crate::session::{FinalReason, RetryExhausted, StopReason};
@@ -90,17 +89,7 @@ impl Step<'_> {
             return self.last_turn_by_context(too_small.into_iter().flat_map(|(.., why)| why).collect());
         }
         for (_, target, why) in too_small {
-            let retry = TurnRetry {
-                action: RetryAction::SkipProvider,
-                log_message: format!("{target} is passed over: {tokens} tokens are too many for its window"),
-                error_type: ErrorClass::ContextOverflow,
-                backoff: Nanos::ZERO,
-                system_message: None,
-                sources: why.iter().map(|because| because.rule.clone()).collect(),
-                next_target: next.clone(),
-                remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
-                target,
-            };
+            let retry = passed_over(target, next.clone(), remaining, tokens);
             self.note(Note::TurnRetry(retry), why);
         }
         self.call_model();

@@ -221,6 +221,13 @@ impl<E: Classify> Cause<E> {
         }
     }
 
+    pub(super) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Error(error) => error.status(),
+            Self::TimedOut(_) => None,
+        }
+    }
+
     pub(super) fn received(&self) -> u64 {
         match self {
             Self::Error(error) => error.received(),

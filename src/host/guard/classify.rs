@@ -34,6 +34,11 @@ pub trait Classify {
         None
     }
 
+    /// The HTTP status of the other side, for records.
+    fn status(&self) -> Option<u16> {
+        None
+    }
+
     /// How many characters of a streamed answer had come before a model call failed.
     fn received(&self) -> u64 {
         0
@@ -49,7 +54,8 @@ pub trait Classify {
 /// value.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError<E> {
-    /// It did not run: tell the model why and let it try again.
+    /// It did not run. Of a tool: tell the model why and let it try again. Of a turn: the request is too large for every
+    /// model.
     #[error("{0}")]
     Refused(Box<Refusal>),
     /// No further attempt is made; the planner decides what is done instead.
@@ -113,6 +119,10 @@ impl Classify for Failure {
 
     fn retry_after(&self) -> Option<Nanos> {
         self.retry_after.wait()
+    }
+
+    fn status(&self) -> Option<u16> {
+        self.status
     }
 
     fn received(&self) -> u64 {

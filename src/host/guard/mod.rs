@@ -3,7 +3,11 @@
 //! A guard wraps what the host does anyway. `guard.tool("search").call(&args, |args, ctx| async …)` validates the
 //! arguments, asks the breaker, runs the closure, and runs it again as the policy says; `guard.turn(request)`
 //! does the same for a call to a model, over the targets in order. Failures are written into the guard's session,
-//! where prompts can find them.
+//! where prompts can find them, and each call of a model has a record ([`GuardBuilder::on_attempt`]).
+//!
+//! A request to a model is the host's own. What the guard is not told of it, it does not check: its size
+//! ([`TurnGuard::tokens`]), its history ([`TurnGuard::history`]), the tokens of replies
+//! ([`TurnGuard::call_with_usage`]).
 //!
 //! The decisions are those of the interpreter ([`crate::engine::retry`], [`crate::engine::Breaker`]); the guard
 //! adds the waiting. A call that succeeds costs about 150 instructions more than the bare call, as
@@ -13,12 +17,15 @@
 mod attempts;
 mod budget;
 mod classify;
+mod history;
+mod record;
 mod session;
 mod tool;
 mod turn;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub use attempts::CallContext;
 pub use classify::{Arguments, CallError, Classify, GivenUp, Refusal};
@@ -27,7 +34,8 @@ pub use turn::TurnGuard;
 
 use self::session::Session;
 use super::clock::Clock;
-use super::{LivePolicy, Metrics, MetricsSnapshot};
+use super::telemetry::Calls;
+use super::{LivePolicy, Metrics, MetricsSnapshot, ModelAttempt, ModelFacts};
 use crate::engine::{Catalogue, Metric, MetricName};
 use crate::session::{ReducerError, RetryFeedback, Slices};
 
@@ -40,6 +48,9 @@ pub struct Guard {
 /// What is told of a reducer that failed.
 type OnReducerError = Box<dyn Fn(&ReducerError) + Send + Sync>;
 
+/// What is told of a call of a model that is over.
+type OnAttempt = Box<dyn Fn(&ModelAttempt) + Send + Sync>;
+
 struct Inner {
     live: LivePolicy,
     tools: Catalogue,
@@ -48,9 +59,12 @@ struct Inner {
     seed: u64,
     clock: Clock,
     calls: AtomicU64,
+    turns: AtomicU32,
     session: Session,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
+    models: Calls,
     on_reducer_error: Option<OnReducerError>,
+    on_attempt: Option<OnAttempt>,
 }
 
 /// Makes a [`Guard`].
@@ -71,6 +85,7 @@ impl Guard {
     pub fn builder(policy: impl Into<LivePolicy>) -> GuardBuilder {
         let live = policy.into();
         let session = Session::new(live.current().session());
+        let metrics = Arc::new(Metrics::new());
         let inner = Inner {
             live,
             tools: Catalogue::default(),
@@ -79,9 +94,12 @@ impl Guard {
             seed: 0,
             clock: Clock::system(),
             calls: AtomicU64::new(0),
+            turns: AtomicU32::new(0),
             session,
-            metrics: Metrics::new(),
+            models: Calls::new(Arc::clone(&metrics), BTreeMap::new()),
+            metrics,
             on_reducer_error: None,
+            on_attempt: None,
         };
         GuardBuilder { inner }
     }
@@ -145,6 +163,21 @@ impl GuardBuilder {
     #[must_use]
     pub fn run(mut self, run: impl Into<String>) -> Self {
         self.inner.run = run.into();
+        self
+    }
+
+    /// Says what records tell about the model of that name: who serves it, as what, at which price.
+    #[must_use]
+    pub fn facts(mut self, name: impl Into<String>, facts: ModelFacts) -> Self {
+        self.inner.models.models.insert(name.into(), facts);
+        self
+    }
+
+    /// Is told of every call of a model that is over, when it is decided what is done about it. One whose future is
+    /// dropped was cancelled.
+    #[must_use]
+    pub fn on_attempt(mut self, told: impl Fn(&ModelAttempt) + Send + Sync + 'static) -> Self {
+        self.inner.on_attempt = Some(Box::new(told));
         self
     }
 

@@ -8,57 +8,126 @@ use serde_json::json;
 
 use super::attempts::{Attempts, Cause, start, within};
 use super::budget::Account;
+use super::history::{Find, Request};
+use super::record::UnderWay;
 use super::session::listens;
-use super::{CallError, Classify, GivenUp, Inner};
-use crate::engine::MetricName;
+use super::{CallContext, CallError, Classify, GivenUp, Inner, Refusal};
 use crate::engine::retry::{Case, Obstacle, Verdict};
-use crate::engine::targets::{Fate, Next, Rotation, goes_on};
+use crate::engine::targets::{Fate, Next, Rotation, goes_on, passed_over};
+use crate::engine::{MetricName, RetryAction};
+use crate::host::telemetry::Which;
+use crate::host::trace;
 use crate::policy::{Advance, AfterPartial, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
-use crate::session::StopReason;
+use crate::session::{Message, StopReason, Usage};
 use crate::time::{Instant, Nanos};
 
 /// The guard of one call to a model.
+///
+/// ```
+/// use unfazed::context::estimate_message;
+/// use unfazed::engine::{Failure, ModelReply};
+/// use unfazed::host::Guard;
+/// use unfazed::policy::Policy;
+/// use unfazed::session::Message;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let guard = Guard::builder(Policy::builtin()).targets(["main", "spare"]).build();
+/// let request = vec![Message::user("Find a flight.")];
+/// let tokens = request.iter().map(estimate_message).sum();
+/// let turn = guard.turn(request).tokens(tokens).history(|request| request);
+/// let reply = turn.call_with_usage(
+///     |reply: &ModelReply| reply.usage,
+///     |target, request| async move {
+///         let text = format!("{target} was sent {} message", request.len());
+///         Ok::<_, Failure>(ModelReply { text, ..ModelReply::default() })
+///     },
+/// );
+/// assert_eq!(reply.await.unwrap().text, "main was sent 1 message");
+/// # }
+/// ```
 pub struct TurnGuard<R> {
     inner: Arc<Inner>,
     request: R,
+    tokens: Option<u64>,
+    find: Option<Find<R>>,
 }
 
 impl<R: Clone> TurnGuard<R> {
     pub(super) const fn new(inner: Arc<Inner>, request: R) -> Self {
-        Self { inner, request }
+        Self { inner, request, tokens: None, find: None }
+    }
+
+    /// Says how many tokens the request has, those of its tools among them. Models are passed over whose
+    /// `context_window` is too small for it and the `output_reserve`; without this nobody knows.
+    /// [`measure`](crate::context::measure) counts them.
+    #[must_use]
+    pub const fn tokens(mut self, tokens: u64) -> Self {
+        self.tokens = Some(tokens);
+        self
+    }
+
+    /// Says where the conversation is in the request. What of it providers refuse is repaired as `history:` in the policy
+    /// says, before the first call or once after a refusal, in what is sent: the host's own conversation stays as it
+    /// is. [`Guard::repair_history`](super::Guard::repair_history) repairs that.
+    #[must_use]
+    pub fn history(mut self, find: impl Fn(&mut R) -> &mut Vec<Message> + Send + Sync + 'static) -> Self {
+        self.find = Some(Box::new(find));
+        self
     }
 
     /// Offers the request to the targets in order, each as often as its policy allows.
     ///
     /// # Errors
-    /// [`CallError::Exhausted`] with the attempts at the last target, if no target answered.
-    pub async fn call<T, E, F, Fut>(&self, mut run: F) -> Result<T, CallError<E>>
+    /// [`CallError::Exhausted`] with the attempts at the last target, if no target answered; [`CallError::Refused`] if
+    /// the request is too large for every one.
+    pub async fn call<T, E, F, Fut>(&self, run: F) -> Result<T, CallError<E>>
     where
         E: Classify,
         F: FnMut(String, R) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let call = self.inner.next_call();
+        self.call_with_usage(|_| None, run).await
+    }
+
+    /// The same, and `usage` says how many tokens a reply took: for records, metrics and costs.
+    ///
+    /// # Errors
+    /// Those of [`call`](Self::call).
+    pub async fn call_with_usage<T, E, F, Fut>(
+        &self,
+        usage: impl Fn(&T) -> Option<Usage>,
+        mut run: F,
+    ) -> Result<T, CallError<E>>
+    where
+        E: Classify,
+        F: FnMut(String, R) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let (call, number) = (self.inner.next_call(), self.inner.next_turn());
         let rules = self.inner.live.current();
         self.inner.session.complete(&rules);
         let targets = self.inner.targets();
         let policies: Vec<Arc<ModelPolicy>> = targets.iter().map(|target| rules.model(target)).collect();
-        let mut order = self.inner.begin_targets(&policies);
+        let turn = Turn { guard: &self.inner, rules: &rules, targets: &targets, policies: &policies };
+        let mut order = turn.begin(self.tokens).map_err(CallError::Refused)?;
+        let mut request = Request::new(&self.request, self.find.as_ref());
+        request.check(&self.inner, &rules);
         let mut spent: Option<Attempts<'_, E>> = None;
         loop {
-            let place = order.current();
-            let (Some(target), Some(policy)) = (targets.get(place), policies.get(place)) else {
-                unreachable!("a rotation stays within its models")
-            };
+            let (target, policy) = turn.at(&order);
             let retry = &policy.retry;
             let mut attempts = match spent.take() {
                 Some(attempts) => attempts.under(retry),
                 None => Attempts::new(retry, &self.inner, call, start(retry, &self.inner)),
             };
-            let timeout = attempts.context().timeout;
-            let run = run(target.clone(), self.request.clone());
+            let CallContext { attempt, max_attempts, timeout, .. } = attempts.context();
+            let which = Which { run: &self.inner.run, turn: number, attempt, max_attempts, target };
+            let mut under_way = UnderWay::begin(&self.inner, &rules, which);
+            let run = run(target.to_owned(), request.now());
             let cause = match within(timeout, pin!(run)).await {
                 Ok(value) => {
+                    under_way.replied(usage(&value));
                     self.ended(target, attempts.attempt());
                     self.inner.earn(&format!("model {target}"), retry, attempts.last_class());
                     self.inner.session.resting(|resting| resting.wake(target, policy));
@@ -66,19 +135,26 @@ impl<R: Clone> TurnGuard<R> {
                 }
                 Err(cause) => cause,
             };
+            let class = under_way.failed(&cause);
+            if request.refused(&self.inner, &rules, class, (target, &cause.message())) {
+                // It is another history now, so this is no second attempt at the same request.
+                spent = Some(attempts);
+                continue;
+            }
             let verdict = self.failed(&rules, retry, &mut attempts, cause, target);
-            let turn = Turn { guard: &self.inner, rules: &rules, policies: &policies };
             match turn.next(&mut order, policy, target, &mut attempts, verdict) {
-                Ok((delay, goes_on)) => {
-                    if !goes_on {
+                Ok(Then { delay, action, reason, together }) => {
+                    under_way.then(action, delay, Some(turn.at(&order).0), reason);
+                    if !together {
                         self.ended(target, attempts.attempt().saturating_sub(1));
                     }
-                    spent = goes_on.then_some(attempts);
+                    spent = together.then_some(attempts);
                     if !delay.is_zero() {
                         tokio::time::sleep(delay.to_std()).await;
                     }
                 }
                 Err(reason) => {
+                    under_way.then(RetryAction::Abort, Nanos::ZERO, None, Some(reason));
                     // The attempt that was under way has been counted as failed.
                     self.ended(target, attempts.attempt().saturating_sub(1));
                     return Err(given_up(attempts, target, reason));
@@ -108,6 +184,9 @@ impl<R: Clone> TurnGuard<R> {
         let now = self.inner.clock.now();
         let facts = Case { class, hint, obstacle: Obstacle::of(classified), run_deadline: None };
         let mut verdict = attempts.failed(cause, facts, account, now);
+        if received > 0 {
+            self.inner.in_span(rules, || trace::retracted(target, attempt, received));
+        }
         if received > 0 && rules.turn().after_partial.value == AfterPartial::Fail {
             account.take_back(verdict, class, now);
             verdict = Verdict::Stop(StopReason::AfterPartial);
@@ -123,29 +202,67 @@ impl<R: Clone> TurnGuard<R> {
                 verdict = Verdict::Stop(StopReason::ReducerError);
             }
         }
-        tracing::warn!(
-            correlation_id = self.inner.run,
-            policy = rules.digest(),
-            target_model = target,
-            error_type = class.name(),
-            attempt,
-            delay_ms = verdict.delay().0 / 1_000_000,
-            "model call failed"
-        );
         verdict
     }
 }
 
-/// Where one call stands among its models.
+/// One call among its models.
 struct Turn<'a> {
     guard: &'a Inner,
     rules: &'a Policy,
+    targets: &'a [String],
     policies: &'a [Arc<ModelPolicy>],
 }
 
-impl Turn<'_> {
-    /// Goes on to the model that is due. Returns the wait before it, and whether its attempts count together with
-    /// those so far.
+/// What comes after a failed attempt.
+struct Then {
+    delay: Nanos,
+    action: RetryAction,
+    /// Why the model is asked no more.
+    reason: Option<StopReason>,
+    /// Whether the next attempt counts together with those so far.
+    together: bool,
+}
+
+impl<'a> Turn<'a> {
+    /// The model that is due, and its rules.
+    fn at(&self, order: &Rotation) -> (&'a str, &'a ModelPolicy) {
+        let place = order.current();
+        let (Some(target), Some(policy)) = (self.targets.get(place), self.policies.get(place)) else {
+            unreachable!("a rotation stays within its models")
+        };
+        (target, policy)
+    }
+
+    /// Begins with the first model that does not rest and whose window is large enough.
+    fn begin(&self, tokens: Option<u64>) -> Result<Rotation, Box<Refusal>> {
+        let now = self.guard.clock.now();
+        let fits = |place: usize| {
+            tokens.zip(self.policies.get(place)).is_none_or(|(tokens, policy)| {
+                policy.context_window.value.holds(tokens, policy.output_reserve.value.get())
+            })
+        };
+        let order = Rotation::begin(self.targets.len(), |place| self.rests(place, now), fits);
+        let Some(tokens) = tokens else { return Ok(order) };
+        let next = fits(order.current()).then(|| self.at(&order).0);
+        for (place, target) in self.targets.iter().enumerate() {
+            if !fits(place) {
+                let remaining = next.map_or(0, |_| order.remaining(self.targets.len()));
+                let told = passed_over(target.clone(), next.map(str::to_owned), remaining, tokens);
+                self.guard.models.passed_over(target, self.rules);
+                self.guard.in_span(self.rules, || trace::turn_retry(&told));
+            }
+        }
+        let Some(next) = next else {
+            let message = format!("{tokens} tokens are too many for the window of every model");
+            let (class, delay) = (ErrorClass::ContextOverflow, Nanos::ZERO);
+            return Err(Box::new(Refusal { class, message, delay }));
+        };
+        self.guard.models.remaining(next, tokens, self.rules);
+        Ok(order)
+    }
+
+    /// Goes on to the model that is due.
     fn next<E: Classify>(
         &self,
         order: &mut Rotation,
@@ -153,13 +270,13 @@ impl Turn<'_> {
         target: &str,
         attempts: &mut Attempts<'_, E>,
         verdict: Verdict,
-    ) -> Result<(Nanos, bool), StopReason> {
+    ) -> Result<Then, StopReason> {
         let rules = &self.rules.turn().targets;
-        let together = rules.advance.value == Advance::Attempt;
         let (class, hint, now) = (attempts.last_class(), attempts.last_hint(), self.guard.clock.now());
-        let fate = match verdict {
+        let (fate, reason) = match verdict {
             Verdict::Retry { delay, .. } => {
-                Fate::Again { delay, limited: class.is_some_and(ErrorClass::is_a_limit) }
+                let limited = class.is_some_and(ErrorClass::is_a_limit);
+                (Fate::Again { delay, limited }, None)
             }
             Verdict::Stop(reason) => {
                 if class.is_some_and(ErrorClass::is_of_target) && self.policies.len() > 1 {
@@ -168,24 +285,28 @@ impl Turn<'_> {
                 if !class.is_some_and(|class| goes_on(rules, policy, reason, class)) {
                     return Err(reason);
                 }
-                Fate::Leave
+                (Fate::Leave, Some(reason))
             }
         };
-        let rests = |place: usize| self.guard.rests(self.policies, place, now);
-        match order.failed(rules, self.policies.len(), fate, rests, now) {
+        match order.failed(rules, self.policies.len(), fate, |place| self.rests(place, now), now) {
             Next::Ask { delay, .. } => {
-                let again = fate != Fate::Leave;
-                if again {
+                let action = if reason.is_none() { RetryAction::Retry } else { RetryAction::SkipProvider };
+                if action == RetryAction::Retry {
                     attempts.waits(delay);
                     self.guard.count(MetricName::RetryDelaySeconds, format!("model {target}"), delay.0);
                 }
-                Ok((delay, again || together))
+                let together = action == RetryAction::Retry || rules.advance.value == Advance::Attempt;
+                Ok(Then { delay, action, reason, together })
             }
-            Next::Nobody => Err(match verdict {
-                Verdict::Stop(reason) => reason,
-                Verdict::Retry { .. } => StopReason::Attempts,
-            }),
+            Next::Nobody => Err(reason.unwrap_or(StopReason::Attempts)),
         }
+    }
+
+    fn rests(&self, place: usize, now: Instant) -> bool {
+        let (Some(target), Some(policy)) = (self.targets.get(place), self.policies.get(place)) else {
+            return false;
+        };
+        self.guard.session.resting(|resting| resting.holds(target, policy, now))
     }
 }
 
@@ -193,18 +314,6 @@ impl Inner {
     /// The models a turn is offered to.
     fn targets(&self) -> Vec<String> {
         if self.targets.is_empty() { vec!["default".to_owned()] } else { self.targets.clone() }
-    }
-
-    fn begin_targets(&self, policies: &[Arc<ModelPolicy>]) -> Rotation {
-        let now = self.clock.now();
-        Rotation::begin(policies.len(), |place| self.rests(policies, place, now), |_| true)
-    }
-
-    fn rests(&self, policies: &[Arc<ModelPolicy>], place: usize, now: Instant) -> bool {
-        let (Some(target), Some(policy)) = (self.targets.get(place), policies.get(place)) else {
-            return false;
-        };
-        self.session.resting(|resting| resting.holds(target, policy, now))
     }
 }
 

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use super::calls::millis;
 use super::price::Cost;
 use crate::engine::RetryAction;
 use crate::policy::ErrorClass;
-use crate::session::StopReason;
+use crate::session::{StopReason, Usage};
 use crate::time::Nanos;
 
 /// One call of a model, and what the policy makes of it.
@@ -102,6 +103,50 @@ impl ModelAttempt {
             self.status = AttemptStatus::Rejected;
             self.error_type = Some(class);
         }
+    }
+
+    /// The call failed: it brought no reply.
+    pub(in crate::host) fn fail(&mut self, class: ErrorClass, status: Option<u16>, message: String) {
+        self.status = AttemptStatus::Failed;
+        self.error_type = Some(class);
+        self.http_status = status;
+        self.message = message;
+    }
+
+    /// The run, or whoever made the call, ended before it did.
+    pub(in crate::host) const fn cancel(&mut self) {
+        self.status = AttemptStatus::Cancelled;
+        self.error_type = Some(ErrorClass::Cancelled);
+    }
+
+    /// The provider has counted these tokens.
+    pub(in crate::host) fn used(&mut self, tokens: Usage) {
+        self.input_tokens = Some(tokens.input);
+        self.output_tokens = Some(tokens.output);
+        self.cache_read_tokens = Some(tokens.cache_read).filter(|tokens| *tokens > 0);
+        self.cache_write_tokens = Some(tokens.cache_write).filter(|tokens| *tokens > 0);
+    }
+
+    /// This is done about a failure: after that wait, at that model.
+    pub(in crate::host) fn then(&mut self, action: RetryAction, delay: Nanos, next: Option<String>) {
+        self.action = Some(action);
+        self.delay_ms = millis(delay);
+        self.next_target = next;
+    }
+
+    /// The tokens, if they are known.
+    pub(super) fn tokens(&self) -> Option<Usage> {
+        Some(Usage {
+            input: self.input_tokens?,
+            output: self.output_tokens?,
+            cache_read: self.cache_read_tokens.unwrap_or(0),
+            cache_write: self.cache_write_tokens.unwrap_or(0),
+        })
+    }
+
+    /// Whether another attempt follows, at this model or another.
+    pub(super) const fn is_followed(&self) -> bool {
+        matches!(self.action, Some(RetryAction::Retry | RetryAction::SkipProvider))
     }
 
     /// The class as a label; empty if nothing went wrong.

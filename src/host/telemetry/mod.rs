@@ -5,32 +5,31 @@
 //! latencies from the times of events, sizes from what is sent and comes back. Nothing decides anything.
 
 mod attempt;
+mod calls;
 mod price;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use self::attempt::{AttemptStatus, ModelAttempt};
+pub(super) use self::calls::{Calls, Which};
 pub use self::price::{Cost, ModelFacts, Price};
+
+use self::calls::TRIGGER;
 use super::metrics::{Meter, Metrics};
 use crate::engine::{
-    CallModel, Directives, Envelope, Event, Failure, ModelReply, Note, Order, Outcome, RetryAction, RunTool,
-    ToolOutcome, TurnMeasure, TurnRetry, Work, WorkId,
+    CallModel, Directives, Envelope, Event, Note, Order, Outcome, RunTool, ToolOutcome, TurnMeasure,
+    TurnRetry, Work, WorkId,
 };
-use crate::policy::{ContextWindow, ErrorClass, Policy, Provider};
-use crate::session::{FinalReason, ReportSource, RetryExhausted, Usage};
+use crate::policy::{ErrorClass, Policy};
+use crate::session::{FinalReason, ReportSource, RetryExhausted};
 use crate::time::{Instant, Nanos};
-
-/// What the conventions for generative AI call a call of a model.
-const CHAT: &str = "chat";
-/// When the guard of the context looks: before a turn.
-const TRIGGER: &str = "turn_preflight";
 
 /// Watches one run.
 #[derive(Debug)]
 pub(super) struct Telemetry {
     metrics: Arc<Metrics>,
-    models: BTreeMap<String, ModelFacts>,
+    calls: Calls,
     run: String,
     under_way: BTreeMap<WorkId, Begun>,
     /// The calls whose end the event under way has told.
@@ -59,8 +58,8 @@ enum What {
 impl Telemetry {
     pub(super) fn new(metrics: Arc<Metrics>, models: BTreeMap<String, ModelFacts>) -> Self {
         Self {
+            calls: Calls::new(Arc::clone(&metrics), models),
             metrics,
-            models,
             run: String::new(),
             under_way: BTreeMap::new(),
             ended: Vec::new(),
@@ -85,13 +84,16 @@ impl Telemetry {
             Event::TurnPrepared { measure, .. } => self.measure = Some(*measure),
             Event::ModelResponded { work, reply } => {
                 if let Some(mut attempt) = self.model_ended(*work, *now, policy) {
-                    replied(&mut attempt, reply);
+                    if let Some(tokens) = reply.usage {
+                        attempt.used(tokens);
+                    }
                     self.ended.push(attempt);
                 }
             }
             Event::ModelFailed { work, failure } => {
                 if let Some(mut attempt) = self.model_ended(*work, *now, policy) {
-                    failed(&mut attempt, failure, policy);
+                    let class = failure.classified(policy).class;
+                    attempt.fail(class, failure.status, failure.message.clone());
                     self.ended.push(attempt);
                 }
             }
@@ -127,7 +129,9 @@ impl Telemetry {
         }
         let mut ended = std::mem::take(&mut self.ended);
         for attempt in &mut ended {
-            self.count_attempt(attempt);
+            if let Some(cost) = self.calls.count(attempt) {
+                self.cost = Some(self.cost.unwrap_or_default().plus(cost));
+            }
         }
         ended
     }
@@ -135,7 +139,9 @@ impl Telemetry {
     fn begun(&mut self, work: &Work, at: Instant, policy: &Policy) {
         let what = match work {
             Work::CallModel(CallModel { turn, attempt, max_attempts, target, .. }) => {
-                self.count_remaining(target, policy);
+                if let Some(TurnMeasure { message_tokens, tool_tokens, .. }) = self.measure {
+                    self.calls.remaining(target, message_tokens.saturating_add(tool_tokens), policy);
+                }
                 let (turn, attempt, max_attempts) = (*turn, *attempt, *max_attempts);
                 What::Model { turn, attempt, max_attempts, target: target.clone() }
             }
@@ -154,31 +160,8 @@ impl Telemetry {
         else {
             return None;
         };
-        let [provider, model] = self.names(&target, policy);
-        Some(ModelAttempt {
-            correlation_id: self.run.clone(),
-            turn,
-            attempt,
-            max_attempts,
-            target,
-            provider,
-            model,
-            status: AttemptStatus::Success,
-            latency_ms: millis(now.since(at)),
-            latency: now.since(at),
-            error_type: None,
-            http_status: None,
-            message: String::new(),
-            input_tokens: None,
-            output_tokens: None,
-            cache_read_tokens: None,
-            cache_write_tokens: None,
-            cost_usd: None,
-            action: None,
-            delay_ms: 0,
-            next_target: None,
-            reason: None,
-        })
+        let which = Which { run: &self.run, turn, attempt, max_attempts, target: &target };
+        Some(self.calls.record(&which, now.since(at), policy))
     }
 
     fn tool_ended(&mut self, work: WorkId, outcome: &ToolOutcome, now: Instant, policy: &Policy) {
@@ -204,8 +187,7 @@ impl Telemetry {
                 self.under_way.remove(&work);
                 self.count_tool(&tool, Some(ErrorClass::Cancelled), latency);
             } else if let Some(mut attempt) = self.model_ended(work, now, policy) {
-                attempt.status = AttemptStatus::Cancelled;
-                attempt.error_type = Some(ErrorClass::Cancelled);
+                attempt.cancel();
                 self.ended.push(attempt);
             }
         }
@@ -246,21 +228,12 @@ impl Telemetry {
         let Some(attempt) = self.ended.last_mut() else {
             // No call has ended: the model was passed over before it was asked.
             if retry.error_type == ErrorClass::ContextOverflow {
-                let [provider, model] = self.names(&retry.target, policy);
-                let labels = [retry.target.as_str(), &provider, &model, TRIGGER, "skipped_provider"];
-                self.metrics.add(Meter::ContextGuardEvents, &labels, 1);
+                self.calls.passed_over(&retry.target, policy);
             }
             return;
         };
         attempt.reject(retry.error_type);
-        attempt.action = Some(retry.action);
-        attempt.delay_ms = millis(retry.backoff);
-        attempt.next_target.clone_from(&retry.next_target);
-        if retry.action != RetryAction::Abort {
-            let labels =
-                [attempt.target.as_str(), &attempt.provider, &attempt.model, retry.error_type.name()];
-            self.metrics.add(Meter::LlmRetries, &labels, 1);
-        }
+        attempt.then(retry.action, retry.backoff, retry.next_target.clone());
     }
 
     fn exhausted(&mut self, exhausted: &RetryExhausted) {
@@ -299,18 +272,6 @@ impl Telemetry {
         self.metrics.add(Meter::FinalReportTurns, &[], turn.into());
     }
 
-    fn count_remaining(&self, target: &str, policy: &Policy) {
-        let Some(measure) = self.measure else { return };
-        let rules = policy.model(target);
-        if let ContextWindow::Tokens(window) = rules.context_window.value {
-            let used = measure.message_tokens.saturating_add(measure.tool_tokens);
-            let reserve = u64::from(rules.output_reserve.value.get());
-            let [provider, model] = self.names(target, policy);
-            let left = window.get().saturating_sub(used).saturating_sub(reserve);
-            self.metrics.add(Meter::ContextRemaining, &[target, &provider, &model], left);
-        }
-    }
-
     fn count_tool(&self, tool: &str, class: Option<ErrorClass>, latency: Nanos) {
         let status = class.map_or("success", |_| "failed");
         self.metrics.add(Meter::ToolInvocations, &[tool, status], 1);
@@ -321,78 +282,6 @@ impl Telemetry {
             self.metrics.add(Meter::ToolErrors, &[tool, error], 1);
         }
     }
-
-    fn count_attempt(&mut self, attempt: &mut ModelAttempt) {
-        let metrics = Arc::clone(&self.metrics);
-        let names = [attempt.target.as_str(), &attempt.provider, &attempt.model];
-        let [target, provider, model] = names;
-        let status = [target, provider, model, attempt.status.name()];
-        metrics.add(Meter::LlmRequests, &status, 1);
-        metrics.add(Meter::LlmLatency, &status, attempt.latency.0);
-        let error = attempt.error_name();
-        if !error.is_empty() {
-            metrics.add(Meter::LlmErrors, &[target, provider, model, error], 1);
-        }
-        // The conventions know errors of the call only: a reply that is not what was due is none.
-        let call = if attempt.status == AttemptStatus::Rejected { "" } else { error };
-        metrics.add(Meter::GenAiOperationDuration, &[CHAT, provider, model, call], attempt.latency.0);
-        let Some(tokens) = tokens_of(attempt) else { return };
-        for (meter, count) in [
-            (Meter::LlmPromptTokens, tokens.input),
-            (Meter::LlmCompletionTokens, tokens.output),
-            (Meter::LlmCacheReadTokens, tokens.cache_read),
-            (Meter::LlmCacheWriteTokens, tokens.cache_write),
-        ] {
-            metrics.add(meter, &names, count);
-        }
-        for (kind, count) in [("input", tokens.input), ("output", tokens.output)] {
-            metrics.add(Meter::GenAiTokenUsage, &[CHAT, provider, model, kind], count);
-        }
-        if let Some(price) = self.models.get(target).and_then(|facts| facts.price) {
-            let cost = price.of(tokens);
-            metrics.add(Meter::LlmCost, &names, cost.0);
-            self.cost = Some(self.cost.unwrap_or_default().plus(cost));
-            attempt.cost_usd = Some(cost);
-        }
-    }
-
-    /// Who serves a model, and its name there. What the policy calls the provider goes first.
-    fn names(&self, target: &str, policy: &Policy) -> [String; 2] {
-        let facts = self.models.get(target).cloned().unwrap_or_default();
-        let provider = match &policy.model(target).provider.value {
-            Provider::Named(name) => name.to_string(),
-            Provider::Own => facts.provider,
-        };
-        [provider, facts.model]
-    }
-}
-
-fn replied(attempt: &mut ModelAttempt, reply: &ModelReply) {
-    let Some(tokens) = reply.usage else { return };
-    attempt.input_tokens = Some(tokens.input);
-    attempt.output_tokens = Some(tokens.output);
-    attempt.cache_read_tokens = Some(tokens.cache_read).filter(|tokens| *tokens > 0);
-    attempt.cache_write_tokens = Some(tokens.cache_write).filter(|tokens| *tokens > 0);
-}
-
-fn failed(attempt: &mut ModelAttempt, failure: &Failure, policy: &Policy) {
-    attempt.status = AttemptStatus::Failed;
-    attempt.error_type = Some(failure.classified(policy).class);
-    attempt.http_status = failure.status;
-    attempt.message.clone_from(&failure.message);
-}
-
-fn tokens_of(attempt: &ModelAttempt) -> Option<Usage> {
-    Some(Usage {
-        input: attempt.input_tokens?,
-        output: attempt.output_tokens?,
-        cache_read: attempt.cache_read_tokens.unwrap_or(0),
-        cache_write: attempt.cache_write_tokens.unwrap_or(0),
-    })
-}
-
-const fn millis(length: Nanos) -> u64 {
-    length.0 / 1_000_000
 }
 
 fn length(text: &str) -> u64 {

@@ -43,6 +43,7 @@ impl Explanation {
             planner: None,
             path: self.path.clone(),
             rules: self.rules.clone(),
+            together: self.together.clone(),
         })
     }
 

@@ -50,6 +50,8 @@ pub struct Explanation {
     path: Vec<String>,
     /// How failures are retried, and of what.
     rules: Option<(RetryPolicy, Work)>,
+    /// Of a model: the rule that makes its attempts count together with those at the others, if one does.
+    together: Option<Reason>,
 }
 
 /// A limit, and whether it makes the value tighter than the layers say.
@@ -146,6 +148,7 @@ impl Policy {
             planner: Some(limits.max_attempts()),
             path: vec!["tools".into(), name.into()],
             rules,
+            together: None,
         }
     }
 
@@ -164,6 +167,7 @@ impl Policy {
             planner: None,
             path: vec!["tools".into(), name.into()],
             rules: None,
+            together: None,
         }
     }
 
@@ -197,6 +201,7 @@ impl Policy {
             planner: None,
             path: vec!["tools".into(), name.into()],
             rules,
+            together: None,
         }
     }
 
@@ -232,7 +237,9 @@ impl Policy {
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
         let work = Work { asks: true, ..Work::default() };
         let rules = merged.retry.policy().map(|retry| (retry, work));
-        self.of_retries(format!("model `{name}`"), vec!["models".into(), name.into()], values, &limits, rules)
+        let path = vec!["models".into(), name.into()];
+        let together = self.explain_turn().counts_together();
+        Explanation { together, ..self.of_retries(format!("model `{name}`"), path, values, &limits, rules) }
     }
 
     /// Why the rules for the final report are what they are; `None`: no report is asked for.
@@ -265,6 +272,7 @@ impl Policy {
             planner: None,
             path,
             rules,
+            together: None,
         }
     }
 
@@ -288,6 +296,7 @@ impl Policy {
             planner: None,
             path: vec!["turn".into()],
             rules: None,
+            together: None,
         }
     }
 
@@ -305,6 +314,7 @@ impl Policy {
             planner: None,
             path: vec!["history".into()],
             rules: None,
+            together: None,
         }
     }
 

@@ -108,7 +108,7 @@ impl Explanation {
             let says = "= true".to_owned();
             let path = "errors.request_at_fault".to_owned();
             let layer = row.origin.scope.to_string();
-            told.reasons = self.stops(Some(Reason { path, says, layer, at: at.clone() }));
+            told.reasons = self.stops(row.class, Some(Reason { path, says, layer, at: at.clone() }));
         }
         ErrorExplanation { row: Some((row.matcher(), at)), ..told }
     }
@@ -140,18 +140,18 @@ impl Explanation {
 
     /// In the order of the engine's checks.
     fn decision(&self, class: ErrorClass) -> (ErrorAction, Vec<Reason>) {
-        if self.holds("retry.never_retry", class) {
-            return (ErrorAction::NeverRetried, self.stops(self.list("retry.never_retry", class)));
+        if self.is_never(class) {
+            return (ErrorAction::NeverRetried, self.stops(class, self.list("retry.never_retry", class)));
         }
         if self.is("retry.enabled", &Value::Bool(false)) {
-            return (ErrorAction::NotRetried, self.stops(self.value("retry.enabled")));
+            return (ErrorAction::NotRetried, self.stops(class, self.value("retry.enabled")));
         }
         let listed = self.list("retry.retry_on", class);
         if !self.holds("retry.retry_on", class) {
-            return (ErrorAction::NotRetried, self.stops(listed));
+            return (ErrorAction::NotRetried, self.stops(class, listed));
         }
         if self.is("retry.shadow", &Value::Bool(true)) {
-            return (ErrorAction::NotRetried, self.stops(self.value("retry.shadow")));
+            return (ErrorAction::NotRetried, self.stops(class, self.value("retry.shadow")));
         }
         let mut reasons: Vec<Reason> = listed.into_iter().collect();
         let action = self.repeats(class);
@@ -162,7 +162,7 @@ impl Explanation {
         if action != ErrorAction::NotRetried {
             reasons.extend(self.own(class, "backoff"));
         }
-        reasons.extend(self.value("on_exhausted"));
+        reasons.extend(self.ends(class, self.together.clone()));
         (action, reasons)
     }
 
@@ -183,24 +183,53 @@ impl Explanation {
     }
 
     /// A class that is not retried. What a tool fails with is then told to the model, whatever `on_exhausted` says.
-    fn stops(&self, reason: Option<Reason>) -> Vec<Reason> {
-        let then = self.value("on_exhausted").filter(|_| !self.is_about("tools"));
-        reason.into_iter().chain(then).collect()
+    fn stops(&self, class: ErrorClass, reason: Option<Reason>) -> Vec<Reason> {
+        let then = (!self.is_about("tools")).then(|| self.ends(class, None));
+        reason.into_iter().chain(then.into_iter().flatten()).collect()
+    }
+
+    /// The rules for when there is no further attempt, with the one by which all models have the same attempts.
+    fn ends(&self, class: ErrorClass, together: Option<Reason>) -> impl Iterator<Item = Reason> {
+        let abort = self.list("abort_on", class).filter(|_| self.holds("abort_on", class));
+        [abort, together, self.value("on_exhausted")].into_iter().flatten()
+    }
+
+    /// Of the loop of turns: the rule by which the attempts at all models count together, if it does.
+    pub(super) fn counts_together(&self) -> Option<Reason> {
+        let advance = self.value("targets.advance").filter(|said| said.says == "= attempt")?;
+        Some(Reason { path: "turn.targets.advance".to_owned(), ..advance })
     }
 
     /// What is done when there is no further attempt.
     fn then(&self, action: ErrorAction, class: ErrorClass) -> &'static str {
         let stops =
             matches!(action, ErrorAction::NotRetried | ErrorAction::NeverRetried | ErrorAction::NotAsItIs);
-        let once = !self.is("retry.shadow", &Value::Bool(true)) && self.once(class);
-        match (self.is_about("models"), stops) {
-            (true, true) => "the next model of the agent is called; if there is none, `on_exhausted` decides",
+        if self.is_about("models") {
+            return self.then_of_model(stops, class);
+        }
+        match stops {
+            true if self.is_about("tools") && !self.once(class) => "the model is told, and goes on",
+            true => "`on_exhausted` decides",
+            false => "after the last attempt `on_exhausted` decides",
+        }
+    }
+
+    /// What is done when there is no further attempt at a model: the engine's `goes_on`, in words.
+    fn then_of_model(&self, stops: bool, class: ErrorClass) -> &'static str {
+        let together = self.together.is_some();
+        let last = self.holds("abort_on", class) || (together && self.once(class));
+        match (stops, last) {
+            (true, true) => "no other model is called; `on_exhausted` decides",
             (true, false) => {
+                "the next model of the agent is called; if there is none, `on_exhausted` decides"
+            }
+            (false, _) if together => {
+                "each further attempt is at the next model of the agent; after the last one `on_exhausted` decides"
+            }
+            (false, true) => "after the last attempt no other model is called; `on_exhausted` decides",
+            (false, false) => {
                 "after the last attempt the next model of the agent is called; if there is none, `on_exhausted` decides"
             }
-            (false, true) if self.is_about("tools") && !once => "the model is told, and goes on",
-            (false, true) => "`on_exhausted` decides",
-            (false, false) => "after the last attempt `on_exhausted` decides",
         }
     }
 
@@ -211,7 +240,11 @@ impl Explanation {
     /// Whether the first failure of a class that is retried uses up the attempts.
     fn once(&self, class: ErrorClass) -> bool {
         let own = self.own(class, "max_attempts").is_some_and(|own| own.says == "= 1");
-        own && self.holds("retry.retry_on", class) && !self.holds("retry.never_retry", class)
+        own && self.is_retried(class) && !self.is_never(class)
+    }
+
+    fn is_never(&self, class: ErrorClass) -> bool {
+        self.holds("retry.never_retry", class)
     }
 
     /// A rule of the class itself, or the one that holds for all.

@@ -313,6 +313,23 @@ fn what_is_done_about_an_error_is_told_with_the_rules_that_say_so() {
 }
 
 #[test]
+fn classes_after_which_no_other_model_is_called_are_told_with_the_rule() {
+    let model = |rules: &str| {
+        let policy = Policy::from_yaml("team.yaml", &format!("version: 1\n{rules}\n")).unwrap();
+        policy.explain_model("main")
+    };
+    let aborts = model("models: {main: {abort_on: [auth_error, timeout]}}");
+    let round = model("turn: {targets: {advance: attempt}}");
+    // The waits are told elsewhere.
+    let told = [
+        aborts.on_error(ErrorClass::AuthError),
+        ErrorExplanation { delays: None, ..aborts.on_error(ErrorClass::Timeout) },
+        ErrorExplanation { delays: None, ..round.on_error(ErrorClass::Timeout) },
+    ];
+    assert_snapshot!(told.map(|told| told.human()).join("\n"));
+}
+
+#[test]
 fn a_class_is_retried_if_the_engine_retries_it() {
     let policy = policy();
     for tool in ["http.get", "http.post", "other"] {

@@ -16,6 +16,7 @@ mod plain;
 mod rest;
 mod rows;
 mod selectors;
+mod steps;
 mod suppression;
 mod tools;
 mod view;
@@ -28,6 +29,7 @@ use found::Found;
 use never::Never;
 use of_class::OfClass;
 use selectors::Selectors;
+use steps::Steps;
 use tools::Repeats;
 use view::{View, spend, subject};
 use words::Words;
@@ -162,6 +164,7 @@ struct Lints<'p> {
     amplification: Amplification,
     never: Never,
     of_class: OfClass,
+    steps: Steps,
     repeats: Repeats,
     arguments: Arguments,
 }
@@ -175,6 +178,7 @@ impl<'p> Lints<'p> {
             amplification: Amplification::default(),
             never: Never::default(),
             of_class: OfClass::default(),
+            steps: Steps::default(),
             repeats: Repeats::default(),
             arguments: Arguments::default(),
         }
@@ -200,6 +204,7 @@ impl<'p> Lints<'p> {
             self.never.compare(self.words.hear(&mut |visit| merged.each("", visit)));
             let Some(policy) = merged.policy() else { continue };
             self.of_class.hear(&policy.retry, self.raised.models);
+            self.steps.hear(&policy);
             let subject = subject("model", named.name);
             let work = Attempted { asks: true, ..Attempted::default() };
             let attempted = attempts::Subject { name: &subject, work, timed: true, breaker: None };
@@ -261,6 +266,7 @@ impl<'p> Lints<'p> {
         self.amplification.finish(found);
         self.never.finish(found);
         self.of_class.finish(found);
+        self.steps.finish(found);
         self.repeats.finish(found);
         self.arguments.finish(found);
     }

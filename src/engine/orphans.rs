@@ -1,0 +1,88 @@
+//! A repair of the history in words: what stands where a result is missing, and what the model is told of calls that were
+//! taken out.
+//!
+//! Pure, and without state: the interpreter and the guards share it.
+
+use serde_json::{Value, json};
+
+use super::directive::OrphanToolCallsPruned;
+use crate::policy::{HistoryPolicy, Setting, Template};
+use crate::session::{HistoryRepair, ToolCall};
+
+/// Writes what a template of the policy says.
+pub(crate) type Say<'a> = &'a mut dyn FnMut(&Setting<Template>, Value) -> String;
+
+/// Writes the results that are put in.
+pub(crate) fn write(rules: &HistoryPolicy, repair: &mut HistoryRepair, say: Say<'_>) {
+    repair.write(&mut |result| say(&rules.injected_message, json!({ "tool": result.tool })));
+}
+
+/// What was done. `refused`: the model that refused the history, and what its provider said.
+pub(crate) fn told(repair: &HistoryRepair, refused: Option<(&str, &str)>) -> OrphanToolCallsPruned {
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    OrphanToolCallsPruned {
+        pruned_count: number(repair.pruned.len()),
+        injected_count: number(repair.injected.len()),
+        dropped_count: number(repair.dropped),
+        moved_count: number(repair.moved),
+        model: refused.map(|(model, _)| model.to_owned()),
+        original_error: refused.map(|(_, error)| error.to_owned()),
+    }
+}
+
+/// What the model is told of calls that were taken out, if some were.
+pub(crate) fn reminder(rules: &HistoryPolicy, pruned: &[ToolCall], say: Say<'_>) -> Option<String> {
+    let most = usize::try_from(rules.argument_chars.value.get()).unwrap_or(usize::MAX);
+    let call = |call: &ToolCall| json!({ "tool": call.name, "arguments": arguments(call, most) });
+    let calls: Value = pruned.iter().map(call).collect();
+    (!pruned.is_empty()).then(|| say(&rules.pruned_message, json!({ "calls": calls })))
+}
+
+/// The arguments of a call in one line, as a person would write them; each text among them is cut.
+fn arguments(call: &ToolCall, most: usize) -> String {
+    let Ok(Value::Object(fields)) = serde_json::from_str(&call.arguments) else {
+        return cut(&call.arguments, most);
+    };
+    let field = |(name, value): (String, Value)| match value {
+        Value::String(text) => format!("{name}: {}", Value::from(cut(&text, most))),
+        value => format!("{name}: {}", cut(&value.to_string(), most)),
+    };
+    fields.into_iter().map(field).collect::<Vec<_>>().join(", ")
+}
+
+/// A text of at most so many characters; what is cut ends with three dots.
+fn cut(text: &str, most: usize) -> String {
+    if text.char_indices().nth(most).is_none() {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(most.saturating_sub(3)).collect();
+    format!("{start}...")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        arguments(&ToolCall { id: "x".into(), name: "t".into(), arguments: text.into() }, 50)
+    }
+
+    #[test]
+    fn arguments_are_shown_as_a_person_would_write_them() {
+        assert_eq!(shown(r#"{"file_path": "/a.rb", "line": 3}"#), r#"file_path: "/a.rb", line: 3"#);
+        assert_eq!(shown("{}"), "");
+    }
+
+    #[test]
+    fn a_text_over_fifty_characters_is_cut_at_forty_seven() {
+        let (fits, over) = ("é".repeat(50), "é".repeat(51));
+        assert_eq!(shown(&json!({ "a": fits }).to_string()), format!("a: \"{fits}\""));
+        assert_eq!(shown(&json!({ "a": over }).to_string()), format!("a: \"{}...\"", "é".repeat(47)));
+    }
+
+    #[test]
+    fn whatever_else_is_long_is_cut_too() {
+        assert_eq!(shown(&json!({ "a": vec![1_000_000; 20] }).to_string()).chars().count(), 53);
+        assert_eq!(shown(&"{broken ".repeat(20)).chars().count(), 50);
+    }
+}

@@ -1,0 +1,135 @@
+//! What is counted of calls of models, whoever makes them: a run or a guard.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::attempt::{AttemptStatus, ModelAttempt};
+use super::price::{Cost, ModelFacts};
+use crate::host::metrics::{Meter, Metrics};
+use crate::policy::{ContextWindow, Policy, Provider};
+use crate::time::Nanos;
+
+/// What the conventions for generative AI call a call of a model.
+const CHAT: &str = "chat";
+/// When the guard of the context looks: before a turn.
+pub(super) const TRIGGER: &str = "turn_preflight";
+
+/// The models of a host, by what is known of them.
+#[derive(Debug, Default)]
+pub(in crate::host) struct Calls {
+    pub(super) metrics: Arc<Metrics>,
+    pub(in crate::host) models: BTreeMap<String, ModelFacts>,
+}
+
+/// Which call of a model.
+pub(in crate::host) struct Which<'a> {
+    pub(in crate::host) run: &'a str,
+    pub(in crate::host) turn: u32,
+    pub(in crate::host) attempt: u32,
+    pub(in crate::host) max_attempts: Option<u32>,
+    pub(in crate::host) target: &'a str,
+}
+
+impl Calls {
+    pub(in crate::host) const fn new(metrics: Arc<Metrics>, models: BTreeMap<String, ModelFacts>) -> Self {
+        Self { metrics, models }
+    }
+
+    /// The record of a call that took so long and brought what was due, unless something else is said.
+    pub(in crate::host) fn record(&self, which: &Which<'_>, latency: Nanos, policy: &Policy) -> ModelAttempt {
+        let [provider, model] = self.names(which.target, policy);
+        ModelAttempt {
+            correlation_id: which.run.to_owned(),
+            turn: which.turn,
+            attempt: which.attempt,
+            max_attempts: which.max_attempts,
+            target: which.target.to_owned(),
+            provider,
+            model,
+            status: AttemptStatus::Success,
+            latency_ms: millis(latency),
+            latency,
+            error_type: None,
+            http_status: None,
+            message: String::new(),
+            input_tokens: None,
+            output_tokens: None,
+            cache_read_tokens: None,
+            cache_write_tokens: None,
+            cost_usd: None,
+            action: None,
+            delay_ms: 0,
+            next_target: None,
+            reason: None,
+        }
+    }
+
+    /// Counts a call that is over. Returns what it cost.
+    pub(in crate::host) fn count(&self, attempt: &mut ModelAttempt) -> Option<Cost> {
+        let metrics = &self.metrics;
+        let names = [attempt.target.as_str(), &attempt.provider, &attempt.model];
+        let [target, provider, model] = names;
+        let status = [target, provider, model, attempt.status.name()];
+        metrics.add(Meter::LlmRequests, &status, 1);
+        metrics.add(Meter::LlmLatency, &status, attempt.latency.0);
+        let error = attempt.error_name();
+        if !error.is_empty() {
+            metrics.add(Meter::LlmErrors, &[target, provider, model, error], 1);
+        }
+        if attempt.is_followed() {
+            metrics.add(Meter::LlmRetries, &[target, provider, model, error], 1);
+        }
+        // The conventions know errors of the call only: a reply that is not what was due is none.
+        let call = if attempt.status == AttemptStatus::Rejected { "" } else { error };
+        metrics.add(Meter::GenAiOperationDuration, &[CHAT, provider, model, call], attempt.latency.0);
+        let tokens = attempt.tokens()?;
+        for (meter, count) in [
+            (Meter::LlmPromptTokens, tokens.input),
+            (Meter::LlmCompletionTokens, tokens.output),
+            (Meter::LlmCacheReadTokens, tokens.cache_read),
+            (Meter::LlmCacheWriteTokens, tokens.cache_write),
+        ] {
+            metrics.add(meter, &names, count);
+        }
+        for (kind, count) in [("input", tokens.input), ("output", tokens.output)] {
+            metrics.add(Meter::GenAiTokenUsage, &[CHAT, provider, model, kind], count);
+        }
+        let price = self.models.get(target).and_then(|facts| facts.price)?;
+        let cost = price.of(tokens);
+        metrics.add(Meter::LlmCost, &names, cost.0);
+        attempt.cost_usd = Some(cost);
+        Some(cost)
+    }
+
+    /// A model was passed over before it was asked: its window is too small.
+    pub(in crate::host) fn passed_over(&self, target: &str, policy: &Policy) {
+        let [provider, model] = self.names(target, policy);
+        let labels = [target, &provider, &model, TRIGGER, "skipped_provider"];
+        self.metrics.add(Meter::ContextGuardEvents, &labels, 1);
+    }
+
+    /// A turn of so many tokens begins with that model.
+    pub(in crate::host) fn remaining(&self, target: &str, tokens: u64, policy: &Policy) {
+        let rules = policy.model(target);
+        if let ContextWindow::Tokens(window) = rules.context_window.value {
+            let reserve = u64::from(rules.output_reserve.value.get());
+            let [provider, model] = self.names(target, policy);
+            let left = window.get().saturating_sub(tokens).saturating_sub(reserve);
+            self.metrics.add(Meter::ContextRemaining, &[target, &provider, &model], left);
+        }
+    }
+
+    /// Who serves a model, and its name there. What the policy calls the provider goes first.
+    fn names(&self, target: &str, policy: &Policy) -> [String; 2] {
+        let facts = self.models.get(target).cloned().unwrap_or_default();
+        let provider = match &policy.model(target).provider.value {
+            Provider::Named(name) => name.to_string(),
+            Provider::Own => facts.provider,
+        };
+        [provider, facts.model]
+    }
+}
+
+pub(super) const fn millis(length: Nanos) -> u64 {
+    length.0 / 1_000_000
+}

@@ -1,0 +1,186 @@
+//! Guards around calls of models: their records, windows that are too small, histories that providers refuse.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use unfazed::engine::Failure;
+use unfazed::host::guard::CallError;
+use unfazed::host::{AttemptStatus, Guard, Meter, ModelAttempt, ModelFacts, Price};
+use unfazed::policy::{ErrorClass, Policy};
+use unfazed::session::{Message, ToolCall, Usage};
+
+const POLICY: &str = "
+version: 1
+models:
+  '*': {retry: {max_attempts: 2, retry_on: [overloaded], backoff: {kind: constant, delay: 1s}}}
+  small: {context_window: 10000, output_reserve: 1000}
+";
+
+fn policy(text: &str) -> Policy {
+    Policy::from_yaml("policy.yaml", text).unwrap_or_else(|report| panic!("{report}"))
+}
+
+/// A guard over these models, and the records of their calls.
+fn guard(text: &str, targets: &[&str]) -> (Guard, Arc<Mutex<Vec<ModelAttempt>>>) {
+    let records = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&records);
+    let price = Price { input: 2_000_000, output: 10_000_000, cache_read: None, cache_write: None };
+    let facts = ModelFacts { provider: "openai".into(), model: "gpt-x".into(), price: Some(price) };
+    let guard = Guard::builder(policy(text))
+        .targets(targets.iter().copied())
+        .run("r")
+        .facts("spare", facts)
+        .on_attempt(move |attempt| sink.lock().unwrap().push(attempt.clone()))
+        .build();
+    (guard, records)
+}
+
+/// Takes its time, and fails if the model is `main`.
+async fn asked(target: String) -> Result<Usage, Failure> {
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    if target == "main" {
+        return Err(Failure { status: Some(529), message: "busy".into(), ..Failure::default() });
+    }
+    Ok(Usage { input: 1_000, output: 50, ..Usage::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_of_a_model_has_a_record() {
+    let (guard, records) = guard(POLICY, &["main", "spare"]);
+    let turn = guard.turn(());
+    turn.call_with_usage(|usage| Some(*usage), |target, ()| asked(target)).await.unwrap();
+    insta::assert_json_snapshot!(*records.lock().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_record_says_why_no_attempt_follows() {
+    let (guard, records) = guard(POLICY, &["main"]);
+    guard.turn(()).call(|target, ()| asked(target)).await.unwrap_err();
+    let records = serde_json::to_value(&*records.lock().unwrap()).unwrap();
+    assert_eq!((&records[1]["action"], &records[1]["reason"]), (&json!("abort"), &json!("attempts")));
+    assert_eq!(records[1]["next_target"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_are_counted_and_a_call_that_is_dropped_was_cancelled() {
+    let (guard, records) = guard(POLICY, &["spare"]);
+    guard.turn(()).call(|target, ()| asked(target)).await.unwrap();
+    let turn = guard.turn(());
+    let dropped = tokio::time::timeout(Duration::from_millis(100), turn.call(|target, ()| asked(target)));
+    dropped.await.unwrap_err();
+    let records: Vec<_> = records
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|record| (record.turn, record.status, record.latency_ms))
+        .collect();
+    assert_eq!(records, [(1, AttemptStatus::Success, 300), (2, AttemptStatus::Cancelled, 100)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_models_are_counted_as_in_a_run() {
+    let (guard, _) = guard(POLICY, &["main", "spare"]);
+    let turn = guard.turn(());
+    turn.call_with_usage(|usage| Some(*usage), |target, ()| asked(target)).await.unwrap();
+    let counters = guard.metrics().counters;
+    let count = |name, target: &str| {
+        let of = |counter: &&_| {
+            let counter: &unfazed::host::CounterSnapshot = counter;
+            counter.name == name && counter.labels["target"] == target
+        };
+        counters.iter().filter(of).map(|counter| counter.value).sum::<u64>()
+    };
+    assert_eq!((count(Meter::LlmRequests, "main"), count(Meter::LlmRequests, "spare")), (2, 1));
+    assert_eq!((count(Meter::LlmErrors, "main"), count(Meter::LlmRetries, "main")), (2, 2));
+    // 1000 tokens at 2 dollars a million, and 50 at 10.
+    assert_eq!(count(Meter::LlmCost, "spare"), 2_500_000_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_whose_window_is_too_small_is_passed_over() {
+    let (guard, records) = guard(POLICY, &["small", "spare"]);
+    for (tokens, target) in [(9_000, "small"), (9_001, "spare")] {
+        let answer =
+            guard.turn(()).tokens(tokens).call(|target, ()| async { Ok::<_, Failure>(target) }).await;
+        assert_eq!(answer.unwrap(), target);
+    }
+    assert_eq!(records.lock().unwrap().len(), 2, "who is passed over is not called");
+    let metrics = guard.metrics();
+    let passed: Vec<_> = metrics.counters.iter().filter(|c| c.name == Meter::ContextGuardEvents).collect();
+    assert_eq!((passed.len(), passed[0].value, &*passed[0].labels["target"]), (1, 1, "small"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_too_large_for_every_model_is_not_sent() {
+    let (guard, records) = guard(POLICY, &["small"]);
+    let refused = guard.turn(()).tokens(20_000).call(|_, ()| async { Ok::<_, Failure>(()) }).await;
+    let Err(CallError::Refused(refusal)) = refused else { panic!("it is sent") };
+    assert_eq!(refusal.class, ErrorClass::ContextOverflow);
+    assert_eq!(refusal.message, "20000 tokens are too many for the window of every model");
+    assert!(records.lock().unwrap().is_empty());
+}
+
+/// A conversation with a call that has no result.
+fn broken() -> Vec<Message> {
+    let call = ToolCall { id: "c1".into(), name: "search".into(), arguments: r#"{"q": "Oslo"}"#.into() };
+    let calls =
+        Message::Assistant { text: "I look.".into(), calls: vec![call], extra: serde_json::Map::new() };
+    vec![Message::user("Find a flight."), calls, Message::user("And?")]
+}
+
+/// What each call is sent, when the provider takes only histories without a call.
+async fn sent(text: &str) -> (Vec<Vec<String>>, Vec<Option<ErrorClass>>) {
+    let (guard, records) = guard(text, &["main"]);
+    let sent = Mutex::new(Vec::new());
+    let turn = guard.turn(broken()).history(|request| request);
+    let _ = turn
+        .call(|_, messages: Vec<Message>| {
+            let texts = messages.iter().map(|message| message.text().to_owned());
+            sent.lock().unwrap().push(texts.collect::<Vec<_>>());
+            let calls =
+                |message: &Message| matches!(message, Message::Assistant { calls, .. } if !calls.is_empty());
+            let refused = messages.iter().any(calls);
+            async move {
+                let failure = Failure::of(ErrorClass::OrphanToolCall, "tool_use without tool_result");
+                if refused { Err(failure) } else { Ok(()) }
+            }
+        })
+        .await;
+    let classes = records.lock().unwrap().iter().map(|record| record.error_type).collect();
+    (sent.into_inner().unwrap(), classes)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_that_providers_refuse_is_repaired_before_the_call() {
+    let (sent, classes) = sent("version: 1\nhistory: {check: before_call, orphan_calls: prune}\n").await;
+    insta::assert_json_snapshot!(sent);
+    assert_eq!(classes, [None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_refusal_the_repaired_history_is_sent_at_once_and_not_counted() {
+    let once = "version: 1\nhistory: {check: after_error, orphan_calls: prune}\nmodels: {main: {retry: {max_attempts: 1}}}\n";
+    let (sent, classes) = sent(once).await;
+    assert_eq!((sent.len(), classes), (2, vec![Some(ErrorClass::OrphanToolCall), None]));
+    assert_eq!(sent[0], ["Find a flight.", "I look.", "And?"]);
+    assert_eq!(sent[1].len(), 4, "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_may_leave_the_history_alone() {
+    let (sent, classes) = sent("version: 1\nhistory: {check: never}\n").await;
+    assert_eq!((sent.len(), classes), (1, vec![Some(ErrorClass::OrphanToolCall)]));
+}
+
+#[tokio::test]
+async fn a_host_may_have_its_own_conversation_repaired() {
+    let (guard, _) = guard("version: 1\nhistory: {check: before_call, orphan_calls: inject}\n", &["main"]);
+    let mut messages = broken();
+    let told = guard.repair_history(&mut messages).unwrap();
+    assert_eq!((told.injected_count, told.pruned_count, told.model), (1, 0, None));
+    assert!(
+        matches!(&messages[2], Message::Tool { call, text, .. } if call == "c1" && text.contains("search"))
+    );
+    assert_eq!(guard.repair_history(&mut messages), None);
+}
