@@ -410,6 +410,62 @@ fn every_log_line_of_a_run_carries_its_id() {
 }
 
 #[test]
+fn a_wait_that_nobody_can_read_is_told_and_ignored() {
+    let script = "version: 1
+model: m
+replies:
+  - error: {status: 429, message: slow down, headers: {retry-after: soon}}
+  - text: done
+";
+    let policy = "version: 1\nmodels: {\"*\": {retry: {backoff: {kind: constant, delay: 10ms}}}}\n";
+    let agent = format!("{AGENT}policy: policy.yaml\n");
+    let dir = folder(&[("agent.yaml", &agent), ("model.yaml", script), ("policy.yaml", policy)]);
+    let run = unfazed(&dir, &["run", "agent.yaml"]);
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    let told = "ignored retry-after: `soon` is not a number of seconds or an HTTP date";
+    says(&format!("{}{}", out(&run), err(&run)), &["failed: 429 slow down", told]);
+}
+
+#[test]
+fn an_answer_as_it_came_is_read_and_told() {
+    let body = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 209303 tokens > 200000 maximum"}}"#;
+    let event = r#"{"error":{"code":429,"message":"slow down","metadata":{"headers":{"Retry-After":"7"}}}}"#;
+    let policy = "version: 1\n";
+    let dir = folder(&[("p.yaml", policy), ("body.json", body), ("event.json", event), ("fine.json", "{}")]);
+    let ask = |more: &[&str]| unfazed(&dir, &[&["explain", "--model", "m", "p.yaml"][..], more].concat());
+    let told = ask(&["--status", "400", "--body", "body.json", "--header", "retry-after: soon"]);
+    says(
+        &out(&told),
+        &[
+            "the answer says\n  status   400\n  type     invalid_request_error\n",
+            "  window   200000 tokens\n  request  209303 tokens\n",
+            "  wait     ignored retry-after: `soon` is not",
+            "context_overflow of model `m`\n  told by the row message: [prompt is too long",
+        ],
+    );
+    says(&out(&ask(&["--body", "event.json"])), &["  wait     7s\n", "rate_limit of model `m`"]);
+    let json: Value =
+        serde_json::from_str(&out(&ask(&["--body", "event.json", "--format", "json"]))).unwrap();
+    assert_eq!((&json["failure"]["status"], &json["class"]), (&429.into(), &"rate_limit".into()));
+    let fine = ask(&["--body", "fine.json"]);
+    assert_eq!(code(&fine), 2);
+    says(&err(&fine), &["fine.json does not say that it is an error: give the --status it came with"]);
+    let wrong = ask(&["--status", "abc"]);
+    says(&err(&wrong), &["write an HTTP status, from 100 to 599"]);
+    let wrong = ask(&["--body", "fine.json", "--header", "retry-after 5"]);
+    says(&err(&wrong), &["write it as it came, such as `retry-after: 5`"]);
+}
+
+#[test]
+fn an_error_row_that_looks_for_nothing_is_refused() {
+    let rows = "version: 1\nerrors:\n  - {message: \"\", class: timeout}\n  - {code: [], class: timeout}\n";
+    let dir = folder(&[("p.yaml", rows)]);
+    let checked = unfazed(&dir, &["check", "p.yaml"]);
+    assert_eq!(code(&checked), 1);
+    says(&out(&checked), &["p.yaml:3:15", "p.yaml:4:12", "must not be empty"]);
+}
+
+#[test]
 fn a_file_where_a_name_is_due_is_named() {
     let dir = folder(&[("policy.yaml", "version: 1\n")]);
     let output = unfazed(&dir, &["explain", "policy.yaml"]);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use unfazed::engine::{Failure, Headers};
-use unfazed::policy::{ErrorClass, Policy};
+use unfazed::policy::{ErrorClass, ErrorRow, Evidence, Policy};
 use unfazed::time::Instant;
 
 /// An answer, and what it means.
@@ -78,16 +78,44 @@ fn every_body_has_the_class_it_means() {
 }
 
 #[test]
-fn every_row_of_the_tables_has_an_example() {
+fn every_word_of_every_row_has_an_example() {
     let policy = Policy::builtin();
-    let used: HashSet<_> =
-        examples().iter().filter_map(|(_, example)| example.failure().classified(&policy).origin).collect();
+    let told: Vec<_> = examples()
+        .iter()
+        .map(|(_, example)| example.failure())
+        .filter_map(|failure| Some((failure.classified(&policy).origin?, failure)))
+        .collect();
     let rows = policy.errors().rows().collect::<Vec<_>>();
     assert!(rows.len() > 60, "only {} rows were found", rows.len());
-    let without = rows.iter().filter(|row| !used.contains(&row.origin));
-    let without: Vec<_> =
-        without.map(|row| format!("{} {}", policy.place(row.origin), row.matcher())).collect();
+    let without = rows.iter().flat_map(|row| {
+        let of_row = told.iter().filter(|(origin, _)| *origin == row.origin);
+        let failures: Vec<_> = of_row.map(|(_, failure)| failure).collect();
+        let place = policy.place(row.origin).to_string();
+        unseen(row, &failures).into_iter().map(move |word| format!("{place} {word}"))
+    });
+    let without: Vec<_> = without.collect();
     assert!(without.is_empty(), "no example for\n{}", without.join("\n"));
+}
+
+/// What of a row none of the failures has that it tells.
+fn unseen(row: &ErrorRow, failures: &[&Failure]) -> Vec<String> {
+    let evidence: Vec<_> = failures.iter().map(|failure| failure.evidence()).collect();
+    let within = |text: &str, part: &str| text.to_lowercase().contains(&part.to_lowercase());
+    let seen = |word: &str, sees: &dyn Fn(&Evidence<'_>) -> bool| {
+        (!evidence.iter().any(sees)).then(|| word.to_owned())
+    };
+    let statuses = row.status.iter().filter_map(|pattern| {
+        seen(&pattern.to_string(), &|facts| facts.status.is_some_and(|status| pattern.matches(status)))
+    });
+    let codes = row.code.iter().filter_map(|code| seen(code, &|facts| facts.code == Some(code)));
+    let kinds = row.kind.iter().filter_map(|kind| seen(kind, &|facts| facts.kind == Some(kind)));
+    let messages = row.message.iter().filter_map(|part| seen(part, &|facts| within(facts.message, part)));
+    let details = row
+        .detail
+        .iter()
+        .filter_map(|part| seen(part, &|facts| facts.details.iter().any(|word| within(word, part))));
+    let nothing = failures.is_empty().then(|| row.matcher());
+    nothing.into_iter().chain(statuses).chain(codes).chain(kinds).chain(messages).chain(details).collect()
 }
 
 #[test]
@@ -112,4 +140,22 @@ fn quota_is_told_from_a_rate_limit_whatever_the_status() {
             assert_eq!(told, ErrorClass::QuotaExceeded, "{file} {status}: {}", example.body);
         }
     }
+}
+
+#[test]
+fn what_words_tell_no_status_changes() {
+    let policy = Policy::builtin();
+    let certain = [ErrorClass::ContextOverflow, ErrorClass::OrphanToolCall, ErrorClass::MalformedToolCall];
+    let mut held = 0;
+    for (file, example) in examples() {
+        let class = |status| Failure { status, ..example.failure() }.classified(&policy).class;
+        // Told by the words alone, and not by the status they came with.
+        if certain.contains(&example.class) && class(None) == example.class {
+            held += 1;
+            for status in [400, 413, 422, 500, 503] {
+                assert_eq!(class(Some(status)), example.class, "{file} {status}: {}", example.body);
+            }
+        }
+    }
+    assert!(held > 60, "only {held} examples are told by words");
 }

@@ -1,10 +1,12 @@
 //! `unfazed explain`: the effective policy, with the place of every value that won and every one that lost.
 
+mod failure;
+
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use unfazed::host::agent_file::AgentFile;
-use unfazed::policy::{CallFile, ErrorClass, Evidence, Explanation, Names, Policy};
+use unfazed::policy::{CallFile, Explanation, Names, Policy};
 
 use super::exit::{Exit, Failed};
 use super::settings::Settings;
@@ -20,6 +22,7 @@ use super::{files, named, out, policies};
   unfazed explain lookup_price policy.yaml --key retry.max_attempts
   unfazed explain --model main policy.yaml --error rate_limit
   unfazed explain --model main policy.yaml --status 429 --code insufficient_quota
+  unfazed explain --model main policy.yaml --status 429 --body answer.json
   unfazed explain --bounds agent.yaml
   unfazed explain --output policy.yaml --format json")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -54,43 +57,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     key: Option<String>,
     #[command(flatten)]
-    failure: Failure,
+    failure: failure::Asked,
     /// How many attempts a tool makes itself in each run, for the attempt product.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = "Options", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     inner: u32,
     /// The profile of the policy that is chosen.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = "Options", value_name = "NAME")]
     profile: Option<String>,
     /// How it is printed.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, help_heading = "Options", value_enum, default_value_t)]
     format: Format,
-}
-
-/// A failure that is asked about: its class, or what tells the class.
-#[derive(clap::Args)]
-#[command(next_help_heading = "What is done about a failure")]
-struct Failure {
-    /// Its class: `rate_limit`, `timeout`, ...
-    #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with_all = ["turn", "history", "key", "status", "code", "type", "message", "detail", "provider"])]
-    error: Option<ErrorClass>,
-    /// Its HTTP status.
-    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"], value_parser = clap::value_parser!(u16).range(100..=599))]
-    status: Option<u16>,
-    /// The provider's code.
-    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
-    code: Option<String>,
-    /// The provider's type.
-    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
-    r#type: Option<String>,
-    /// The message.
-    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
-    message: Option<String>,
-    /// A word of the body's detail fields, such as the name of a quota; may be given several times.
-    #[arg(long, value_name = "WORD", conflicts_with_all = ["turn", "history", "bounds", "key"])]
-    detail: Vec<String>,
-    /// The provider behind a router.
-    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
-    provider: Option<String>,
 }
 
 /// How an explanation is printed.
@@ -129,7 +105,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         return bounds(args, &policy, agent.as_ref());
     }
     let explanation = explain(args, &policy, agent.as_ref(), name.as_deref())?;
-    if let Some(answer) = args.failure.answer(&policy, &explanation) {
+    if let Some(answer) = args.failure.answer(&policy, &explanation)? {
         return match args.format {
             Format::Json => out::raw(&format!("{:#}\n", answer.to_json())),
             Format::Human | Format::Yaml => out::styled(&answer.human()),
@@ -228,43 +204,6 @@ fn names(agent: Option<&AgentFile>) -> Names {
         tools: agent.tools.keys().cloned().collect(),
         models: agent.models.keys().cloned().collect(),
     })
-}
-
-impl Failure {
-    fn is_asked(&self) -> bool {
-        let told =
-            self.status.is_some() || self.code.is_some() || self.r#type.is_some() || self.message.is_some();
-        told || !self.detail.is_empty() || self.provider.is_some() || self.error.is_some()
-    }
-
-    /// What is done about it, if something is asked.
-    fn answer(
-        &self,
-        policy: &Policy,
-        explanation: &Explanation,
-    ) -> Option<unfazed::policy::ErrorExplanation> {
-        if let Some(class) = self.error {
-            return Some(explanation.on_error(class));
-        }
-        if !self.is_asked() {
-            return None;
-        }
-        let evidence = Evidence {
-            status: self.status,
-            code: self.code.as_deref(),
-            kind: self.r#type.as_deref(),
-            message: self.message.as_deref().unwrap_or_default(),
-            details: &self.detail,
-            provider: self.provider.as_deref(),
-        };
-        let (row, at) = policy.error_row(&evidence)?;
-        Some(explanation.on_row(row, at))
-    }
-}
-
-/// Reads the name of a class.
-fn class(name: &str) -> Result<ErrorClass, String> {
-    ErrorClass::parse(name).map_err(|error| error.to_string())
 }
 
 /// Whether a name is a file's: somebody forgot the name.

@@ -62,7 +62,7 @@ pub(super) fn rows_within_budget(parts: &[&Part], findings: &mut Findings) -> bo
     for rule in parts.iter().flat_map(|part| &part.blocks.errors) {
         for text in rule.message.iter().chain(&rule.detail).flat_map(|texts| &texts.0) {
             texts = texts.saturating_add(1);
-            bytes = bytes.saturating_add(text.len());
+            bytes = bytes.saturating_add(text.0.len());
         }
         if texts > MOST_ERROR_TEXTS || bytes > MOST_ERROR_BYTES {
             let message = format!(

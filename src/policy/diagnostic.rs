@@ -169,6 +169,8 @@ codes! {
     SAME_NAME = "W0225",
     /// A timeout of a step that the end of the whole call comes before.
     LATE_STEP = "W0226",
+    /// An error row that hides what the built-in table tells of quotas.
+    HIDDEN_QUOTA = "W0227",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::builtin::BUILTIN_TEXTS;
 use super::conflict::{Work, conflicts};
 use super::decode::{self, Patch};
-use super::document::{ErrorRule, PolicyFile};
+use super::document::{ErrorRule, PolicyFile, Sought, Words};
 use super::layers::{Above, Layers, unbounded};
 use super::loader::{Loader, Part, PartKind, Read, Resolve, chosen};
 use super::{
@@ -374,15 +374,21 @@ fn session(parts: &[&Part]) -> SessionPolicy {
     SessionPolicy { slices, reducers: reducers.into_values().flatten().collect() }
 }
 
+/// The texts a row looks for; none if it does not say.
+fn words(sought: Option<&Sought<Words>>) -> Vec<String> {
+    let all = sought.map(|sought| sought.0.as_slice()).unwrap_or_default();
+    all.iter().map(|Words(text)| text.clone()).collect()
+}
+
 /// The rows of all files: those of later files first, the built-in ones last.
 fn errors(parts: &[&Part], findings: &mut Findings) -> Option<ErrorTable> {
     let row = |rule: &ErrorRule, scope: Scope| ErrorRow {
         status: rule.status.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
-        code: rule.code.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
-        kind: rule.r#type.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
-        message: rule.message.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
-        detail: rule.detail.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
-        provider: rule.provider.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
+        code: words(rule.code.as_ref()),
+        kind: words(rule.r#type.as_ref()),
+        message: words(rule.message.as_ref()),
+        detail: words(rule.detail.as_ref()),
+        provider: words(rule.provider.as_ref()),
         request_at_fault: rule.request_at_fault,
         class: rule.class.value,
         origin: rule.class.span.origin(scope),

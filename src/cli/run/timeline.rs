@@ -10,7 +10,7 @@ use super::answer::Answer;
 use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten, tokens};
 use unfazed::engine::{
-    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, ModelReply, Note, Order,
+    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, Hint, ModelReply, Note, Order,
     OrphanToolCallsPruned, Outcome, RetryAction, RunStarted, ToolOutcome, Work, WorkId,
 };
 use unfazed::host::{Observer, PolicyFilesError};
@@ -199,6 +199,9 @@ impl<W: Write + Send> Timeline<W> {
         let class = failure.class.map(|class| format!("{class}: ")).unwrap_or_default();
         let text = shorten(&one_line(&failure.message), SHOWN);
         self.line("✗", BAD, &format!("{what} failed: {status}{class}{text}"));
+        if let Hint::Ignored(reason) = &failure.retry_after {
+            let _ = writeln!(self.out, "{DIM}             ignored {}{DIM:#}", one_line(reason));
+        }
     }
 
     /// What the work was called; it is over now.

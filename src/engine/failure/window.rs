@@ -5,62 +5,131 @@ const MOST_CHARS: usize = 4096;
 /// How far behind its marker a number may stand.
 const NEAR: usize = 24;
 
-/// A sentence that is known: it holds `told`, and the numbers stand behind these markers; none: it does not say.
+/// A sentence that is known: it holds `told`, and the numbers stand behind these markers; none: it does not say. What
+/// stands behind `plus` is counted to the size.
 struct Sentence {
     told: &'static str,
     limit: &'static [&'static str],
     size: &'static [&'static str],
+    plus: Option<&'static str>,
 }
+
+/// Numbers before these words are not the size of a request.
+const NO_SIZE: &[&str] = &["output tokens", "characters"];
 
 const SENTENCES: &[Sentence] = &[
     // OpenAI and those that speak like it, vLLM, OpenRouter.
     Sentence {
         told: "maximum context length is ",
         limit: &["maximum context length is "],
-        size: &["resulted in ", "you requested ", "your request has ", "prompt contains "],
+        size: &[
+            "for a total of at least ",
+            "resulted in ",
+            "you requested ",
+            "your request has ",
+            "prompt contains ",
+        ],
+        plus: None,
     },
+    // SGLang; and those that put it into parentheses.
+    Sentence {
+        told: "maximum context length of ",
+        limit: &["maximum context length of "],
+        size: &["you requested a total of "],
+        plus: None,
+    },
+    Sentence {
+        told: "model's maximum context length (",
+        limit: &["maximum context length ("],
+        size: &["input length ("],
+        plus: None,
+    },
+    Sentence {
+        told: "longer than the model's context length",
+        limit: &["model's context length "],
+        size: &["the input "],
+        plus: None,
+    },
+    Sentence {
+        told: "tokens) exceeds the maximum allowed length",
+        limit: &["maximum allowed length "],
+        size: &["input length "],
+        plus: None,
+    },
+    // vLLM.
+    Sentence {
+        told: "model's context length is only ",
+        limit: &["context length is only "],
+        size: &["you passed "],
+        plus: Some("and requested "),
+    },
+    Sentence {
+        told: "longer than the maximum model length of ",
+        limit: &["maximum model length of "],
+        size: &["prompt (length "],
+        plus: None,
+    },
+    // xAI, Cerebras.
+    Sentence {
+        told: "maximum prompt length is ",
+        limit: &["maximum prompt length is "],
+        size: &["request contains "],
+        plus: None,
+    },
+    Sentence {
+        told: "reduce the length of the messages or completion. current length is ",
+        limit: &["while limit is "],
+        size: &["current length is "],
+        plus: None,
+    },
+    // Azure.
+    Sentence { told: "request body too large for ", limit: &["max size: "], size: &[], plus: None },
     // Mistral.
     Sentence {
         told: "too large for model with ",
         limit: &["too large for model with "],
         size: &["contains "],
+        plus: None,
     },
     // Anthropic.
-    Sentence { told: "prompt is too long: ", limit: &[" > "], size: &["prompt is too long: "] },
-    Sentence { told: "exceed context limit: ", limit: &[" > "], size: &["exceed context limit: "] },
+    Sentence { told: "prompt is too long: ", limit: &[" > "], size: &["prompt is too long: "], plus: None },
+    Sentence {
+        told: "exceed context limit: ",
+        limit: &[" > "],
+        size: &["exceed context limit: "],
+        plus: None,
+    },
     // Gemini.
     Sentence {
         told: "exceeds the maximum number of tokens allowed",
         limit: &["maximum number of tokens allowed"],
         size: &["token count ", "token count is "],
+        plus: None,
     },
     // Bedrock.
     Sentence {
         told: "too many input tokens",
         limit: &["max input tokens: "],
         size: &["request input token count: "],
-    },
-    // SGLang.
-    Sentence {
-        told: "longer than the model's context length",
-        limit: &["model's context length "],
-        size: &["the input "],
+        plus: None,
     },
     // llama.cpp.
     Sentence {
         told: "exceeds the available context size",
         limit: &["available context size "],
         size: &["request "],
+        plus: None,
     },
     // LM Studio.
     Sentence {
         told: "is loaded with context length of ",
         limit: &["is loaded with context length of "],
         size: &["keep the first "],
+        plus: None,
     },
-    Sentence { told: "n_ctx", limit: &["n_ctx: ", "n_ctx "], size: &["n_keep: ", "n_keep "] },
+    Sentence { told: "n_ctx", limit: &["n_ctx: ", "n_ctx "], size: &["n_keep: ", "n_keep "], plus: None },
     // A single request above the tokens of a minute.
-    Sentence { told: "request too large for ", limit: &["limit "], size: &["requested "] },
+    Sentence { told: "request too large for ", limit: &["limit "], size: &["requested "], plus: None },
 ];
 
 /// The limit and the size a message speaks of.
@@ -72,17 +141,28 @@ pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
     let Some(sentence) = SENTENCES.iter().find(|sentence| text.contains(sentence.told)) else {
         return (None, None);
     };
-    let first = |markers: &[&str]| markers.iter().find_map(|marker| behind(&text, marker));
-    (first(sentence.limit), first(sentence.size))
+    let first = |markers: &[&str]| {
+        markers.iter().find_map(|marker| near(&text, marker).filter(|(_, unit)| !is_no_size(unit)))
+    };
+    let size = first(sentence.size).map(|(size, _)| size);
+    let plus = sentence.plus.and_then(|marker| near(&text, marker)).map_or(0, |(plus, _)| plus);
+    (first(sentence.limit).map(|(limit, _)| limit), size.and_then(|size| size.checked_add(plus)))
 }
 
-/// The number near behind a marker; `a + b` is their sum.
-fn behind(text: &str, marker: &str) -> Option<u64> {
+/// The number near behind a marker, and what follows it; `a + b` is their sum.
+fn near<'t>(text: &'t str, marker: &str) -> Option<(u64, &'t str)> {
     let (_, rest) = text.split_once(marker)?;
     let start = rest.find(|c: char| c.is_ascii_digit()).filter(|start| *start <= NEAR)?;
     let (first, rest) = number(rest.get(start..)?)?;
-    let second = rest.strip_prefix(" + ").and_then(number).map_or(0, |(second, _)| second);
-    first.checked_add(second)
+    match rest.strip_prefix(" + ").and_then(number) {
+        Some((second, rest)) => Some((first.checked_add(second)?, rest)),
+        None => Some((first, rest)),
+    }
+}
+
+/// Whether the number before is of something else.
+fn is_no_size(unit: &str) -> bool {
+    NO_SIZE.iter().any(|other| unit.trim_start().starts_with(other))
 }
 
 /// The number at the start of a text, thousands apart by commas or not; and what follows it.
@@ -159,9 +239,28 @@ mod tests {
                 45_000,
             ),
             ("Too many input tokens. Max input tokens: 8192, request input token count: 9000", 8192, 9000),
+            (
+                "maximum context length is 4096 tokens. However, you requested 1000 output tokens and your prompt contains at least 3097 input tokens, for a total of at least 4097 tokens.",
+                4096,
+                4097,
+            ),
+            (
+                "You passed 3097 input tokens and requested 1000 output tokens. However, the model's context length is only 4096 tokens, resulting in a maximum input length of 3096 tokens.",
+                4096,
+                4097,
+            ),
         ] {
             assert_eq!(read(message), (Some(limit), Some(size)), "{message}");
         }
+    }
+
+    #[test]
+    fn characters_and_what_is_asked_for_as_output_are_no_size() {
+        let message = "maximum context length is 40960 tokens. However, you requested 40960 output tokens and your prompt contains 12769 characters";
+        assert_eq!(read(message), (Some(40_960), None));
+        assert_eq!(read("context length is only 4096 tokens. You passed 99 characters"), (None, None));
+        let message = "You passed 99 characters. However, the model's context length is only 4096 tokens.";
+        assert_eq!(read(message), (Some(4096), None));
     }
 
     #[test]

@@ -4,23 +4,29 @@
 const MOST: usize = 256;
 const LONGEST: usize = 1024;
 
-/// The headers of an answer. Names are in lower case; of several with the same name the first counts.
+/// The headers of an answer. Names are in lower case.
 #[derive(Clone, Debug, Default)]
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
-    /// Takes the headers of an answer. What is not ASCII, or too long, is left out.
+    /// Takes the headers of an answer. Of a value that is too long the beginning is kept.
     pub fn new<'h>(headers: impl IntoIterator<Item = (&'h str, &'h [u8])>) -> Self {
-        let text = |value: &'h [u8]| core::str::from_utf8(value).ok().filter(|text| text.len() <= LONGEST);
-        let kept = headers
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_ascii_lowercase(), text(value)?.trim().to_owned())));
+        let text = |value: &'h [u8]| {
+            let value = value.get(..LONGEST).unwrap_or(value);
+            String::from_utf8_lossy(value).trim().to_owned()
+        };
+        let kept = headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), text(value)));
         Self(kept.take(MOST).collect())
     }
 
-    /// The value of that name, in lower case.
+    /// The value of that name, in lower case; the first of several.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.all(name).next()
+    }
+
+    /// All values of that name, in lower case.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {

@@ -3,14 +3,15 @@
 //! | where | form |
 //! |---|---|
 //! | `retry-after-ms`, `x-ms-retry-after-ms` | milliseconds, with decimals or not |
-//! | `retry-after` | seconds, with decimals or not; an HTTP date |
+//! | `retry-after` | seconds, with decimals or not; an HTTP date; a duration (`1m30s`) |
 //! | `x-ratelimit-reset*` | a duration (`6m0s`); seconds; the time in seconds or milliseconds since 1970, or as RFC 3339 |
 //! | `anthropic-ratelimit-*-reset` | RFC 3339 |
 //! | `retryDelay` of the body | `58s`, or `{seconds, nanos}` |
 //! | `retry_after` of the body | seconds |
-//! | the message | `try again in 2s`, `retry in 58.2s`, `retry after 86400 seconds` |
+//! | the message | `try again in 2s`, `retry in 58.2s`, `retry after 86400 seconds`, `in 1 minute and 30 seconds` |
 //!
-//! Limits are looked at only where nothing remains. Times are held against the `Date` of the answer, so that a wrong
+//! Headers that a router put into the body count as well. Limits are looked at only where nothing remains. Times are
+//! held against the `Date` of the answer, so that a wrong
 //! clock here does not matter. Of all that is said the longest wait counts; `retry-after` is left out where a header
 //! says the same in milliseconds.
 
@@ -62,6 +63,7 @@ impl Failure {
         resets(headers, limited, &sent, &mut said);
         if let Some(body) = body {
             let inside = body::waits(body, &mut said);
+            retry_after(&inside, &sent, &mut said);
             resets(&inside, limited, &sent, &mut said);
         }
         text::wait(&self.message, &mut said);
@@ -109,16 +111,29 @@ type Sent<'a> = dyn core::ops::Deref<Target = Instant> + 'a;
 
 fn retry_after(headers: &Headers, sent: &Sent<'_>, said: &mut Said) {
     let mut finer = false;
-    for name in MILLISECONDS {
-        let Some(value) = headers.get(name) else { continue };
-        let read = length::decimal(value, length::MILLISECOND);
+    for value in MILLISECONDS.iter().flat_map(|name| headers.all(name).map(move |value| (*name, value))) {
+        let (name, value) = value;
+        let read = longest(value, |value| length::decimal(value, length::MILLISECOND));
         finer |= read.is_some();
         said.take(name, value, read, "a number of milliseconds");
     }
-    if let Some(value) = headers.get("retry-after").filter(|_| !finer) {
-        let read = length::decimal(value, length::SECOND).or_else(|| Some(date::http(value)?.since(**sent)));
+    if finer {
+        return;
+    }
+    for value in headers.all("retry-after") {
+        let in_words =
+            |value: &str| length::decimal(value, length::SECOND).or_else(|| length::duration(value));
+        let read = longest(value, in_words).or_else(|| Some(date::http(value)?.since(**sent)));
         said.take("retry-after", value, read, "a number of seconds or an HTTP date");
     }
+}
+
+/// The longest wait of a value that may be a list: a proxy joins the headers of the same name.
+fn longest(value: &str, read: impl Fn(&str) -> Option<Nanos>) -> Option<Nanos> {
+    value
+        .split(',')
+        .map(|part| read(part.trim()))
+        .try_fold(Nanos::ZERO, |longest, wait| Some(longest.max(wait?)))
 }
 
 /// The ends of limits that are reached.
@@ -132,11 +147,17 @@ fn resets(headers: &Headers, limited: bool, sent: &Sent<'_>, said: &mut Said) {
         } else {
             continue;
         };
-        let reached =
-            remaining.map_or(known, |left| length::decimal(left, length::SECOND) == Some(Nanos::ZERO));
-        if reached {
+        if remaining.map_or(known, nothing_left) {
             said.take(name, value, reset(value, **sent), "a duration, a number or a time");
         }
+    }
+}
+
+/// Whether a limit is used up, or overdrawn.
+fn nothing_left(remaining: &str) -> bool {
+    match remaining.strip_prefix('-') {
+        Some(owed) => length::decimal(owed, length::SECOND).is_some(),
+        None => length::decimal(remaining, length::SECOND) == Some(Nanos::ZERO),
     }
 }
 

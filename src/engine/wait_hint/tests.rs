@@ -8,6 +8,10 @@ fn now() -> Instant {
     date::rfc3339("2026-11-20T11:00:00Z").unwrap()
 }
 
+fn sent() -> Instant {
+    date::http(SENT).unwrap()
+}
+
 fn read(status: u16, headers: &[(&str, &str)], body: &str) -> Hint {
     let headers = Headers::new(headers.iter().map(|(name, value)| (*name, value.as_bytes())));
     Failure::from_answer(status, &headers, body.as_bytes(), now).retry_after
@@ -40,10 +44,65 @@ fn what_each_header_says() {
         (&[("retry-after", "Fri, 20 Nov 2026 09:00:00 GMT"), ("date", SENT)], wait(0)),
         (&[("retry-after", "Fri, 20 Nov 2026 11:00:05 GMT")], wait(5000)),
         (&[("retry-after", "Fri, 20 Nov 2026 11:00:05 GMT"), ("date", "today")], wait(5000)),
+        (&[("retry-after", "60s")], wait(60_000)),
+        (&[("retry-after", "1m30s")], wait(90_000)),
+        (&[("retry-after-ms", "0"), ("retry-after", "30")], wait(0)),
     ];
     for (headers, expected) in table {
         assert_eq!(&read(429, headers, ""), expected, "{headers:?}");
     }
+}
+
+#[test]
+fn a_header_that_comes_twice_asks_for_the_longest_of_its_waits() {
+    let table: &[(&[(&str, &str)], Hint)] = &[
+        (&[("retry-after", "2, 7")], wait(7000)),
+        (&[("retry-after", "2"), ("retry-after", "7"), ("retry-after", "3")], wait(7000)),
+        (&[("retry-after", "soon"), ("retry-after", "7")], wait(7000)),
+        (&[("retry-after-ms", "20,700"), ("retry-after", "9")], wait(700)),
+        (
+            &[("retry-after", "2"), ("retry-after", "Fri, 20 Nov 2026 10:00:30 GMT"), ("date", SENT)],
+            wait(30_000),
+        ),
+    ];
+    for (headers, expected) in table {
+        assert_eq!(&read(429, headers, ""), expected, "{headers:?}");
+    }
+    let half = "retry-after: `2, soon` is not a number of seconds or an HTTP date";
+    assert_eq!(read(429, &[("retry-after", "2, soon")], ""), Hint::Ignored(half.into()));
+}
+
+#[test]
+fn a_time_however_far_is_a_wait() {
+    let year = |text: &str| read(429, &[("retry-after", text), ("date", SENT)], "");
+    assert_eq!(year("Thu, 01 Jan 1970 00:00:00 GMT"), wait(0));
+    assert_eq!(year("Sunday, 06-Nov-94 08:49:37 GMT"), wait(0), "two digits of a year that was");
+    let Hint::Wait(far) = year("Fri, 31 Dec 9999 23:59:59 GMT") else { panic!() };
+    assert!(far > Nanos::from_secs(400 * 365 * 86_400), "{far}");
+    for (value, expected) in [
+        ("1", wait(1000)),
+        ("9999999999999999999999", Hint::Wait(Nanos(u64::MAX).saturating_sub(Nanos(sent().0)))),
+        (
+            "0001-01-01T00:00:00Z",
+            Hint::Ignored(
+                "x-ratelimit-reset: `0001-01-01T00:00:00Z` is not a duration, a number or a time".into(),
+            ),
+        ),
+        ("1970-01-01T00:00:00Z", wait(0)),
+    ] {
+        assert_eq!(read(429, &[("x-ratelimit-reset", value), ("date", SENT)], ""), expected, "{value}");
+    }
+}
+
+#[test]
+fn without_a_date_of_the_answer_the_own_clock_counts() {
+    let limit = |value| {
+        let left = ("anthropic-ratelimit-output-tokens-remaining", "0");
+        read(429, &[("anthropic-ratelimit-output-tokens-reset", value), left], "")
+    };
+    assert_eq!(limit("2026-11-20T11:00:09Z"), wait(9000));
+    assert_eq!(limit("2026-11-20T10:00:09Z"), wait(0));
+    assert_eq!(read(429, &[("x-ratelimit-reset", "1795172409")], ""), wait(9000));
 }
 
 #[test]
@@ -87,6 +146,30 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
             wait(120_000),
         ),
         (&[("anthropic-ratelimit-tokens-reset", "2026-11-20T10:59:00Z"), ("date", SENT)], Hint::None),
+        (
+            &[
+                ("anthropic-ratelimit-input-tokens-reset", "2026-11-20T10:00:20Z"),
+                ("anthropic-ratelimit-input-tokens-remaining", "0"),
+                ("anthropic-ratelimit-output-tokens-reset", "2026-11-20T10:00:40Z"),
+                ("anthropic-ratelimit-output-tokens-remaining", "0"),
+                ("retry-after", "30"),
+                ("date", SENT),
+            ],
+            wait(40_000),
+        ),
+        (&[("x-ratelimit-reset-requests", "0s"), ("x-ratelimit-remaining-requests", "0")], wait(0)),
+        (&[("x-ratelimit-reset-tokens", "1m26.4s"), ("x-ratelimit-remaining-tokens", "0")], wait(86_400)),
+        // Overdrawn, and what nobody can read.
+        (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "-40")], wait(2000)),
+        (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "few")], Hint::None),
+        (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-tokens", "0.5")], Hint::None),
+        // Each limit has a rest of its own.
+        (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-requests", "0")], wait(2000)),
+        (&[("x-ratelimit-reset", "5"), ("x-ratelimit-remaining", "3")], Hint::None),
+        (
+            &[("x-ratelimit-reset-tokens-minute", "4.5"), ("x-ratelimit-remaining-tokens-minute", "0")],
+            wait(4500),
+        ),
     ];
     for (headers, expected) in table {
         assert_eq!(&read(429, headers, ""), expected, "{headers:?}");
@@ -114,6 +197,17 @@ fn what_a_body_says() {
         (r#"{"error":{"message":"Please retry after 86400 seconds. To increase"}}"#, 86_400_000),
         (r#"{"error":{"message":"Please try again in 114h18m0s."}}"#, 411_480_000),
         (r#"{"error":{"message":"Try again in 20ms"}}"#, 20),
+        (r#"{"error":{"metadata":{"headers":{"Retry-After":"7"}}}}"#, 7000),
+        (r#"{"error":{"metadata":{"headers":{"retry-after-ms":700,"Retry-After":9}}}}"#, 700),
+        (
+            r#"{"error":{"details":[{"retryDelay":"3600s"}],"message":"Please retry in 1h0m0.5s."}}"#,
+            3_600_500,
+        ),
+        (r#"{"error":{"details":[{"retryDelay":{"nanos":1500000}}]}}"#, 2),
+        (r#"{"error":{"message":"Please try again in 1 minute and 30 seconds."}}"#, 90_000),
+        (r#"{"error":{"message":"Please try again in 1h 30m. Or wait 9 days"}}"#, 5_400_000),
+        (r#"{"error":{"message":"try again in 1 day, 2 hours (limit 5)"}}"#, 93_600_000),
+        (r#"{"error":{"message":"Please retry your request after 6 seconds"}}"#, 6000),
         (r#"{"error":{"message":"try again in 1.5 minutes"}}"#, 90_000),
         ("slow down, retry in 3s", 3000),
         (r#"{"error":{"message":"try again in 2s","details":[{"retryDelay":"9s"}]}}"#, 9000),
@@ -133,17 +227,25 @@ fn what_cannot_be_used_is_said_so() {
     let unusable = [
         "soon",
         "-1",
+        "-0",
         "1e3",
         "inf",
         "NaN",
         "",
+        ",",
         "1.2.3",
         "1.",
         ".5",
         "+1",
-        "1h",
+        "1 0",
+        "0x10",
+        "1h-",
         "２",
         "2026-11-20T10:00:30Z",
+        "Fri, 20 Nov 2026 10:00:30",
+        "Fri, 31 Nov 2026 10:00:30 GMT",
+        "Fri, 20 Nov 2026 10:00:30 CET",
+        "Thu, 31 Dec 1969 23:59:59 GMT",
     ];
     for value in unusable {
         let reason = format!("retry-after: `{value}` is not a number of seconds or an HTTP date");
@@ -163,9 +265,47 @@ fn what_cannot_be_used_is_said_so() {
         ),
         (("x", ""), r#"{"retry_after":-1}"#, "retry_after: `-1` is not a number of seconds"),
         (("x", ""), "try again in 5 parsecs", "message: `5 parsecs` is not a length of time"),
+        (
+            ("x", ""),
+            r#"{"retryDelay":{"seconds":-5}}"#,
+            "retryDelay: `{\"seconds\":-5}` is not a duration, or `seconds` and `nanos`",
+        ),
+        (("x", ""), r#"{"retry_after":1e30}"#, "retry_after: `1e+30` is not a number of seconds"),
+        (
+            ("x", ""),
+            r#"{"retry_after":"in a while"}"#,
+            "retry_after: `in a while` is not a number of seconds",
+        ),
+        (
+            ("anthropic-ratelimit-tokens-reset", "soon"),
+            "{}",
+            "anthropic-ratelimit-tokens-reset: `soon` is not a duration, a number or a time",
+        ),
     ] {
-        assert_eq!(read(429, &[headers], body), Hint::Ignored(says.into()));
+        let empty = ("anthropic-ratelimit-tokens-remaining", "0");
+        assert_eq!(read(429, &[headers, empty], body), Hint::Ignored(says.into()));
     }
+}
+
+#[test]
+fn what_is_no_text_is_said_so_and_shown_cut() {
+    let bytes = Headers::new([("retry-after", &b"\xff\xfe"[..])]);
+    let ignored = |headers: &Headers| match Failure::from_answer(429, headers, b"", now).retry_after {
+        Hint::Ignored(reason) => reason,
+        other => panic!("{other:?}"),
+    };
+    assert!(ignored(&bytes).starts_with("retry-after: `\u{fffd}\u{fffd}` is not a number"));
+    let long = "x".repeat(100_000);
+    let reason = ignored(&Headers::new([("retry-after", long.as_bytes())]));
+    assert!(reason.len() < 200, "{}", reason.len());
+    let nines = "9".repeat(100_000);
+    assert_eq!(read(429, &[("retry-after", &nines)], ""), Hint::Wait(Nanos::MAX));
+}
+
+#[test]
+fn one_wait_that_can_be_read_makes_up_for_others_that_cannot() {
+    assert_eq!(read(429, &[("retry-after", "NaN"), ("x-ratelimit-reset", "4")], ""), wait(4000));
+    assert_eq!(read(429, &[("retry-after", "-3")], "try again in 2s"), wait(2000));
 }
 
 #[test]
@@ -181,6 +321,7 @@ proptest! {
     fn any_value_is_a_wait_or_is_ignored(value in "\\PC{0,30}", body in "\\PC{0,60}") {
         for name in ["retry-after", "retry-after-ms", "x-ratelimit-reset", "x-ratelimit-reset-tokens"] {
             prop_assert_ne!(read(429, &[(name, value.trim())], ""), Hint::None);
+            prop_assert_ne!(read(429, &[(name, value.trim()), (name, "5, ")], ""), Hint::None);
         }
         read(429, &[], &format!("try again in {body}"));
         read(429, &[], &format!(r#"{{"retryDelay": "{body}"}}"#));

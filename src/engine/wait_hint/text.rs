@@ -2,6 +2,7 @@
 
 use super::Said;
 use super::length::{decimal, duration, long_unit};
+use crate::time::Nanos;
 
 /// What stands before the length, in lower case.
 const MARKERS: [&str; 4] = ["try again in ", "retry in ", "retry after ", "retry your request after "];
@@ -15,18 +16,38 @@ pub(super) fn wait(message: &str, said: &mut Said) {
     let text: String = message.chars().take(MOST_CHARS).map(|c| c.to_ascii_lowercase()).collect();
     for marker in MARKERS {
         let Some((_, rest)) = text.split_once(marker) else { continue };
-        let mut words = rest.split_whitespace();
-        let word = words.next().unwrap_or_default().trim_end_matches(|c: char| c.is_ascii_punctuation());
         // `try again in a few minutes` is for people.
-        if !word.starts_with(|c: char| c.is_ascii_digit()) {
+        if !rest.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
             continue;
         }
-        let unit = || {
-            let unit = words.next()?.trim_end_matches(|c: char| c.is_ascii_punctuation());
-            decimal(word, long_unit(unit)?)
-        };
         let shown: String = rest.chars().take(40).collect();
-        said.take("message", shown.trim(), duration(word).or_else(unit), "a length of time");
+        said.take("message", shown.trim(), length(rest), "a length of time");
         return;
     }
+}
+
+/// The length at the beginning of a text: `2s.`, `1 minute and 30 seconds`, `1h 30m`.
+fn length(text: &str) -> Option<Nanos> {
+    let mut words = text.split_whitespace();
+    let mut sum = None;
+    let mut ended = false;
+    while let Some(word) = words.next().filter(|_| !ended) {
+        if word == "and" && sum.is_some() {
+            continue;
+        }
+        let mut last = word;
+        let part = duration(bare(word)).or_else(|| {
+            last = words.next()?;
+            decimal(bare(word), long_unit(bare(last))?)
+        });
+        let Some(part) = part else { break };
+        sum = Some(sum.unwrap_or(Nanos::ZERO).saturating_add(part));
+        ended = last.ends_with(['.', ';', ')', '!']);
+    }
+    sum
+}
+
+/// A word without what ends a sentence, or a part of it.
+fn bare(word: &str) -> &str {
+    word.trim_end_matches(|c: char| c.is_ascii_punctuation())
 }

@@ -2,7 +2,7 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::policy::decode::{Decode, OneOrMany, Reader, record};
+use crate::policy::decode::{Decode, Described, OneOrMany, Reader, record};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{ErrorClass, StatusPattern};
 
@@ -12,27 +12,60 @@ record! {
     pub(crate) struct ErrorRule {
         /// HTTP status: numbers, or `5xx`.
         /// Example: `[429, "5xx"]`
-        pub(crate) status: Option<OneOrMany<StatusPattern>>,
+        pub(crate) status: Option<Sought<StatusPattern>>,
         /// The provider's `code`.
         /// Example: `insufficient_quota`
-        pub(crate) code: Option<OneOrMany<String>>,
+        pub(crate) code: Option<Sought<Words>>,
         /// The provider's `type`.
         /// Example: `overloaded_error`
-        pub(crate) r#type: Option<OneOrMany<String>>,
+        pub(crate) r#type: Option<Sought<Words>>,
         /// Pieces of the message; case does not matter.
         /// Example: `["too many requests", "slow down"]`
-        pub(crate) message: Option<OneOrMany<String>>,
+        pub(crate) message: Option<Sought<Words>>,
         /// Pieces of the words in the body's detail fields, such as the name of a quota; case does not matter.
         /// Example: `PerDay`
-        pub(crate) detail: Option<OneOrMany<String>>,
+        pub(crate) detail: Option<Sought<Words>>,
         /// The provider behind a router, as the body names it; case does not matter.
         /// Example: `anthropic`
-        pub(crate) provider: Option<OneOrMany<String>>,
+        pub(crate) provider: Option<Sought<Words>>,
         /// The class of such failures.
         pub(crate) class: crate::policy::decode::Spanned<ErrorClass>,
         /// Whether the request itself is at fault: the same bytes are not sent to the same target again, whatever
         /// `retry_on` says.
         pub(crate) request_at_fault: bool = false,
+    }
+}
+
+/// What a row looks for: one of these. An empty list would match everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sought<T>(pub(crate) Vec<T>);
+
+/// A text that says something. An empty one would be part of every message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Words(pub(crate) String);
+
+impl<T: Decode> Decode for Sought<T> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        if matches!(&node.data, Data::List(nodes) if nodes.is_empty()) {
+            return reader.out_of_range(node, "must not be empty");
+        }
+        OneOrMany::decode(node, reader).map(|OneOrMany(all)| Self(all))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Described<T>>();
+        json_schema!({"anyOf": [one.clone(), {"type": "array", "items": one, "minItems": 1}]})
+    }
+}
+
+impl Decode for Words {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = String::decode(node, reader)?;
+        if text.trim().is_empty() { reader.out_of_range(node, "must not be empty") } else { Some(Self(text)) }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "\\S"})
     }
 }
 

@@ -19,7 +19,7 @@ mod timeouts;
 mod tool;
 
 pub(crate) use by_class::for_all;
-pub(crate) use errors::ErrorRule;
+pub(crate) use errors::{ErrorRule, Sought, Words};
 pub(crate) use history::{HistoryLayer, MergedHistory};
 pub(crate) use lasting::Lasting;
 pub(crate) use output::{MergedOutput, OutputLayer};

@@ -1,17 +1,22 @@
-//! Rows of the table of errors that are never reached.
+//! Rows of the table of errors that are never reached, and those that hide too much.
 
 use super::Found;
 use crate::policy::error_facts::Facts;
-use crate::policy::{Code, Diagnostic, Policy};
+use crate::policy::{Code, Diagnostic, ErrorClass, ErrorRow, Policy, Span};
 
+/// The status of a rate limit, with which a quota that is used up comes as well.
+const LIMITED: u16 = 429;
 /// So many combinations of what rows list are held against each other.
 const MOST: usize = 2_000;
 
 /// Looks at the rows of the files: one is dead if each combination it lists is matched by a row before it.
 pub(super) fn judge(policy: &Policy, found: &mut Found<'_>) {
-    let mut before: Vec<(Facts, crate::policy::Span)> = Vec::new();
+    let mut before: Vec<(Facts, Span)> = Vec::new();
     for row in policy.errors().rows() {
         let Some(span) = found.place(row.origin) else { continue };
+        if hides_quotas(row) {
+            found.push(hidden_quotas(row, span));
+        }
         let all = Facts::of(row);
         if before.len().saturating_add(all.len()) > MOST {
             return;
@@ -25,4 +30,26 @@ pub(super) fn judge(policy: &Policy, found: &mut Found<'_>) {
         }
         before.extend(all.into_iter().map(|facts| (facts, span)));
     }
+}
+
+/// Whether a row takes what only words tell from a rate limit, and looks at none.
+fn hides_quotas(row: &ErrorRow) -> bool {
+    let words = [&row.code, &row.kind, &row.message, &row.detail, &row.provider];
+    let silent = words.iter().all(|list| list.is_empty());
+    let limited = row.status.is_empty() || row.status.iter().any(|status| status.matches(LIMITED));
+    silent && limited && row.class != ErrorClass::QuotaExceeded
+}
+
+fn hidden_quotas(row: &ErrorRow, span: Span) -> Diagnostic {
+    let class = row.class;
+    let (message, help) = if row.status.is_empty() {
+        let message = format!("this row tells every failure `{class}`: no row below it is reached");
+        (message, "name what tells such failures from others: a `status`, a `code`, a `message`")
+    } else {
+        let message = format!(
+            "this row takes quotas that are used up for `{class}` too: they come with status {LIMITED} as well"
+        );
+        (message, "name a `code`, a `type` or a `message` as well, or leave the status to the built-in table")
+    };
+    Diagnostic::warning(Code::HIDDEN_QUOTA, span, message).help(help)
 }

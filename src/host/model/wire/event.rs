@@ -8,6 +8,9 @@ use crate::engine::Failure;
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
 
+/// The data of the last event of a stream of chat completions; some routers send it in other formats too.
+pub(super) const DONE: &str = "[DONE]";
+
 /// The data of an event; `None`: it has none.
 ///
 /// # Errors

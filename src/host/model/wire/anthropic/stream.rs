@@ -62,6 +62,10 @@ struct Block {
 
 impl Assembly for Blocks {
     fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<Progress, Failure> {
+        // It ends the stream; whether the answer is whole, its own events tell.
+        if event.data.trim() == event::DONE {
+            return Ok(Progress::Done);
+        }
         let Some(value) = event::data(event, headers)? else { return Ok(Progress::More) };
         let read: Event = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
         match read.kind.as_deref().unwrap_or(&event.name) {
@@ -306,6 +310,20 @@ mod tests {
         }
         let whole = assemble(&[start(), text, stop(0), end("end_turn")]).unwrap();
         assert_eq!((whole.text.as_str(), whole.finish), ("x", FinishReason::Stop));
+    }
+
+    #[test]
+    fn a_mark_of_another_format_ends_the_stream_and_makes_no_answer_whole() {
+        let text = begin(0, &json!({"type": "text", "text": "x"}));
+        let marked = |events: &[Value]| {
+            let mut blocks = taken(events).unwrap();
+            let mark = SseEvent { name: "data".to_owned(), data: "[DONE]".to_owned() };
+            assert_eq!(blocks.take(&mark, &HeaderMap::new()).unwrap(), Progress::Done);
+            blocks.reply(&[])
+        };
+        assert_eq!(marked(&[start(), text.clone(), stop(0), end("end_turn")]).unwrap().text, "x");
+        let failure = marked(&[start(), text]).unwrap_err();
+        assert_eq!(failure.message, "the stream of the answer ends in the middle");
     }
 
     #[test]

@@ -17,9 +17,6 @@ use crate::session::Message;
 /// Where a delta holds what the model says besides its answer.
 const SAID_ASIDE: [&str; 4] = ["reasoning_content", "reasoning", "thinking", "refusal"];
 
-/// What ends a stream.
-const DONE: &str = "[DONE]";
-
 #[derive(Deserialize)]
 struct Chunk {
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -56,7 +53,7 @@ pub(crate) struct Parts {
 
 impl Assembly for Parts {
     fn take(&mut self, event: &SseEvent, headers: &HeaderMap) -> Result<Progress, Failure> {
-        if event.data.trim() == DONE {
+        if event.data.trim() == event::DONE {
             self.done = true;
             return Ok(Progress::Done);
         }
