@@ -12,6 +12,7 @@ use crate::engine::{
     CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter, ModelReply,
     Note, Order, Proposal, RunStarted, RunTool, State, ToolFacts, ToolOutcome, TurnMeasure, Work,
 };
+use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
 use crate::policy::{CallOverride, ErrorClass, Policy};
 use crate::session::{HistoryRepair, Message, ToolCall, splice};
@@ -178,14 +179,17 @@ impl<'a> Stage<'a> {
         let queue = |(tool, rules): (&String, &Arc<[OutcomeRule]>)| {
             (tool.clone(), Queue::of(rules, setup.own.contains(tool)))
         };
+        let interpreter = Interpreter::new(setup.policy.clone(), setup.tools.clone());
+        let offered = offered(&interpreter);
+        let measure = measure(&Estimate, &[], &offered.iter().collect::<Vec<_>>());
         Self {
             setup,
             policy: setup.policy.clone(),
-            interpreter: Interpreter::new(setup.policy.clone(), setup.tools.clone()),
+            interpreter,
             state: State::new(),
             now: setup.start,
             messages: Vec::new(),
-            measure: TurnMeasure::default(),
+            measure,
             script,
             outcomes: setup.outcomes.iter().map(queue).collect(),
             decisions: setup.decisions.iter().copied().collect(),
@@ -291,7 +295,8 @@ impl<'a> Stage<'a> {
                 Order::Note(Note::Append { message }) => self.append(message),
                 Order::Note(Note::Splice { splices }) => {
                     splice(&mut self.messages, &splices);
-                    self.measure = measure(&Estimate, &self.messages, &[]);
+                    let tool_tokens = self.measure.tool_tokens;
+                    self.measure = TurnMeasure { tool_tokens, ..measure(&Estimate, &self.messages, &[]) };
                 }
                 Order::Note(Note::Dropped { work }) => self.work.retain(|pending| pending.work.id() != work),
                 Order::Note(_) => {}

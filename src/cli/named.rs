@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_long_line_is_read_only_if_a_word_in_it_may_tell() {
-        let slices: String = (0..9_000).map(|i| format!("s{i}: {{}}, ")).collect();
+        let slices = (0..9_000).map(|i| format!("s{i}: {{}}, ")).collect::<Vec<_>>().concat();
         assert!(!may_tell(format!("{{version: 1, session: {{slices: {{{slices}}}}}}}").as_bytes()));
         for (key, expected) in [("cases", Kind::Test), ("\"\\u0063ases\"", Kind::Test), ("task", Kind::Agent)]
         {

@@ -90,8 +90,10 @@ pub struct State {
     pub(super) last_error: Option<(ErrorClass, String)>,
     pub(super) hold: Option<Hold>,
     pub(super) report: Option<Value>,
+    /// The turn in which a model was last asked.
+    pub(super) asked_turn: u32,
     /// What the model is told after the calls under way have their results.
-    pub(super) afterword: Option<String>,
+    pub(super) afterwords: Vec<Guidance>,
     /// What the planner is being asked about.
     pub(super) consulted: Option<RetryExhausted>,
 }
@@ -257,7 +259,8 @@ impl State {
             last_error: None,
             hold: None,
             report: None,
-            afterword: None,
+            asked_turn: 0,
+            afterwords: Vec::new(),
             consulted: None,
         }
     }

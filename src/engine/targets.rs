@@ -87,6 +87,28 @@ impl Rotation {
         Self { current, left, ..Self::default() }
     }
 
+    /// Begins the turn once more, because its reply was not what was due: where every attempt goes to the next model, with
+    /// the next one that is left.
+    pub fn begin_again(
+        &mut self,
+        rules: &TargetsPolicy,
+        count: usize,
+        rests: impl Fn(usize) -> bool,
+        fits: impl Fn(usize) -> bool,
+    ) {
+        let before = core::mem::replace(self, Self::begin(count, &rests, fits));
+        if rules.advance.value == Advance::Attempt {
+            self.left.extend(
+                before.left.iter().filter(|left| !self.left.contains(left)).copied().collect::<Vec<_>>(),
+            );
+            self.not_before = before.not_before;
+            self.current = before.current;
+            if let Some(next) = self.in_order(count, rests).first() {
+                self.current = *next;
+            }
+        }
+    }
+
     /// How many models besides the one under way can still be asked.
     pub fn remaining(&self, count: usize) -> usize {
         (0..count).filter(|target| *target != self.current && !self.left.contains(target)).count()
@@ -351,6 +373,21 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_turn_that_begins_once_more_goes_on_with_the_next_model_that_is_left() {
+        let mut rotation = Rotation::begin(3, |_| false, |_| true);
+        let rules = |advance| rules(advance, TargetWait::Round);
+        rotation.failed(&rules(Advance::Attempt), 3, Fate::Leave, |_| false, NOW);
+        let mut asked = vec![rotation.current()];
+        for _ in 0..3 {
+            rotation.begin_again(&rules(Advance::Attempt), 3, |_| false, |_| true);
+            asked.push(rotation.current());
+        }
+        assert_eq!(asked, [1, 2, 1, 2]);
+        rotation.begin_again(&rules(Advance::Exhausted), 3, |_| false, |_| true);
+        assert_eq!((rotation.current(), rotation.remaining(3)), (0, 2));
     }
 
     proptest! {

@@ -16,7 +16,7 @@ use super::clock::Clock;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
-use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput};
+use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, Traffic};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
 use super::{
@@ -476,13 +476,14 @@ impl Run<'_> {
     }
 
     fn begin(&self, work: Work) -> BoxFuture<'static, Event> {
+        let traffic = self.telemetry.traffic(work.id());
         match work {
             Work::PrepareTurn(prepare) => Box::pin(std::future::ready(prepare.prepared(self.measured()))),
             Work::RepairHistory(work) => {
                 let found = repair(&self.messages, work.orphan_calls);
                 Box::pin(std::future::ready(work.repaired(found)))
             }
-            Work::CallModel(call) => self.call_model(call),
+            Work::CallModel(call) => self.call_model(call, traffic),
             Work::RunTool(run) => self.run_tool(run),
             Work::Wait(wait) => sleep(wait),
             Work::Consult(consult) => {
@@ -492,7 +493,7 @@ impl Run<'_> {
         }
     }
 
-    fn call_model(&self, call: CallModel) -> BoxFuture<'static, Event> {
+    fn call_model(&self, call: CallModel, traffic: Traffic) -> BoxFuture<'static, Event> {
         let named = self.agent.models.iter().find(|(name, _)| *name == call.target);
         let model = named.map(|(_, model)| Arc::clone(model));
         let offered = Arc::clone(&self.offered);
@@ -515,6 +516,7 @@ impl Run<'_> {
                 timeout: call.timeout,
                 timeouts: call.timeouts,
                 streamed,
+                traffic,
                 cancel,
             };
             match model.call(request).await {
@@ -565,7 +567,7 @@ fn sleep(wait: Wait) -> BoxFuture<'static, Event> {
 }
 
 /// The tools as they are declared to the model, and after them the one the final report is delivered by.
-fn offered(interpreter: &Interpreter) -> Arc<[ToolSpec]> {
+pub(crate) fn offered(interpreter: &Interpreter) -> Arc<[ToolSpec]> {
     let report = interpreter.policy().output().map(|output| ToolSpec {
         name: output.tool.value.clone(),
         description: output.description.value.clone(),

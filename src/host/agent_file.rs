@@ -1,5 +1,6 @@
 //! The agent file: what an agent is told, which models it speaks to, which tools it has, under which policy.
 
+mod headers;
 mod price;
 
 use indexmap::IndexMap;
@@ -15,6 +16,7 @@ use crate::policy::{
     Code, Diagnostic, Effect, Findings, Report, Source, SourceId, Sources, Span, WrittenSchema, closest,
 };
 
+pub use self::headers::HeaderEntry;
 pub use self::price::{Dollars, PriceEntry};
 
 /// The longest name of a tool that providers take.
@@ -68,6 +70,10 @@ union! {
             model: String,
             /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
             api_key: Option<KeySource>,
+            /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
+            /// `{file: PATH}`.
+            /// Example: `{"x-title": "order desk", "x-gateway-token": {"env": "GATEWAY_TOKEN"}}`
+            headers: IndexMap<String, HeaderEntry> = IndexMap::new(),
             /// Whether answers are streamed.
             stream: bool = true,
             /// The most tokens of one reply.
@@ -94,6 +100,10 @@ union! {
             model: Spanned<String>,
             /// The key: `{env: NAME}` or `{file: PATH}`. Keys are never written into the file itself.
             api_key: Option<KeySource>,
+            /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
+            /// `{file: PATH}`.
+            /// Example: `{"anthropic-beta": "context-1m-2025-08-07"}`
+            headers: IndexMap<String, HeaderEntry> = IndexMap::new(),
             /// Whether answers are streamed.
             stream: bool = true,
             /// The most tokens of one reply, those for thinking among them.
@@ -148,7 +158,7 @@ impl Decode for KeySource {
     const NAME: Option<&'static str> = Some("KeySource");
 
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        const WHERE: &str = "write where the key is: `{env: NAME}` or `{file: PATH}`";
+        const WHERE: &str = "write where it is: `{env: NAME}` or `{file: PATH}`";
         let wrong = |span, message: &str| Diagnostic::error(Code::BAD_VALUE, span, message).help(WHERE);
         if let Data::Text(_) | Data::Number(_) | Data::Bool(_) | Data::List(_) = node.data {
             reader.report(wrong(node.span, "keys are never written into the file itself"));
@@ -167,7 +177,7 @@ impl Decode for KeySource {
         let nothing_known =
             env.is_none() && file.is_none() && !matches!(&node.data, Data::Map(keys) if keys.is_empty());
         if env.is_some() == file.is_some() && !nothing_known {
-            reader.report(wrong(node.span, "`api_key` takes exactly one of `env` and `file`"));
+            reader.report(wrong(node.span, "exactly one of `env` and `file` says where it is"));
             return None;
         }
         Some(Self { env, file })
@@ -352,7 +362,7 @@ fn model_problems(document: &Document<AgentFile>, name: &str, entry: &ModelEntry
         }
         ModelEntry::Scripted { .. } => return Vec::new(),
     };
-    let mut problems = Vec::new();
+    let mut problems = headers::problems(document, name, entry);
     let wrong = |at: Span, message: String| Diagnostic::error(Code::BAD_VALUE, at, message);
     match checked {
         Ok(()) => {}

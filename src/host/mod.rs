@@ -19,6 +19,7 @@ mod tool;
 pub mod tools_file;
 mod trace;
 
+pub(crate) use agent::offered;
 pub use agent::{Agent, RunError, RunReport, Task};
 pub use clock::Clock;
 pub use guard::Guard;
@@ -28,11 +29,12 @@ pub use metrics::{
 };
 pub use model::{
     Anthropic, AnthropicConfig, ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser,
+    check_header,
 };
 pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use policy_watch::PolicyWatch;
-pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput};
+pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput, Traffic};
 pub use stop::Stop;
 pub use telemetry::{AttemptStatus, Cost, ModelAttempt, ModelFacts, Price};
 pub use tokenizer::{Tiktoken, counter_for};

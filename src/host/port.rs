@@ -2,6 +2,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -36,6 +38,8 @@ pub struct ModelRequest<'a> {
     pub timeouts: CallTimeouts,
     /// Who is told of the text of a streamed answer while it comes.
     pub streamed: Option<Streamed>,
+    /// Where the bytes are counted that the call sends and receives.
+    pub traffic: Traffic,
     /// Fires when the run is stopped.
     pub cancel: CancellationToken,
 }
@@ -56,6 +60,38 @@ impl Streamed {
         if !text.is_empty() {
             let _ = self.0.send(text);
         }
+    }
+}
+
+/// How many bytes one call of a model sends and receives. All clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Traffic(Arc<Bytes>);
+
+#[derive(Debug, Default)]
+struct Bytes {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Traffic {
+    /// So many bytes of a request are sent.
+    pub fn sends(&self, bytes: usize) {
+        self.0.sent.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// So many bytes of an answer have come.
+    pub fn receives(&self, bytes: usize) {
+        self.0.received.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// How many bytes were sent so far.
+    pub fn sent(&self) -> u64 {
+        self.0.sent.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes were received so far.
+    pub fn received(&self) -> u64 {
+        self.0.received.load(Ordering::Relaxed)
     }
 }
 

@@ -400,8 +400,20 @@ pub struct TurnPolicy {
     pub repair_json: Setting<bool>,
     /// Whether tool calls that a model wrote into its text are taken as calls.
     pub leaked_calls: Setting<bool>,
+    /// What is done about calls whose arguments cannot be read.
+    pub malformed_calls: Setting<MalformedCalls>,
     /// What is done when a model call fails after a part of its answer was streamed.
     pub after_partial: Setting<AfterPartial>,
+}
+
+/// What is done about tool calls whose arguments cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MalformedCalls {
+    /// They stay in the conversation, with a result that says what is wrong.
+    Answer,
+    /// They are taken out of the reply.
+    Drop,
 }
 
 /// What is done when a model call fails after a part of its answer was streamed.

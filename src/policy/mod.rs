@@ -72,8 +72,8 @@ pub(crate) use document::PolicyFile;
 pub use duration::{DurationError, parse_duration};
 pub use effective::{
     AboveMax, AfterPartial, Attempts, Bound, BreakerPolicy, Budget, Change, ClassRetry, ClassRules, Effect,
-    GuidancePolicy, HistoryCheck, HistoryPolicy, ModelPolicy, ModelTimeouts, OnExhausted, OnStop,
-    OrphanCalls, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
+    GuidancePolicy, HistoryCheck, HistoryPolicy, MalformedCalls, ModelPolicy, ModelTimeouts, OnExhausted,
+    OnStop, OrphanCalls, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
     SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy, Validator, WindowBudget,
 };
 pub use explain::{

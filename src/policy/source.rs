@@ -1,7 +1,8 @@
 //! The texts policies and other documents are read from, and what a byte offset in one of them means to people.
 
+use core::ops::Range;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{Origin, Place, SourceId, secret};
 
@@ -22,6 +23,8 @@ pub struct Source {
     narrow: bool,
     /// The lines before it in the file it is a part of.
     before: u32,
+    /// The bytes that hold secrets, once somebody asked for them.
+    hidden: OnceLock<Vec<Range<usize>>>,
 }
 
 /// A range of bytes in one source.
@@ -70,28 +73,28 @@ impl Sources {
 
     /// The texts as they may be shown: without the secrets in them.
     pub(crate) fn shown(&self) -> Cow<'_, Self> {
-        let hidden: Vec<_> = self.texts.iter().map(|source| secret::hidden(&source.text)).collect();
-        if hidden.iter().all(Vec::is_empty) {
+        if self.iter().all(|source| source.hidden().is_empty()) {
             return Cow::Borrowed(self);
         }
-        let shown = |(source, hidden): (&Arc<Source>, &Vec<_>)| {
-            if hidden.is_empty() {
+        let shown = |source: &Arc<Source>| {
+            if source.hidden().is_empty() {
                 return Arc::clone(source);
             }
             Arc::new(Source {
                 name: source.name.clone(),
-                text: secret::masked(&source.text, hidden),
+                text: secret::masked(&source.text, source.hidden()),
                 lines: source.lines.clone(),
                 narrow: source.narrow,
                 before: source.before,
+                hidden: OnceLock::from(Vec::new()),
             })
         };
-        Cow::Owned(Self { texts: self.texts.iter().zip(&hidden).map(shown).collect() })
+        Cow::Owned(Self { texts: self.texts.iter().map(shown).collect() })
     }
 
     /// The secrets in the texts, as messages may repeat them.
     pub(crate) fn secrets(&self) -> Vec<&str> {
-        self.iter().flat_map(|source| secret::values(&source.text, &secret::hidden(&source.text))).collect()
+        self.iter().flat_map(|source| secret::values(&source.text, source.hidden())).collect()
     }
 
     /// How many texts there are.
@@ -140,7 +143,7 @@ impl Source {
             .chain(starts.filter_map(|(at, _)| u32::try_from(at).ok().and_then(|at| at.checked_add(1))))
             .collect();
         let narrow = text.is_ascii();
-        Self { name, text, lines, narrow, before: 0 }
+        Self { name, text, lines, narrow, before: 0, hidden: OnceLock::new() }
     }
 
     /// The name it was loaded under, usually a path.
@@ -151,6 +154,11 @@ impl Source {
     /// The text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The bytes that hold secrets.
+    fn hidden(&self) -> &[Range<usize>] {
+        self.hidden.get_or_init(|| secret::hidden(&self.text))
     }
 
     /// 1-based line and 1-based column in Unicode scalar values.
@@ -174,7 +182,7 @@ impl Source {
     }
 
     /// The bytes of the lines `first..=last` (1-based), clipped to the text, line breaks included.
-    pub(crate) fn lines(&self, first: u32, last: u32) -> core::ops::Range<usize> {
+    pub(crate) fn lines(&self, first: u32, last: u32) -> Range<usize> {
         let start = |line: u32| {
             let index = (line.saturating_sub(self.before) as usize).saturating_sub(1);
             self.lines.get(index).map_or(self.text.len(), |at| *at as usize)
@@ -194,7 +202,7 @@ impl Span {
         Origin { source: self.source, at: self.start, scope }
     }
 
-    pub(crate) const fn range(self) -> core::ops::Range<usize> {
+    pub(crate) const fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 }

@@ -182,7 +182,32 @@ struct Frame {
 
 enum Kind {
     List(Vec<Node>),
-    Map { entries: Vec<(Key, Node)>, seen: HashMap<Arc<str>, Span>, key: Option<PendingKey> },
+    Map { entries: Vec<(Key, Node)>, seen: Seen, key: Option<PendingKey> },
+}
+
+/// The keys of a mapping of many; few are compared one by one.
+#[derive(Default)]
+struct Seen(HashMap<Arc<str>, Span>);
+
+impl Seen {
+    const FEW: usize = 16;
+
+    /// Where a key that comes now came before.
+    fn before(&mut self, name: &Arc<str>, span: Span, entries: &[(Key, Node)]) -> Option<Span> {
+        if entries.len() < Self::FEW {
+            return entries.iter().find(|(key, _)| key.name == *name).map(|(key, _)| key.span);
+        }
+        if self.0.is_empty() {
+            self.0.extend(entries.iter().map(|(key, _)| (Arc::clone(&key.name), key.span)));
+        }
+        match self.0.entry(Arc::clone(name)) {
+            Entry::Occupied(first) => Some(*first.get()),
+            Entry::Vacant(place) => {
+                place.insert(span);
+                None
+            }
+        }
+    }
 }
 
 struct PendingKey {
@@ -239,7 +264,7 @@ impl<'a> Builder<'a> {
             }
             Event::MappingStart(_, anchor, tag) => {
                 self.reject_tag(tag.is_some(), &at, span);
-                let kind = Kind::Map { entries: Vec::new(), seen: HashMap::new(), key: None };
+                let kind = Kind::Map { entries: Vec::new(), seen: Seen::default(), key: None };
                 return self.open(kind, span, anchor);
             }
             Event::SequenceEnd | Event::MappingEnd => match self.close(span) {
@@ -378,7 +403,7 @@ impl<'a> Builder<'a> {
                         items.push(node);
                     }
                     Kind::Map { entries, seen, key } => match key.take() {
-                        None => *key = Some(pending(node, blank, seen, self.text, findings)),
+                        None => *key = Some(pending(node, blank, (seen, entries), self.text, findings)),
                         Some(PendingKey { dropped: true, .. }) => {}
                         Some(PendingKey { key, .. }) => {
                             if blank {
@@ -471,7 +496,7 @@ impl<'a> Builder<'a> {
 fn pending(
     node: Node,
     blank: bool,
-    seen: &mut HashMap<Arc<str>, Span>,
+    (seen, entries): (&mut Seen, &[(Key, Node)]),
     text: &str,
     findings: &mut Findings,
 ) -> PendingKey {
@@ -496,18 +521,12 @@ fn pending(
         findings.push(problem.help("write the fields out; an alias `*name` may stand for a whole value"));
         return PendingKey { key: Key { name, span }, dropped: true };
     }
-    let dropped = match seen.entry(Arc::clone(&name)) {
-        Entry::Occupied(first) => {
-            let problem = Diagnostic::error(Code::DUPLICATE_KEY, span, format!("duplicate key `{name}`"));
-            findings.push(problem.label("set again here").also(*first.get(), "first set here"));
-            true
-        }
-        Entry::Vacant(place) => {
-            place.insert(span);
-            false
-        }
-    };
-    PendingKey { key: Key { name, span }, dropped }
+    let first = seen.before(&name, span, entries);
+    if let Some(first) = first {
+        let problem = Diagnostic::error(Code::DUPLICATE_KEY, span, format!("duplicate key `{name}`"));
+        findings.push(problem.label("set again here").also(first, "first set here"));
+    }
+    PendingKey { key: Key { name, span }, dropped: first.is_some() }
 }
 
 fn not_utf8(bytes: &[u8], span: Span) -> Diagnostic {

@@ -15,7 +15,7 @@ use unfazed::engine::{CallTimeouts, Failure, FinishReason, Hint, ModelReply, Too
 use unfazed::host::scripted::{
     Answer, Entry, ErrorReply, Fault, Matcher, Outcome, Script, ScriptedCall, ScriptedModel, ScriptedServer,
 };
-use unfazed::host::{Anthropic, AnthropicConfig, Model, ModelRequest, OpenAi, OpenAiConfig};
+use unfazed::host::{Anthropic, AnthropicConfig, Model, ModelRequest, OpenAi, OpenAiConfig, Traffic};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{Message, ToolCall, Usage};
 use unfazed::time::Nanos;
@@ -44,6 +44,7 @@ fn request(messages: &[Message], timeout: Nanos) -> ModelRequest<'_> {
         timeout: Some(timeout),
         timeouts: CallTimeouts::default(),
         streamed: None,
+        traffic: Traffic::default(),
         cancel: CancellationToken::new(),
     }
 }

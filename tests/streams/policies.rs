@@ -88,11 +88,19 @@ fn document(t: &mut Tape) -> String {
     if t.once_in(2) {
         text.push(format!("    calls:\n      - {{when: args.n > 5, retry: {}}}\n", retry(t)));
     }
-    text.push(format!("models:\n  '*': {{retry: {}, on_exhausted: {}}}\n", retry(t), t.of(ON_EXHAUSTED)));
+    let aborts = t.of(&["[]", "[auth_error, text_only]", "[timeout, empty_response, malformed_tool_call]"]);
+    let on_exhausted = t.of(ON_EXHAUSTED);
+    text.push(format!(
+        "models:\n  '*': {{retry: {}, on_exhausted: {on_exhausted}, abort_on: {aborts}}}\n",
+        retry(t)
+    ));
     let (turns, text_only) = (t.of(&[1, 2, 3, 5]), t.of(&["accept", "reject"]));
     let after_partial = t.of(&["retry", "fail"]);
+    let (malformed, keep) = (t.of(&["answer", "drop"]), t.of(&["true", "false"]));
+    let (collapse, pending) = (t.of(&["true", "false"]), t.of(&["true", "false"]));
     text.push(format!(
-        "turn: {{max_turns: {turns}, text_only: {text_only}, after_partial: {after_partial}}}\n"
+        "turn: {{max_turns: {turns}, text_only: {text_only}, after_partial: {after_partial}, \
+         malformed_calls: {malformed}, guidance: {{keep: {keep}}}, collapse: {collapse}, pending_report: {pending}}}\n"
     ));
     if !t.once_in(3) {
         text.push(format!("output:\n  retry: {}\n  on_exhausted: {}\n", retry(t), t.of(ON_EXHAUSTED)));

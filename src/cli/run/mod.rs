@@ -4,6 +4,7 @@ mod answer;
 mod ended;
 mod json;
 mod metrics;
+mod secrets;
 mod setup;
 mod signals;
 mod timeline;

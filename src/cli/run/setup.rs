@@ -1,20 +1,19 @@
 //! From an agent file to an agent that can run: policy, models, tools, session.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use secrecy::SecretString;
 use tracing::Instrument;
 use unfazed::engine::{LogHeader, ToolOutcome, ToolSpec};
-use unfazed::host::agent_file::{AgentFile, FsyncEntry, KeySource, ModelEntry, ToolEntry};
+use unfazed::host::agent_file::{AgentFile, FsyncEntry, ModelEntry, ToolEntry};
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
     Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, OpenAi, OpenAiConfig, PolicyWatch, ProcessConfig,
     ProcessTool, Tool, ToolInput, Tools, builtin, counter_for,
 };
-use unfazed::policy::decode::{Document, Spanned};
-use unfazed::policy::{Code, Diagnostic, Loader, Span};
+use unfazed::policy::Loader;
 use unfazed::store::{Fsync, JsonlStore, SessionId, SessionLog, Store};
 
 use crate::cli::exit::Failed;
@@ -22,6 +21,8 @@ use crate::cli::files;
 use crate::cli::named::{self, Named};
 use crate::cli::policies::reported;
 use crate::cli::settings::Settings;
+
+use super::secrets::{Access, Secrets};
 
 /// An agent that can run.
 pub(crate) struct Setup {
@@ -60,9 +61,9 @@ impl Setup {
             let message = "there is nothing to do: give --task, or write `task:` into the agent file";
             return Err(Failed::Usage(message.into()));
         }
-        let keys = keys(&file, &folder)?;
+        let mut secrets = Secrets::read(&file, &folder)?;
         let file = file.value;
-        let secrets: Vec<_> = keys.values().cloned().chain(passed_secrets(&file)).collect();
+        let hidden: Vec<_> = secrets.all().chain(passed_secrets(&file)).collect();
         let tools: Tools = file.tools.iter().filter_map(|(name, entry)| tool(name, entry, &folder)).collect();
         let (agent, digest) = if reload {
             let watch = watch(&file, &folder, loader)?;
@@ -72,14 +73,14 @@ impl Setup {
             let digest = policy.digest().to_owned();
             (Agent::new(policy), digest)
         };
-        let mut agent = agent.tools(tools).clock(Clock::system()).redact(secrets);
+        let mut agent = agent.tools(tools).clock(Clock::system()).redact(hidden);
         let id = SessionId::generate();
         // What the servers log belongs to the run they answer.
         let span = tracing::info_span!("run", correlation_id = %id);
         let mut servers = Vec::new();
         for (name, entry) in &file.models {
             let script = scripts.shift_remove(name);
-            let with = with_model(agent, name, entry, keys.get(name), script, &mut servers);
+            let with = with_model(agent, name, entry, secrets.take(name), script, &mut servers);
             agent = with.instrument(span.clone()).await?.facts(name.clone(), entry.facts(name));
         }
         if let Some(ModelEntry::OpenAi { model, .. }) = file.models.values().next() {
@@ -103,7 +104,7 @@ async fn with_model(
     agent: Agent,
     name: &str,
     entry: &ModelEntry,
-    key: Option<&SecretString>,
+    Access { key, headers }: Access,
     script: Option<Script>,
     servers: &mut Vec<ScriptedServer>,
 ) -> Result<Agent, Failed> {
@@ -113,7 +114,9 @@ async fn with_model(
             OpenAiConfig {
                 base_url: base_url.value.clone(),
                 model: model.clone(),
-                api_key: key.cloned(),
+                api_key: key,
+                headers,
+                plain_headers: entry.plain_headers(),
                 stream: *stream,
                 max_tokens: *max_tokens,
                 extra: extra.as_object().cloned().unwrap_or_default(),
@@ -124,7 +127,9 @@ async fn with_model(
         ModelEntry::Anthropic { base_url, model, stream, max_tokens, extra, .. } => {
             let mut config = AnthropicConfig {
                 model: model.value.clone(),
-                api_key: key.cloned(),
+                api_key: key,
+                headers,
+                plain_headers: entry.plain_headers(),
                 stream: *stream,
                 max_tokens: *max_tokens,
                 extra: extra.as_object().cloned().unwrap_or_default(),
@@ -145,50 +150,6 @@ async fn with_model(
         }
     };
     Ok(agent.model(name, OpenAi::new(config).map_err(|error| stopped(&error))?))
-}
-
-/// The keys of all models, or every one that is missing, each at its place.
-fn keys(file: &Document<AgentFile>, folder: &Path) -> Result<HashMap<String, SecretString>, Failed> {
-    let (mut keys, mut missing) = (HashMap::new(), Vec::new());
-    for (name, entry) in &file.value.models {
-        let Some(source) = entry.api_key() else { continue };
-        match key(source, folder) {
-            Some((_, Ok(text))) => drop(keys.insert(name.clone(), SecretString::from(text))),
-            Some((span, Err(message))) => {
-                let message = format!("model `{name}`: {message}");
-                missing.push(Diagnostic::error(Code::UNKNOWN_NAME, span, message));
-            }
-            None => {}
-        }
-    }
-    if missing.is_empty() { Ok(keys) } else { Err(reported(&[file.report(missing)])) }
-}
-
-/// The key, or why there is none, and where the file says so.
-fn key(source: &KeySource, folder: &Path) -> Option<(Span, Result<String, String>)> {
-    let (span, from, text) = match (&source.env, &source.file) {
-        (Some(Spanned { value: name, span }), _) => {
-            let from = format!("the environment variable {name}");
-            let text = std::env::var(name).map_err(|_| format!("{from} is not set; it holds the key"));
-            (*span, from, text)
-        }
-        (None, Some(Spanned { value: path, span })) => {
-            let path = folder.join(path);
-            let from = path.display().to_string();
-            let text =
-                files::bytes(&path).map_err(|error| format!("cannot read the key from {from}: {error}"));
-            (*span, from, text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
-        }
-        (None, None) => return None,
-    };
-    let text = text.and_then(|text| {
-        if text.trim().is_empty() {
-            Err(format!("{from} is empty; it should hold the key"))
-        } else {
-            Ok(text)
-        }
-    });
-    Some((span, text))
 }
 
 /// The values of variables passed on to tools whose names say that they are secrets.

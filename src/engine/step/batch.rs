@@ -13,7 +13,7 @@ use super::super::event::{Drive, Proposal, ToolOutcome};
 use super::super::failure::{EffectState, Failure, may_run_again};
 use super::super::problems::join_problems;
 use super::super::retry::{self, Case, Obstacle, Verdict};
-use super::super::state::{Invalid, LastTurn, Pending, Refusal, Series, Slot, SlotPhase, Subject};
+use super::super::state::{Guidance, Invalid, LastTurn, Pending, Refusal, Series, Slot, SlotPhase, Subject};
 use super::Step;
 use super::examine::Finding;
 use super::feedback::Failed;
@@ -104,8 +104,13 @@ impl Step<'_> {
         let report = self.policy.output().map(|output| output.tool.value.as_str());
         let reported = self.state.batch.iter().any(|slot| Some(slot.tool.as_str()) == report);
         self.clear_batch();
-        if let Some(text) = self.state.afterword.take() {
-            self.append(Message::User { text, guidance: Some(ErrorClass::ReducerError.name().into()) });
+        for Guidance { class, text } in mem::take(&mut self.state.afterwords) {
+            match class {
+                ErrorClass::ReducerError => {
+                    self.append(Message::User { text, guidance: Some(class.name().into()) });
+                }
+                _ => self.guide(class, text),
+            }
         }
         match self.state.drive {
             Drive::Turns if self.state.last_turn == LastTurn::Now && !reported => self.nothing_reported(),

@@ -8,6 +8,7 @@ mod feedback;
 mod final_turn;
 mod guidance;
 mod history;
+mod malformed;
 mod mend;
 mod model_retry;
 mod output;

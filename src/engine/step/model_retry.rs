@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::super::because::{because, of_retry};
-use super::super::directive::{Because, MetricName, Note, RetryAction, TurnRetry};
+use super::super::directive::{Because, Decision, MetricName, Note, RetryAction, TurnRetry};
 use super::super::retry::{Case, DelayRule, Progress};
 use super::super::state::{Pending, Subject};
 use super::super::targets::{Fate, Next, goes_on};
 use super::Step;
-use crate::policy::{Advance, ErrorClass, ModelPolicy};
+use crate::policy::{Advance, ErrorClass, ModelPolicy, OnExhausted};
 use crate::session::{RetryExhausted, StopReason};
 use crate::time::Nanos;
 
@@ -36,8 +36,7 @@ impl Step<'_> {
         let why = of_retry(self.policy, &failed.policy.retry, failed.progress, &failed.case, delay, by);
         self.charge(&failed.name, &failed.policy.retry, class);
         let max_attempts = failed.max_attempts();
-        let says_nothing = matches!(class, ErrorClass::EmptyResponse | ErrorClass::ReasoningOnly);
-        let told = (says_nothing && failed.progress.attempt == 1).then(|| self.nudge(class, max_attempts));
+        let told = self.is_news(class).then(|| self.nudge(class, max_attempts));
         let next = self.rotate(Fate::Again { delay, limited: class.is_a_limit() });
         let Next::Ask { delay, .. } = next else { return self.model_exhausted(failed, StopReason::Attempts) };
         // What another model does not have to wait for has not been waited for.
@@ -61,7 +60,8 @@ impl Step<'_> {
             let now = self.state.now;
             self.state.resting.add(target, policy, case.hint, now);
         }
-        if policy.abort_on.value.contains(case.class) {
+        let aborts = policy.abort_on.value.contains(case.class);
+        if aborts {
             why.push(because(self.policy, "abort_on", &policy.abort_on, []));
         }
         if goes_on(&self.policy.turn().targets, policy, reason, case.class)
@@ -75,12 +75,29 @@ impl Step<'_> {
             return self.ask_model(failed, delay, Vec::new());
         }
         self.tell_retry(&failed, RetryAction::Abort, Nanos::ZERO, None, &why);
-        let decision = self.decide(&failed.policy.on_exhausted, &mut why);
+        let on_exhausted = &failed.policy.on_exhausted;
+        // Whatever ends the turn at once would end a last turn, too.
+        let decision = if aborts && on_exhausted.value == OnExhausted::FinalTurn {
+            Some(Decision::Fail)
+        } else {
+            self.decide(on_exhausted, &mut why)
+        };
         self.note(Note::Exhausted { exhausted: exhausted.clone(), decision }, why);
         match decision {
             Some(decision) => self.give_up_model(decision, exhausted),
             None => self.consult(Pending::ConsultModel, exhausted),
         }
+    }
+
+    /// Whether the model is to be told of what is wrong with its reply, and was not told in this turn.
+    fn is_news(&self, class: ErrorClass) -> bool {
+        let of_reply = match class {
+            ErrorClass::EmptyResponse | ErrorClass::ReasoningOnly | ErrorClass::TextOnly => true,
+            ErrorClass::TruncatedOutput => self.policy.output().is_some(),
+            _ => false,
+        };
+        let history = self.state.model.iter().flat_map(|series| &series.history);
+        of_reply && history.filter(|attempt| attempt.error_type == class).count() <= 1
     }
 
     fn rotate(&mut self, fate: Fate) -> Next {

@@ -111,8 +111,8 @@ impl Step<'_> {
     /// Plain text came where a report was due.
     pub(super) fn text_refused(&mut self, class: ErrorClass, raw: &str) {
         let Some(output) = self.policy.output().cloned() else { return };
-        if class == ErrorClass::TextOnly && self.policy.turn().pending_report.value {
-            self.set_aside(&output, raw);
+        if class == ErrorClass::TextOnly {
+            self.keep_as_report(raw);
         }
         let attempt = self.state.output.as_ref().map_or(1, Series::attempt);
         let vars = json!({
@@ -124,7 +124,10 @@ impl Step<'_> {
     }
 
     /// Keeps a text that would hold as the report, for the case that no other one comes.
-    fn set_aside(&mut self, output: &OutputPolicy, raw: &str) {
+    pub(super) fn keep_as_report(&mut self, raw: &str) {
+        let Some(output) = self.policy.output().filter(|_| self.policy.turn().pending_report.value) else {
+            return;
+        };
         let Ok(report) = parse(self.policy, raw) else { return };
         let vars = json!({ "output": report, "tool": output.tool.value });
         let holds = output.schema.value.problems(&report).is_empty()
@@ -283,7 +286,12 @@ impl Step<'_> {
         }
     }
 
-    fn say_invalid(&mut self, output: &OutputPolicy, attempt: u32, problems: &[Problem]) -> String {
+    pub(super) fn say_invalid(
+        &mut self,
+        output: &OutputPolicy,
+        attempt: u32,
+        problems: &[Problem],
+    ) -> String {
         let vars = json!({
             "tool": output.tool.value, "attempt": attempt, "max_attempts": output.retry.max_attempts.value.limit(),
             "problems": problems,

@@ -6,7 +6,7 @@ use super::super::directive::{MetricName, Outcome};
 use super::super::event::{FinishReason, ModelReply};
 use super::super::failure::Failure;
 use super::super::retry::{Obstacle, Verdict};
-use super::super::state::{LastTurn, Series};
+use super::super::state::{Guidance, LastTurn, Series};
 use super::Step;
 use super::model_retry::FailedCall;
 use crate::policy::{ErrorClass, TextOnly, Trigger};
@@ -42,16 +42,30 @@ impl Step<'_> {
                 "the reply was cut at the token limit",
             ));
         }
-        let series = self.state.model.take();
-        let attempts = series.as_ref().map_or(1, Series::attempt);
+        self.take_leaked_calls(&mut reply);
+        self.mend_reply(&mut reply);
+        let dropped = self.drop_malformed(&mut reply);
+        if reply.calls.is_empty()
+            && let Some(text) = dropped
+        {
+            self.guide(ErrorClass::MalformedToolCall, text);
+            let message = "no call of the reply can be read";
+            return self.model_failed(&Failure::of(ErrorClass::MalformedToolCall, message));
+        }
         let target = self.state.target().cloned().unwrap_or_default();
         let policy = self.policy.model(&target);
+        if output && reply.calls.is_empty() && self.refuses_text(truncated) {
+            let class = if truncated { ErrorClass::TruncatedOutput } else { ErrorClass::TextOnly };
+            if policy.retry.retries(class) {
+                return self.text_failed(class, reply);
+            }
+        }
+        let series = self.state.model.take();
+        let attempts = series.as_ref().map_or(1, Series::attempt);
         self.state.resting.wake(&target, &policy);
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
         self.earn(&format!("model {target}"), &policy.retry.budget.value, after);
         self.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
-        self.take_leaked_calls(&mut reply);
-        self.mend_reply(&mut reply);
         let names: Vec<&str> = reply.calls.iter().map(|proposal| proposal.call.name.as_str()).collect();
         let event = json!({
             "target": target, "turn": self.state.turn, "attempts": attempts, "text": reply.text, "calls": names,
@@ -64,7 +78,9 @@ impl Step<'_> {
             self.append(Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra });
         }
         if !reply.calls.is_empty() {
-            self.state.afterword = objection;
+            let objection = objection.map(|text| Guidance { class: ErrorClass::ReducerError, text });
+            let dropped = dropped.map(|text| Guidance { class: ErrorClass::MalformedToolCall, text });
+            self.state.afterwords = objection.into_iter().chain(dropped).collect();
             return self.begin_batch(reply.calls);
         }
         if let Some(text) = objection
@@ -129,6 +145,23 @@ impl Step<'_> {
         }
     }
 
+    /// A text came where a report was due, and the model's own rules say that such a reply is tried again: that is an
+    /// attempt of the turn, and none of the report.
+    fn text_failed(&mut self, class: ErrorClass, reply: ModelReply) {
+        let message = match class {
+            ErrorClass::TruncatedOutput => "the reply was cut at the token limit",
+            _ => "the reply is a text, without a call",
+        };
+        if class == ErrorClass::TextOnly {
+            self.count(MetricName::ValidationRetryTotal, "output".into(), 1);
+            self.keep_as_report(&reply.text);
+        }
+        if self.policy.turn().guidance.keep.value {
+            self.append(Message::Assistant { text: reply.text, calls: Vec::new(), extra: reply.extra });
+        }
+        self.model_failed(&Failure::of(class, message));
+    }
+
     /// Whether a text is certainly no report: what is not kept of it is not kept in the conversation either.
     fn refuses_text(&self, truncated: bool) -> bool {
         truncated || self.policy.turn().text_only.value == TextOnly::Reject
@@ -143,10 +176,12 @@ impl Step<'_> {
     /// The same request would get the same empty reply: one line of guidance makes it another request.
     pub(super) fn nudge(&mut self, class: ErrorClass, max_attempts: Option<u32>) -> String {
         let tool = self.policy.output().map(|output| output.tool.value.clone());
-        let vars = json!({ "tool": tool, "attempt": 1, "max_attempts": max_attempts });
+        let attempt = self.state.model.as_ref().map_or(1, |series| series.history.len());
+        let vars = json!({ "tool": tool, "attempt": attempt, "max_attempts": max_attempts });
         let turn = self.policy.turn();
         let template = match class {
             ErrorClass::ReasoningOnly => &turn.reasoning_only_message,
+            ErrorClass::TextOnly | ErrorClass::TruncatedOutput => &turn.text_only_message,
             _ => &turn.empty_message,
         };
         let text = self.say(template, vars);

@@ -81,7 +81,13 @@ impl Step<'_> {
         };
         // A window that is too small for all may still be enough for the last turn.
         let left = |place: usize| all || !too_small.iter().any(|(number, ..)| *number == place);
-        let rotation = Rotation::begin(state.targets.len(), rests, left);
+        let rotation = if state.asked_turn == state.turn {
+            let mut rotation = state.rotation.clone();
+            rotation.begin_again(&rules.turn().targets, state.targets.len(), rests, left);
+            rotation
+        } else {
+            Rotation::begin(state.targets.len(), rests, left)
+        };
         let remaining = rotation.remaining(state.targets.len());
         let next = state.targets.get(rotation.current()).cloned();
         self.state.rotation = rotation;
@@ -125,6 +131,7 @@ impl Step<'_> {
         let mut tools: Vec<String> =
             if last { Vec::new() } else { self.tools.names().map(str::to_owned).collect() };
         tools.extend(output.clone());
+        self.state.asked_turn = self.state.turn;
         let work = self.state.issue(Pending::Model);
         let call = CallModel {
             work,

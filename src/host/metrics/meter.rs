@@ -134,6 +134,10 @@ meters! {
     LlmCacheReadTokens = "ai_agent_llm_cache_read_tokens_total" Kind::Counter, Number/0, ["target", "provider", "model"];
     /// Tokens of requests that were written into a cache.
     LlmCacheWriteTokens = "ai_agent_llm_cache_write_tokens_total" Kind::Counter, Number/0, ["target", "provider", "model"];
+    /// Bytes of requests to models.
+    LlmBytesIn = "ai_agent_llm_bytes_in_total" Kind::Counter, Number/0, ["target", "provider", "model"];
+    /// Bytes of answers of models.
+    LlmBytesOut = "ai_agent_llm_bytes_out_total" Kind::Counter, Number/0, ["target", "provider", "model"];
     /// Calls of a model that failed.
     LlmErrors = "ai_agent_llm_errors_total" Kind::Counter, Number/0, ["target", "provider", "model", "error_type"];
     /// Further attempts because a call of this model failed, at this model or another.

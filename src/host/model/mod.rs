@@ -13,7 +13,7 @@ mod wire;
 mod within;
 
 pub use anthropic::Anthropic;
-pub use config::{AnthropicConfig, ConfigError, OpenAiConfig};
+pub use config::{AnthropicConfig, ConfigError, OpenAiConfig, check_header};
 pub use openai::OpenAi;
 pub use sse::{EventTooLarge, SseEvent, SseParser};
 

@@ -19,7 +19,7 @@ use super::redact::Redactor;
 use super::wire::{Format, Progress};
 use super::within::{self, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
-use crate::host::port::ModelRequest;
+use crate::host::port::{ModelRequest, Traffic};
 
 /// The most bytes of an answer, streamed or not.
 const MAX_ANSWER: usize = 8 * 1024 * 1024;
@@ -99,6 +99,7 @@ impl Transport {
         let body = format
             .write(request)
             .map_err(|error| unreadable(format!("the request cannot be written: {error}")))?;
+        request.traffic.sends(body.len());
         let client = self.clients.connecting_within(request.timeouts.connect);
         let client = client.map_err(|error| unreadable(error.to_string()))?;
         let sent = client.post(self.endpoint.clone()).headers(self.headers.clone()).body(body).send();
@@ -110,7 +111,7 @@ impl Transport {
         let response = response.map_err(|error| self.not_sent(&error, request.timeouts))?;
         seen.status.store(response.status().as_u16(), Ordering::Relaxed);
         if !response.status().is_success() {
-            return Err(read_failure(response).await);
+            return Err(read_failure(response, &request.traffic).await);
         }
         self.read_answer::<F>(response, started, request, seen).await
     }
@@ -160,6 +161,7 @@ impl Transport {
                 Err(_) => return Err(within::no_first_token(timeouts)),
             };
             size += bytes.len();
+            request.traffic.receives(bytes.len());
             if size > MAX_ANSWER {
                 return Err(unreadable(format!(
                     "the answer is larger than {} MiB",
@@ -219,10 +221,11 @@ pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
     innermost.to_string()
 }
 
-async fn read_failure(mut response: Response) -> Failure {
+async fn read_failure(mut response: Response, traffic: &Traffic) -> Failure {
     let mut body = Vec::new();
     let reading = async {
         while let Ok(Some(bytes)) = response.chunk().await {
+            traffic.receives(bytes.len());
             body.extend_from_slice(&bytes);
             if body.len() > MAX_ERROR {
                 break;

@@ -33,6 +33,12 @@ pub struct ModelAttempt {
     /// The same, exactly.
     #[serde(skip)]
     pub latency: Nanos,
+    /// Bytes of the request, if it went over a wire.
+    #[serde(skip)]
+    pub bytes_in: u64,
+    /// Bytes of the answer that came, if it did.
+    #[serde(skip)]
+    pub bytes_out: u64,
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_type: Option<ErrorClass>,

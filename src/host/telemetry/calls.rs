@@ -49,6 +49,8 @@ impl Calls {
             status: AttemptStatus::Success,
             latency_ms: millis(latency),
             latency,
+            bytes_in: 0,
+            bytes_out: 0,
             error_type: None,
             http_status: None,
             message: String::new(),
@@ -72,6 +74,13 @@ impl Calls {
         let status = [target, provider, model, attempt.status.name()];
         metrics.add(Meter::LlmRequests, &status, 1);
         metrics.add(Meter::LlmLatency, &status, attempt.latency.0);
+        // A model without a wire has no bytes.
+        for (meter, bytes) in [(Meter::LlmBytesIn, attempt.bytes_in), (Meter::LlmBytesOut, attempt.bytes_out)]
+        {
+            if bytes > 0 {
+                metrics.add(meter, &names, bytes);
+            }
+        }
         let error = attempt.error_name();
         if !error.is_empty() {
             metrics.add(Meter::LlmErrors, &[target, provider, model, error], 1);

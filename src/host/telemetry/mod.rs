@@ -17,6 +17,7 @@ pub use self::price::{Cost, ModelFacts, Price};
 
 use self::calls::TRIGGER;
 use super::metrics::{Meter, Metrics};
+use super::port::Traffic;
 use crate::engine::{
     CallModel, Directives, Envelope, Event, Note, Order, Outcome, RunTool, ToolOutcome, TurnMeasure,
     TurnRetry, Work, WorkId,
@@ -51,7 +52,7 @@ struct Begun {
 
 #[derive(Debug)]
 enum What {
-    Model { turn: u32, attempt: u32, max_attempts: Option<u32>, target: String },
+    Model { turn: u32, attempt: u32, max_attempts: Option<u32>, target: String, traffic: Traffic },
     Tool { tool: String },
 }
 
@@ -74,6 +75,14 @@ impl Telemetry {
     /// What the calls of the run cost so far; `None`: no price is known.
     pub(super) const fn cost(&self) -> Option<Cost> {
         self.cost
+    }
+
+    /// Where the bytes of a call that was asked for are counted.
+    pub(super) fn traffic(&self, work: WorkId) -> Traffic {
+        match self.under_way.get(&work) {
+            Some(Begun { what: What::Model { traffic, .. }, .. }) => traffic.clone(),
+            Some(Begun { what: What::Tool { .. }, .. }) | None => Traffic::default(),
+        }
     }
 
     /// An event is about to be taken.
@@ -143,7 +152,8 @@ impl Telemetry {
                     self.calls.remaining(target, message_tokens.saturating_add(tool_tokens), policy);
                 }
                 let (turn, attempt, max_attempts) = (*turn, *attempt, *max_attempts);
-                What::Model { turn, attempt, max_attempts, target: target.clone() }
+                let (target, traffic) = (target.clone(), Traffic::default());
+                What::Model { turn, attempt, max_attempts, target, traffic }
             }
             Work::RunTool(RunTool { tool, arguments, .. }) => {
                 self.metrics.add(Meter::ToolBytesIn, &[tool], length(&arguments.to_string()));
@@ -155,13 +165,15 @@ impl Telemetry {
     }
 
     fn model_ended(&mut self, work: WorkId, now: Instant, policy: &Policy) -> Option<ModelAttempt> {
-        let Begun { at, what: What::Model { turn, attempt, max_attempts, target } } =
+        let Begun { at, what: What::Model { turn, attempt, max_attempts, target, traffic } } =
             self.under_way.remove(&work)?
         else {
             return None;
         };
         let which = Which { run: &self.run, turn, attempt, max_attempts, target: &target };
-        Some(self.calls.record(&which, now.since(at), policy))
+        let mut attempt = self.calls.record(&which, now.since(at), policy);
+        (attempt.bytes_in, attempt.bytes_out) = (traffic.sent(), traffic.received());
+        Some(attempt)
     }
 
     fn tool_ended(&mut self, work: WorkId, outcome: &ToolOutcome, now: Instant, policy: &Policy) {

@@ -29,8 +29,8 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         | (
             "",
             "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "leaked_calls"
-            | "collapse" | "check" | "orphan_calls" | "argument_chars" | "pending_report" | "on_stop"
-            | "cool_down" | "provider" | "context_window" | "output_reserve",
+            | "malformed_calls" | "collapse" | "check" | "orphan_calls" | "argument_chars" | "pending_report"
+            | "on_stop" | "cool_down" | "provider" | "context_window" | "output_reserve",
         )
         | (
             _,

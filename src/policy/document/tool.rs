@@ -14,8 +14,9 @@ use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, d
 use crate::policy::merge::{Block, Layer as _, Leaf, Trail, Under, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    AfterPartial, Bound, BreakerPolicy, ContextWindow, Effect, GuidancePolicy, ModelPolicy, OnExhausted,
-    OnStop, Provider, Scope, Setting, Span, TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
+    AfterPartial, Bound, BreakerPolicy, ContextWindow, Effect, GuidancePolicy, MalformedCalls, ModelPolicy,
+    OnExhausted, OnStop, Provider, Scope, Setting, Span, TextOnly, ToolMessages, ToolPolicy, TurnPolicy,
+    Validator,
 };
 
 variables! {
@@ -202,6 +203,8 @@ layer! {
             /// Whether tool calls that a model wrote into its text are taken as calls.
             /// Example: `false`
             leaked_calls: bool,
+            /// What is done about tool calls whose arguments cannot be read.
+            malformed_calls: MalformedCalls,
             /// What is done when a model call fails after a part of its answer was streamed. That part is taken back.
             after_partial: AfterPartial,
             /// Whether the next turn is the last one after a report was delivered and refused.
@@ -469,6 +472,7 @@ impl MergedTurn {
             feedback_chars: self.feedback_chars.setting()?,
             repair_json: self.repair_json.setting()?,
             leaked_calls: self.leaked_calls.setting()?,
+            malformed_calls: self.malformed_calls.setting()?,
             after_partial: self.after_partial.setting()?,
             targets: self.targets.policy()?,
             guidance: GuidancePolicy {
@@ -518,6 +522,17 @@ choice_of! {
 }
 
 choice_of! {
+    /// What is done about tool calls whose arguments cannot be read.
+    MalformedCalls {
+        /// They stay in the conversation, with a result that says what is wrong.
+        Answer = "answer",
+        /// They are taken out of the reply, and guidance says what is wrong. A reply that has no other call is a failed
+        /// attempt of the turn.
+        Drop = "drop",
+    }
+}
+
+choice_of! {
     /// What is done when a model call fails after a part of its answer was streamed.
     AfterPartial {
         /// What for any failed call: it is tried again if the rules grant it.
@@ -539,6 +554,7 @@ choice_of! {
 
 plain_leaf! {
     AfterPartial => |value| json!(value),
+    MalformedCalls => |value| json!(value),
     OnStop => |value| json!(value),
     Effect => |value| json!(value),
     OnExhausted => |value| json!(value),

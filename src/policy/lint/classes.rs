@@ -25,7 +25,6 @@ const NOT_OF_MODELS: &[ErrorClass] = &[
     ErrorClass::ToolUnavailable,
     ErrorClass::ExecutionError,
     ErrorClass::InvalidOutput,
-    ErrorClass::TextOnly,
     ErrorClass::ReducerError,
     ErrorClass::CircuitOpen,
     ErrorClass::Cancelled,

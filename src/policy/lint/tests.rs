@@ -388,9 +388,9 @@ mod classes {
 
     #[test]
     fn an_error_row_makes_models_fail_with_a_class() {
-        let models = "models: {m: {retry: {retry_on: {add: [text_only]}}}}\n";
+        let models = "models: {m: {retry: {retry_on: {add: [execution_error]}}}}\n";
         assert!(one(models).contains("W0206"));
-        assert_eq!(one(&format!("{models}errors: [{{code: only_words, class: text_only}}]\n")), "");
+        assert_eq!(one(&format!("{models}errors: [{{code: only_words, class: execution_error}}]\n")), "");
     }
 }
 

@@ -66,9 +66,11 @@ pub(super) fn keys(text: &str) -> Vec<Range<usize>> {
             |tail: &str, least: usize, distinct: bool| tail.len() >= least && (distinct || mixed(tail));
         let form = word.len() >= SHORTEST_KEY
             && FORMS.iter().any(|(begin, least)| {
-                word.strip_prefix(begin).is_some_and(|tail| {
-                    known(tail.trim_end_matches(['.', '-']), *least, begin.len() >= DISTINCT)
-                })
+                // Most words begin like none: their first letter tells.
+                begin.as_bytes().first() == word.as_bytes().first()
+                    && word.strip_prefix(begin).is_some_and(|tail| {
+                        known(tail.trim_end_matches(['.', '-']), *least, begin.len() >= DISTINCT)
+                    })
             });
         if form || (after_scheme && known(word, SHORTEST, false)) {
             found.push(start..start.saturating_add(word.len()));

@@ -25,8 +25,10 @@ pub struct AnthropicConfig {
     pub api_key: Option<SecretString>,
     /// Whether the answer is streamed. The reply is the same.
     pub stream: bool,
-    /// Further headers, such as `anthropic-beta`; their values are kept out of every report like the key.
+    /// Further headers; their values are kept out of every report like the key.
     pub headers: Vec<(String, SecretString)>,
+    /// Further headers whose values are no secrets, such as `anthropic-beta`.
+    pub plain_headers: Vec<(String, String)>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
     /// The most tokens of a reply, those for thinking among them. The API wants to be told.
@@ -71,7 +73,7 @@ impl AnthropicConfig {
         if let Some(key) = trimmed(self.api_key.as_ref()) {
             headers.insert(HeaderName::from_static("x-api-key"), secret(key).ok_or(ConfigError::Key)?);
         }
-        add(&mut headers, &self.headers)?;
+        add(&mut headers, &self.plain_headers, &self.headers)?;
         Ok(headers)
     }
 
@@ -94,6 +96,7 @@ impl Default for AnthropicConfig {
             api_key: None,
             stream: false,
             headers: Vec::new(),
+            plain_headers: Vec::new(),
             temperature: None,
             max_tokens: Self::MAX_TOKENS,
             extra: Map::new(),

@@ -4,12 +4,17 @@ mod anthropic;
 mod openai;
 
 use reqwest::Url;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
 pub use anthropic::AnthropicConfig;
 pub use openai::OpenAiConfig;
+
+/// Headers that say what the body is and how it comes: the transport's own.
+const OWN_HEADERS: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
 
 /// A model that cannot be set up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +36,9 @@ pub enum ConfigError {
     /// A header that is none.
     #[error("header `{0}` cannot be sent: its name or value holds a character that HTTP does not allow")]
     Header(String),
+    /// A header that belongs to the connection.
+    #[error("header `{0}` cannot be set: the agent writes it itself")]
+    OwnHeader(String),
     /// A body field that would overwrite the agent's own.
     #[error("`{0}` cannot be set as an extra field: the agent writes it itself")]
     OwnField(String),
@@ -61,14 +69,39 @@ fn trimmed(key: Option<&SecretString>) -> Option<&str> {
     key.map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty())
 }
 
+/// Whether a header can be sent with every request.
+///
+/// # Errors
+/// Why it cannot. The value is not told.
+pub fn check_header(name: &str, value: &SecretString) -> Result<(), ConfigError> {
+    header(name, value.expose_secret()).map(drop)
+}
+
 /// Adds the headers that the user set; they go before those of the same name.
-fn add(headers: &mut HeaderMap, more: &[(String, SecretString)]) -> Result<(), ConfigError> {
-    for (name, value) in more {
-        let bad = || ConfigError::Header(name.clone());
-        let parsed = name.parse::<HeaderName>().map_err(|_| bad())?;
-        headers.insert(parsed, secret(value.expose_secret()).ok_or_else(bad)?);
+fn add(
+    headers: &mut HeaderMap,
+    plain: &[(String, String)],
+    secret: &[(String, SecretString)],
+) -> Result<(), ConfigError> {
+    for (name, value) in plain {
+        let (name, value) = header(name, value)?;
+        headers.insert(name, value);
+    }
+    for (name, value) in secret {
+        let (name, mut value) = header(name, value.expose_secret())?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
     }
     Ok(())
+}
+
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), ConfigError> {
+    let bad = || ConfigError::Header(name.to_owned());
+    let parsed = name.parse::<HeaderName>().map_err(|_| bad())?;
+    if OWN_HEADERS.contains(&parsed) {
+        return Err(ConfigError::OwnHeader(name.to_owned()));
+    }
+    Ok((parsed, HeaderValue::from_str(value.trim()).map_err(|_| bad())?))
 }
 
 /// A header's value that is not shown.

@@ -25,6 +25,8 @@ pub struct OpenAiConfig {
     pub stream: bool,
     /// Further headers; their values are kept out of every report like the key.
     pub headers: Vec<(String, SecretString)>,
+    /// Further headers whose values are no secrets.
+    pub plain_headers: Vec<(String, String)>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
     /// The most tokens of a reply.
@@ -71,7 +73,7 @@ impl OpenAiConfig {
         if let Some(key) = trimmed(self.api_key.as_ref()) {
             headers.insert(AUTHORIZATION, secret(&format!("Bearer {key}")).ok_or(ConfigError::Key)?);
         }
-        add(&mut headers, &self.headers)?;
+        add(&mut headers, &self.plain_headers, &self.headers)?;
         Ok(headers)
     }
 

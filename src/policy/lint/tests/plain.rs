@@ -17,12 +17,12 @@ fn a_timeout_as_long_as_the_deadline_is_told_with_both() {
 #[test]
 fn a_timeout_of_a_step_that_the_whole_call_ends_before_is_told() {
     let model = |said: &str| one(&format!("models: {{m: {{{said}}}}}\n"));
-    assert_snapshot!(model("timeouts: {first_token: 30s}, retry: {attempt_timeout: 20s}"), @"a.yaml:2:38: warning[W0227]: `timeouts.first_token` is 30s and never fires: `attempt_timeout` ends the call after 20s");
-    assert_snapshot!(model("timeouts: {idle: 1m}, retry: {deadline: 1m, attempt_timeout: 2m, max_attempts: 1}"), @"a.yaml:2:31: warning[W0227]: `timeouts.idle` is 1m and never fires: `deadline` ends the call after 1m");
+    assert_snapshot!(model("timeouts: {first_token: 30s}, retry: {attempt_timeout: 20s}"), @"a.yaml:2:38: warning[W0226]: `timeouts.first_token` is 30s and never fires: `attempt_timeout` ends the call after 20s");
+    assert_snapshot!(model("timeouts: {idle: 1m}, retry: {deadline: 1m, attempt_timeout: 2m, max_attempts: 1}"), @"a.yaml:2:31: warning[W0226]: `timeouts.idle` is 1m and never fires: `deadline` ends the call after 1m");
     assert_eq!(model("timeouts: {first_token: 10s, idle: unlimited}, retry: {attempt_timeout: 20s}"), "");
     // The built-in timeouts of steps are nobody's mistake; that of the whole call may be the reason.
     assert_eq!(model("retry: {attempt_timeout: 2s}"), "");
-    assert_snapshot!(model("timeouts: {first_token: 15m}"), @"a.yaml:2:38: warning[W0227]: `timeouts.first_token` is 15m and never fires: `attempt_timeout` ends the call after 10m");
+    assert_snapshot!(model("timeouts: {first_token: 15m}"), @"a.yaml:2:38: warning[W0226]: `timeouts.first_token` is 15m and never fires: `attempt_timeout` ends the call after 10m");
 }
 
 #[test]

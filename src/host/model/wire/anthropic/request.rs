@@ -97,6 +97,7 @@ fn thinks(extra: &Map<String, Value>) -> bool {
 mod tests {
     use super::*;
     use crate::engine::CallTimeouts;
+    use crate::host::port::Traffic;
     use crate::session::ToolCall;
     use tokio_util::sync::CancellationToken;
 
@@ -108,6 +109,7 @@ mod tests {
             timeout: None,
             timeouts: CallTimeouts::default(),
             streamed: None,
+            traffic: Traffic::default(),
             cancel: CancellationToken::new(),
         };
         let format = Messages {

@@ -125,6 +125,7 @@ impl From<&ToolSpec> for ChatTool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::port::Traffic;
 
     use tokio_util::sync::CancellationToken;
 
@@ -137,6 +138,7 @@ mod tests {
             timeout: None,
             timeouts: crate::engine::CallTimeouts::default(),
             streamed: None,
+            traffic: Traffic::default(),
             cancel: CancellationToken::new(),
         };
         serde_json::to_value(ChatRequest::new("m", &request, sampling)).unwrap()

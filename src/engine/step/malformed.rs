@@ -1,0 +1,59 @@
+//! Calls that cannot be read, where the policy wants them out of the reply.
+
+use core::mem;
+
+use serde_json::json;
+
+use super::super::because::{Shown, because};
+use super::super::directive::{Because, MetricName, Note};
+use super::super::event::{ModelReply, Proposal};
+use super::super::problems::parse;
+use super::Step;
+use crate::policy::{ErrorClass, MalformedCalls, Problem};
+use crate::session::ToolCall;
+
+impl Step<'_> {
+    /// Takes the calls that cannot be read out of a reply, if the policy says so. What the model is told of them; `None`:
+    /// there is none.
+    pub(super) fn drop_malformed(&mut self, reply: &mut ModelReply) -> Option<String> {
+        let rule = &self.policy.turn().malformed_calls;
+        if rule.value != MalformedCalls::Drop {
+            return None;
+        }
+        let why = because(self.policy, "turn.malformed_calls", &rule.map(Shown), []);
+        let mut texts = Vec::new();
+        for Proposal { call, policy } in mem::take(&mut reply.calls) {
+            match parse(self.policy, &call.arguments) {
+                Ok(_) => reply.calls.push(Proposal { call, policy }),
+                Err(problem) => texts.push(self.dropped(call, &problem, why.clone())),
+            }
+        }
+        (!texts.is_empty()).then(|| texts.join("\n"))
+    }
+
+    fn dropped(&mut self, call: ToolCall, problem: &Problem, why: Because) -> String {
+        let ToolCall { id, name, .. } = call;
+        let problems = core::slice::from_ref(problem);
+        let report = self.policy.output().filter(|output| output.tool.value == name).cloned();
+        let (subject, text) = if let Some(output) = &report {
+            let attempt = self.state.refused_reports.saturating_add(1);
+            ("output".to_owned(), self.say_invalid(output, attempt, problems))
+        } else {
+            let vars = json!({ "tool": name, "attempt": 1, "max_attempts": null, "problems": problems });
+            let text = self.say(&self.policy.tool(&name).messages.invalid_args.clone(), vars);
+            (format!("tool {name}"), text)
+        };
+        self.count(MetricName::ValidationRetryTotal, subject, 1);
+        let refused = Note::Refused {
+            call: id,
+            tool: name,
+            error_type: ErrorClass::MalformedToolCall,
+            message: text.clone(),
+        };
+        self.note(refused, vec![why]);
+        if report.is_some() {
+            self.report_attempted();
+        }
+        text
+    }
+}
