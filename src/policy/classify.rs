@@ -4,12 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 use std::sync::Arc;
 
-use regex::{RegexSet, RegexSetBuilder, SetMatches};
-
+use super::texts::Texts;
 use super::{ErrorClass, Origin};
-
-/// Room for many thousands of texts; a table beyond it is refused.
-const MAX_SEARCH_BYTES: usize = 64 << 20;
 
 /// What is known of a failure.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,8 +69,8 @@ pub struct ErrorTable {
 /// The texts that all rows look for in a field, searched for at once.
 #[derive(Clone)]
 struct Parts {
-    set: RegexSet,
-    /// For each row, the number of its first text in `set`.
+    texts: Texts,
+    /// For each row, the number of its first text.
     first: Vec<usize>,
 }
 
@@ -150,9 +146,8 @@ impl ErrorTable {
 
 impl Parts {
     fn new<'r>(rows: impl Iterator<Item = &'r [String]> + Clone) -> Result<Self, ErrorTableError> {
-        let parts = rows.clone().flatten().map(|part| regex::escape(part));
-        let set = RegexSetBuilder::new(parts).case_insensitive(true).size_limit(MAX_SEARCH_BYTES).build();
-        let set = set.map_err(|_| ErrorTableError {
+        let texts: Vec<_> = rows.clone().flatten().map(String::as_str).collect();
+        let texts = Texts::new(&texts).ok_or_else(|| ErrorTableError {
             message: "the error rows hold too many message texts".to_owned(),
             help: Some("remove some, or shorten them".to_owned()),
         })?;
@@ -161,7 +156,7 @@ impl Parts {
             *next = next.saturating_add(row.len());
             Some(first)
         });
-        Ok(Self { first: first.collect(), set })
+        Ok(Self { first: first.collect(), texts })
     }
 }
 
@@ -169,7 +164,7 @@ impl Parts {
 struct Search<'a, T> {
     parts: &'a Parts,
     texts: &'a [T],
-    found: Option<Vec<SetMatches>>,
+    found: Option<Vec<bool>>,
 }
 
 impl<'a, T: AsRef<str>> Search<'a, T> {
@@ -179,12 +174,9 @@ impl<'a, T: AsRef<str>> Search<'a, T> {
 
     /// Whether one of the texts holds one of the `count` parts of a row.
     fn finds(&mut self, row: usize, count: usize) -> bool {
-        let found = self.found.get_or_insert_with(|| {
-            self.texts.iter().map(|text| self.parts.set.matches(text.as_ref())).collect()
-        });
+        let found = self.found.get_or_insert_with(|| self.parts.texts.found_in(self.texts));
         let Some(first) = self.parts.first.get(row).copied() else { return false };
-        let mut parts = first..first.saturating_add(count);
-        parts.any(|part| found.iter().any(|matches| matches.matched(part)))
+        found.get(first..first.saturating_add(count)).is_some_and(|found| found.contains(&true))
     }
 }
 

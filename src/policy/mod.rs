@@ -50,6 +50,7 @@ mod selector_index;
 mod source;
 mod targets;
 mod template;
+mod texts;
 #[cfg(feature = "yaml-value")]
 mod value;
 mod visible;

@@ -88,7 +88,16 @@ impl<'t> Cursor<'t> {
     }
 
     /// Goes over blank space and comments.
+    #[inline]
     pub(super) fn skip(&mut self) -> Result<(), Refusal> {
+        if self.peek().is_some_and(begins_token) {
+            self.work(1);
+            return Ok(());
+        }
+        self.skip_blanks()
+    }
+
+    fn skip_blanks(&mut self) -> Result<(), Refusal> {
         loop {
             self.at = self.after_blanks(self.at);
             let rest = self.rest();
@@ -112,4 +121,9 @@ impl<'t> Cursor<'t> {
             self.advance(length);
         }
     }
+}
+
+/// Whether a byte can neither be blank nor begin a comment.
+const fn begins_token(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'/' | b'#')
 }

@@ -49,10 +49,23 @@ pub struct Repaired {
 /// # Errors
 /// The text cannot be read in one way only; says why and where.
 pub fn repair(text: &str) -> Result<Repaired, Refusal> {
-    if let Ok(value) = serde_json::from_str(text) {
+    if ends_as_it_begins(text)
+        && let Ok(value) = serde_json::from_str(text)
+    {
         return Ok(Repaired { value, repairs: Repairs::default() });
     }
     repair_broken(text)
+}
+
+/// Whether a text that begins with a bracket ends with its other half. Most broken text does not, and need not be read
+/// as if it were JSON first.
+fn ends_as_it_begins(text: &str) -> bool {
+    let text = text.trim_ascii();
+    match text.as_bytes() {
+        [b'{', .., last] => *last == b'}',
+        [b'[', .., last] => *last == b']',
+        _ => true,
+    }
 }
 
 /// As [`repair`], for text that is known not to be JSON.

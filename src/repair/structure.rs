@@ -112,7 +112,7 @@ impl Parser<'_, '_> {
             }
             return self.close(byte);
         }
-        if self.cursor.take("...") || self.cursor.take("…") {
+        if matches!(byte, b'.' | 0xe2) && (self.cursor.take("...") || self.cursor.take("…")) {
             self.cursor.repaired(Repair::Ellipsis);
             self.due = Due::AfterEllipsis;
             return Ok(None);

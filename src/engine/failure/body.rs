@@ -4,9 +4,10 @@
 //! HTML; they wrap the cause of an error, and routers put what the provider itself said into a text that is JSON
 //! again. All are read; which class of error it is, the policy's table decides.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::details::Details;
+use super::json::{Json, Node, Shape};
 use super::plain::plain;
 use super::{BodyFacts, Failure, window};
 
@@ -24,16 +25,26 @@ const DETAILS: &[&str] = &["details", "metadata", "innererror", "inner_error"];
 impl Failure {
     /// What the body of an answer with an error status says. Anything is taken: what cannot be read is the message.
     pub fn from_body(body: &[u8]) -> Self {
-        match serde_json::from_slice::<Value>(body) {
-            Ok(json) => Self::from_json(&json),
-            Err(_) => Found::of_text(plain(&String::from_utf8_lossy(body))).failure(Vec::new()),
-        }
+        Self::from_read(body, Json::read(body).as_ref())
     }
 
     /// What a body, or the data of an event, says as JSON.
     pub fn from_json(body: &Value) -> Self {
+        Self::from_node(body)
+    }
+
+    /// As [`Self::from_body`], for a body that has been read as JSON, if it is some.
+    pub(in crate::engine) fn from_read(body: &[u8], json: Option<&Json<'_>>) -> Self {
+        let text = || match core::str::from_utf8(body) {
+            Ok(body) => plain(body),
+            Err(_) => plain(&String::from_utf8_lossy(body)),
+        };
+        json.map_or_else(|| Found::of_text(text()).failure(Vec::new()), Self::from_node)
+    }
+
+    fn from_node(body: &impl Node) -> Self {
         let mut reading = Reading::default();
-        let found = reading.value(body, 0).unwrap_or_else(|| Found::of_text(body.to_string()));
+        let found = reading.value(body, 0).unwrap_or_else(|| Found::of_text(body.written()));
         found.failure(reading.details.words)
     }
 
@@ -72,35 +83,31 @@ impl Found {
 }
 
 /// Whether a body says that it is an error, whatever its status.
-fn is_error(body: &Value) -> bool {
-    match body {
-        Value::Array(items) => {
-            items.iter().any(|item| item.get("error").is_some_and(|error| !is_blank(error)))
-        }
-        Value::Object(fields) => {
-            let says = |key: &str, word: &str| fields.get(key).is_some_and(|value| value == word);
-            let failed = || {
-                let response = fields.get("response");
-                response.and_then(|response| response.get("error")).is_some_and(|error| !is_blank(error))
-            };
-            fields.get("error").is_some_and(|error| !is_blank(error))
-                || says("object", "error")
-                || says("type", "error")
-                || failed()
-                || odd(fields).is_some()
+fn is_error(body: &impl Node) -> bool {
+    match body.shape() {
+        Shape::List(items) => items.iter().any(has_error),
+        Shape::Object => {
+            let says = |key: &str| body.get(key).and_then(Node::text) == Some("error");
+            has_error(body)
+                || says("object")
+                || says("type")
+                || body.get("response").is_some_and(has_error)
+                || odd(body).is_some()
         }
         _ => false,
     }
 }
 
-fn is_blank(value: &Value) -> bool {
-    matches!(value, Value::Null | Value::Bool(false))
+fn has_error(value: &impl Node) -> bool {
+    value.get("error").is_some_and(|error| !error.is_blank())
 }
 
 /// An error whose key is its text: `{"error parsing tool call": "..."}`.
-fn odd(fields: &Map<String, Value>) -> Option<(&str, &str)> {
-    let (key, value) = fields.iter().next().filter(|_| fields.len() == 1)?;
-    Some((key.as_str(), value.as_str()?)).filter(|(key, _)| key.starts_with("error "))
+fn odd(object: &impl Node) -> Option<(&str, &str)> {
+    let mut fields = object.fields();
+    let (key, value) = fields.next().filter(|(key, _)| key.starts_with("error "))?;
+    let text = value.text()?;
+    fields.next().is_none().then_some((key, text))
 }
 
 /// What is found on the way in.
@@ -110,96 +117,100 @@ struct Reading {
 }
 
 impl Reading {
-    fn value(&mut self, value: &Value, depth: usize) -> Option<Found> {
+    fn value(&mut self, value: &impl Node, depth: usize) -> Option<Found> {
         if depth > DEEPEST {
-            return value.as_str().map(|text| Found::of_text(text.to_owned()));
+            return value.text().map(|text| Found::of_text(text.to_owned()));
         }
         let deeper = depth.saturating_add(1);
-        match value {
-            Value::Array(items) => {
-                let told = items.iter().find(|item| is_error(item)).or_else(|| items.first())?;
+        match value.shape() {
+            Shape::List(items) => {
+                let told = items.iter().find(|item| is_error(*item)).or_else(|| items.first())?;
                 self.value(told, deeper)
             }
-            Value::String(text) => match embedded(text) {
+            Shape::Text(text) => match embedded(text) {
                 Some(json) => self.value(&json, deeper),
-                None => Some(Found::of_text(text.clone())),
+                None => Some(Found::of_text(text.to_owned())),
             },
-            Value::Object(fields) => Some(self.object(fields, deeper)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => None,
+            Shape::Object => Some(self.object(value, deeper)),
+            Shape::Null | Shape::Bool(_) | Shape::Number(_) => None,
         }
     }
 
-    fn object(&mut self, fields: &Map<String, Value>, depth: usize) -> Found {
-        if let Some((key, text)) = odd(fields) {
+    fn object(&mut self, object: &impl Node, depth: usize) -> Found {
+        if let Some((key, text)) = odd(object) {
             return Found::of_text(format!("{key}: {text}"));
         }
         for key in DETAILS {
-            if let Some(details) = fields.get(*key) {
+            if let Some(details) = object.get(key) {
                 self.detail(details);
             }
         }
-        let mut own = own(fields);
+        let mut own = own(object);
         if let Some(json) = embedded(&own.message) {
+            let inner = self.value(&json, depth);
             own.message.clear();
-            return self.value(&json, depth).map_or(own.clone(), |inner| around(own, inner, false));
+            return match inner {
+                Some(inner) => around(own, inner, false),
+                None => own,
+            };
         }
         let inside = INSIDE.iter().find_map(|key| {
-            let value = fields.get(*key).filter(|value| !is_blank(value))?;
+            let value = object.get(key).filter(|value| !value.is_blank())?;
             // A list of plain values, and a body that is no error, tell nothing.
-            let told = *key == "error" || value.is_object() || value.is_array() || is_json(value);
+            let told = *key == "error"
+                || matches!(value.shape(), Shape::Object | Shape::List(_))
+                || value.text().is_some_and(|text| embedded(text).is_some());
             self.value(value, depth).filter(|_| told)
         });
-        let raw = fields.get("metadata").and_then(|metadata| metadata.get("raw"));
-        let upstream = raw.filter(|raw| !is_empty(raw)).and_then(|raw| self.value(raw, depth));
+        let raw = object.get("metadata").and_then(|metadata| metadata.get("raw"));
+        let upstream = raw.filter(|raw| !is_empty(*raw)).and_then(|raw| self.value(raw, depth));
         match (inside, upstream) {
-            (Some(inner), _) => around(own, inner, fields.contains_key("error")),
+            (Some(inner), _) => around(own, inner, object.get("error").is_some()),
             (None, Some(upstream)) => around(own, upstream, false),
             (None, None) => own,
         }
     }
 
-    fn detail(&mut self, details: &Value) {
-        match details {
-            Value::Object(fields) => {
+    fn detail(&mut self, details: &impl Node) {
+        match details.shape() {
+            Shape::Object => {
                 // What the provider itself said is an error of its own; its name is no detail.
-                for (key, value) in fields {
-                    if !matches!(key.as_str(), "raw" | "provider_name" | "headers") {
+                for (key, value) in details.fields() {
+                    if !matches!(key, "raw" | "provider_name" | "headers") {
                         self.details.take(value);
                     }
                 }
             }
-            Value::Array(_) | Value::String(_) => self.details.take(details),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Shape::List(_) | Shape::Text(_) => self.details.take(details),
+            Shape::Null | Shape::Bool(_) | Shape::Number(_) => {}
         }
     }
 }
 
 /// What an object says by itself.
-fn own(fields: &Map<String, Value>) -> Found {
-    let code = word(fields, &["code"]);
+fn own(object: &impl Node) -> Found {
     let mut message =
-        text(fields, &["message", "Message", "detail", "error_message", "error_description", "msg"]);
+        text(object, &["message", "Message", "detail", "error_message", "error_description", "msg"]);
     if message.is_empty() {
-        let rest =
-            ["errors", "detail"].iter().find_map(|key| fields.get(*key).filter(|rest| rest.is_array()));
-        message = rest.map(Value::to_string).unwrap_or_default();
+        let rest = ["errors", "detail"].iter().find_map(|key| object.get(key).filter(|rest| is_list(*rest)));
+        message = rest.map(Node::written).unwrap_or_default();
     }
     let status = ["status", "statusCode", "status_code", "raw_status_code", "code"]
         .iter()
-        .find_map(|key| status(fields.get(*key)?));
+        .find_map(|key| status(object.get(key)?));
     // `type: error` only says that this is an error; `object` never says more.
-    let kind = ["type", "status", "__type"].iter().map(|key| text(fields, &[key]));
+    let kind = ["type", "status", "__type"].iter().map(|key| text(object, &[key]));
     let kind = kind.into_iter().find(|kind| !kind.is_empty() && kind != "error");
-    let provider = fields.get("metadata").and_then(|metadata| metadata.get("provider_name"));
+    let provider = object.get("metadata").and_then(|metadata| metadata.get("provider_name"));
     Found {
         status,
-        code,
+        code: object.get("code").and_then(word),
         kind: kind.filter(|kind| !is_event(kind)),
-        param: Some(text(fields, &["param"])).filter(|param| !param.is_empty()),
+        param: Some(text(object, &["param"])).filter(|param| !param.is_empty()),
         message,
-        provider: provider.and_then(Value::as_str).map(str::to_owned),
-        limit: fields.get("n_ctx").and_then(Value::as_u64),
-        size: fields.get("n_prompt_tokens").and_then(Value::as_u64),
+        provider: provider.and_then(Node::text).map(str::to_owned),
+        limit: object.get("n_ctx").and_then(count),
+        size: object.get("n_prompt_tokens").and_then(count),
     }
 }
 
@@ -238,30 +249,30 @@ fn around(outer: Found, inner: Found, wrapper: bool) -> Found {
 }
 
 /// JSON inside a text, if it is one that may hold an error.
-fn embedded(text: &str) -> Option<Value> {
+fn embedded(text: &str) -> Option<Json<'_>> {
     let text = text.trim();
     let looks = text.len() <= LONGEST_JSON && (text.starts_with('{') || text.starts_with('['));
-    let json = looks.then(|| serde_json::from_str::<Value>(text).ok()).flatten();
+    let json = looks.then(|| Json::read(text.as_bytes())).flatten();
     json.filter(|json| match json {
-        Value::Array(items) => items.iter().any(is_error),
-        Value::Object(fields) => !fields.is_empty(),
+        Json::List(items) => items.iter().any(is_error),
+        Json::Object(fields) => !fields.is_empty(),
         _ => false,
     })
 }
 
-fn is_json(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| embedded(text).is_some())
+fn is_list(value: &impl Node) -> bool {
+    matches!(value.shape(), Shape::List(_))
 }
 
-fn is_empty(value: &Value) -> bool {
-    is_blank(value) || value.as_str().is_some_and(str::is_empty)
+fn is_empty(value: &impl Node) -> bool {
+    value.is_blank() || value.text().is_some_and(str::is_empty)
 }
 
 /// An HTTP status that is an error's, written as a number or as digits.
-fn status(value: &Value) -> Option<u16> {
-    let number = match value {
-        Value::Number(number) => u16::try_from(number.as_u64()?).ok()?,
-        Value::String(text) if text.len() == 3 && text.bytes().all(|b| b.is_ascii_digit()) => {
+fn status(value: &impl Node) -> Option<u16> {
+    let number = match value.shape() {
+        Shape::Number(number) => u16::try_from(number.as_u64()?).ok()?,
+        Shape::Text(text) if text.len() == 3 && text.bytes().all(|b| b.is_ascii_digit()) => {
             text.parse().ok()?
         }
         _ => return None,
@@ -269,18 +280,25 @@ fn status(value: &Value) -> Option<u16> {
     (400..600).contains(&number).then_some(number)
 }
 
-/// The first of `keys` that holds a text or a number.
-fn word(fields: &Map<String, Value>, keys: &[&str]) -> Option<String> {
-    keys.iter().find_map(|key| match fields.get(*key)? {
-        Value::String(text) if !text.is_empty() => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
+fn count(value: &impl Node) -> Option<u64> {
+    match value.shape() {
+        Shape::Number(number) => number.as_u64(),
         _ => None,
-    })
+    }
+}
+
+/// A text or a number.
+fn word(value: &impl Node) -> Option<String> {
+    match value.shape() {
+        Shape::Text(text) if !text.is_empty() => Some(text.to_owned()),
+        Shape::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
 }
 
 /// The first of `keys` that holds a text.
-fn text(fields: &Map<String, Value>, keys: &[&str]) -> String {
-    let found = keys.iter().find_map(|key| fields.get(*key)?.as_str().filter(|text| !text.is_empty()));
+fn text(object: &impl Node, keys: &[&str]) -> String {
+    let found = keys.iter().find_map(|key| object.get(key)?.text().filter(|text| !text.is_empty()));
     found.unwrap_or_default().to_owned()
 }
 

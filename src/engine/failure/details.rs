@@ -1,6 +1,6 @@
 //! The words of detail fields: the name of a quota, a reason, an inner code. Sentences are left out.
 
-use serde_json::Value;
+use super::json::{Node, Shape};
 
 /// The most words that are kept, and the longest one.
 const MOST_WORDS: usize = 32;
@@ -18,7 +18,7 @@ pub(super) struct Details {
 
 impl Details {
     /// Takes the words of a value in, in the order of the text.
-    pub(super) fn take(&mut self, value: &Value) {
+    pub(super) fn take(&mut self, value: &impl Node) {
         self.walk(value, 0);
     }
 
@@ -30,17 +30,17 @@ impl Details {
         }
     }
 
-    fn walk(&mut self, value: &Value, depth: usize) {
+    fn walk(&mut self, value: &impl Node, depth: usize) {
         self.seen = self.seen.saturating_add(1);
         if depth > DEEPEST || self.seen > MOST_VALUES {
             return;
         }
         let deeper = depth.saturating_add(1);
-        match value {
-            Value::String(text) => self.word(text),
-            Value::Array(items) => items.iter().for_each(|item| self.walk(item, deeper)),
-            Value::Object(fields) => fields.values().for_each(|field| self.walk(field, deeper)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        match value.shape() {
+            Shape::Text(text) => self.word(text),
+            Shape::List(items) => items.iter().for_each(|item| self.walk(item, deeper)),
+            Shape::Object => value.fields().for_each(|(_, field)| self.walk(field, deeper)),
+            Shape::Null | Shape::Bool(_) | Shape::Number(_) => {}
         }
     }
 }
@@ -54,7 +54,7 @@ fn is_word(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn words_are_kept_once_and_sentences_left_out() {
@@ -70,7 +70,7 @@ mod tests {
     fn what_is_too_much_is_left_out() {
         let mut details = Details::default();
         details.take(&json!(["x".repeat(201)]));
-        details.take(&(0..100).map(|i| format!("w{i}")).collect());
+        details.take(&(0..100).map(|i| format!("w{i}")).collect::<Value>());
         assert_eq!(details.words.len(), MOST_WORDS);
     }
 }

@@ -2,7 +2,9 @@
 
 mod body;
 mod details;
+pub(super) mod json;
 mod plain;
+pub(super) mod sentence;
 mod window;
 
 #[cfg(feature = "host")]

@@ -6,24 +6,38 @@ pub(crate) fn plain(body: &str) -> String {
     if !body.starts_with('<') {
         return body.to_owned();
     }
-    let title = body.split_once("<title>").and_then(|(_, rest)| rest.split_once('<'));
-    let text = title.map_or_else(|| without_tags(body), |(title, _)| title.to_owned());
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    match title(body) {
+        Some(title) => title.split_whitespace().collect::<Vec<_>>().join(" "),
+        None => without_tags(body),
+    }
 }
 
+fn title(html: &str) -> Option<&str> {
+    const START: &str = "<title>";
+    // Asking first is quicker than looking for the place where there is none.
+    let (_, rest) = html.contains(START).then(|| html.split_once(START))??;
+    rest.split_once('<').map(|(title, _)| title)
+}
+
+/// The words outside of tags, one blank space apart.
 fn without_tags(html: &str) -> String {
-    let mut inside = false;
-    html.chars()
-        .filter_map(|c| match c {
-            '<' => {
-                inside = true;
-                Some(' ')
+    let mut said = String::with_capacity(html.len());
+    let (mut inside, mut apart) = (false, false);
+    for c in html.chars() {
+        match c {
+            '<' => (inside, apart) = (true, true),
+            '>' => inside = false,
+            _ if inside => {}
+            c if c.is_whitespace() => apart = true,
+            c => {
+                if apart && !said.is_empty() {
+                    said.push(' ');
+                }
+                apart = false;
+                said.push(c);
             }
-            '>' => {
-                inside = false;
-                None
-            }
-            c => (!inside).then_some(c),
-        })
-        .collect()
+        }
+    }
+    said.shrink_to_fit();
+    said
 }

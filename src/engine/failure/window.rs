@@ -1,7 +1,7 @@
 //! How large the window of a model is and how large the request was, read from the sentences providers write.
 
-/// The most of a message that is looked at.
-const MOST_CHARS: usize = 4096;
+use super::sentence::{holds, with_number};
+
 /// How far behind its marker a number may stand.
 const NEAR: usize = 24;
 
@@ -134,11 +134,8 @@ const SENTENCES: &[Sentence] = &[
 
 /// The limit and the size a message speaks of.
 pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
-    if !message.bytes().any(|byte| byte.is_ascii_digit()) {
-        return (None, None);
-    }
-    let text: String = message.chars().take(MOST_CHARS).map(|c| c.to_ascii_lowercase()).collect();
-    let Some(sentence) = SENTENCES.iter().find(|sentence| text.contains(sentence.told)) else {
+    let Some(text) = with_number(message) else { return (None, None) };
+    let Some(sentence) = SENTENCES.iter().find(|sentence| holds(&text, sentence.told)) else {
         return (None, None);
     };
     let first = |markers: &[&str]| {

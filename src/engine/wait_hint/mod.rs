@@ -25,6 +25,7 @@ use core::cell::LazyCell;
 
 use serde_json::Value;
 
+use super::failure::json::{Json, Node};
 use super::failure::{Failure, Hint};
 use crate::time::{Instant, Nanos};
 pub use headers::Headers;
@@ -38,24 +39,20 @@ impl Failure {
     /// The failure an answer with an error status stands for. `now` is asked for only where a time is given and the
     /// answer does not say when it was made.
     pub fn from_answer(status: u16, headers: &Headers, body: &[u8], now: impl FnOnce() -> Instant) -> Self {
-        let json = serde_json::from_slice::<Value>(body).ok();
-        let mut failure = match &json {
-            Some(json) => Self::from_json(json),
-            None => Self::from_body(body),
-        };
+        let json = Json::read(body);
+        let mut failure = Self::from_read(body, json.as_ref());
         failure.status = Some(status);
         failure.kind = failure.kind.or_else(|| headers.error_type());
-        failure.with_hint(headers, json.as_ref(), now)
+        failure.hinted(headers, json.as_ref(), now)
     }
 
     /// The failure with what the answer says about waiting. `body` is the answer as JSON, if it is some.
     #[must_use]
-    pub fn with_hint(
-        mut self,
-        headers: &Headers,
-        body: Option<&Value>,
-        now: impl FnOnce() -> Instant,
-    ) -> Self {
+    pub fn with_hint(self, headers: &Headers, body: Option<&Value>, now: impl FnOnce() -> Instant) -> Self {
+        self.hinted(headers, body, now)
+    }
+
+    fn hinted(mut self, headers: &Headers, body: Option<&impl Node>, now: impl FnOnce() -> Instant) -> Self {
         let sent = LazyCell::new(|| headers.get("date").and_then(date::http).unwrap_or_else(now));
         let limited = self.status == Some(LIMITED);
         let mut said = Said::default();

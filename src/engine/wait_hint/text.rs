@@ -1,20 +1,18 @@
 //! What the sentences of a message say about waiting.
 
+use super::super::failure::sentence::{holds, with_number};
 use super::Said;
 use super::length::{decimal, duration, long_unit};
 use crate::time::Nanos;
 
 /// What stands before the length, in lower case.
 const MARKERS: [&str; 4] = ["try again in ", "retry in ", "retry after ", "retry your request after "];
-/// The most of a message that is looked at.
-const MOST_CHARS: usize = 4096;
+/// What every marker holds.
+const IN_ALL: &str = "try ";
 
 pub(super) fn wait(message: &str, said: &mut Said) {
-    if !message.bytes().any(|byte| byte.is_ascii_digit()) {
-        return;
-    }
-    let text: String = message.chars().take(MOST_CHARS).map(|c| c.to_ascii_lowercase()).collect();
-    for marker in MARKERS {
+    let Some(text) = with_number(message).filter(|text| holds(text, IN_ALL)) else { return };
+    for marker in MARKERS.into_iter().filter(|marker| holds(&text, marker)) {
         let Some((_, rest)) = text.split_once(marker) else { continue };
         // `try again in a few minutes` is for people.
         if !rest.trim_start().starts_with(|c: char| c.is_ascii_digit()) {

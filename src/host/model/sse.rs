@@ -155,13 +155,15 @@ impl SseParser {
 
     fn event_complete(&mut self, events: &mut Vec<SseEvent>) {
         if let Some(data) = self.data.take() {
-            events.push(SseEvent {
-                name: String::from_utf8_lossy(&self.name).into_owned(),
-                data: String::from_utf8_lossy(&data).into_owned(),
-            });
+            events.push(SseEvent { name: text(std::mem::take(&mut self.name)), data: text(data) });
         }
         self.name.clear();
     }
+}
+
+/// The bytes as text, which costs no copy if they are some.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned())
 }
 
 #[cfg(test)]

@@ -1,0 +1,243 @@
+//! JSON that is only looked at. Bodies of errors are read into [`Json`], which borrows its texts from the body and
+//! costs a fraction of a [`Value`]; what somebody else has read comes as a [`Value`]. Both are a [`Node`].
+
+use core::fmt;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+use serde_json::{Number, Value};
+
+/// Objects of up to this many fields are searched for a key that comes twice one field at a time.
+const FEW: usize = 16;
+
+/// JSON, whoever holds it.
+pub(in crate::engine) trait Node: Serialize + Sized {
+    /// What it is.
+    fn shape(&self) -> Shape<'_, Self>;
+
+    /// The field of that name, if it is an object that has one.
+    fn get(&self, key: &str) -> Option<&Self>;
+
+    /// The fields of an object, in their order; of anything else none.
+    fn fields(&self) -> impl Iterator<Item = (&str, &Self)>;
+
+    /// The text, if it is one.
+    fn text(&self) -> Option<&str> {
+        match self.shape() {
+            Shape::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether it says nothing: `null` or `false`.
+    fn is_blank(&self) -> bool {
+        matches!(self.shape(), Shape::Null | Shape::Bool(false))
+    }
+
+    /// Itself, written.
+    fn written(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// What a node is.
+pub(in crate::engine) enum Shape<'n, N> {
+    Null,
+    Bool(bool),
+    Number(&'n Number),
+    Text(&'n str),
+    List(&'n [N]),
+    Object,
+}
+
+impl Node for Value {
+    fn shape(&self) -> Shape<'_, Self> {
+        match self {
+            Self::Null => Shape::Null,
+            Self::Bool(value) => Shape::Bool(*value),
+            Self::Number(number) => Shape::Number(number),
+            Self::String(text) => Shape::Text(text),
+            Self::Array(items) => Shape::List(items),
+            Self::Object(_) => Shape::Object,
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&Self> {
+        self.as_object()?.get(key)
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&str, &Self)> {
+        self.as_object().into_iter().flatten().map(|(key, value)| (key.as_str(), value))
+    }
+}
+
+/// JSON whose texts stand in what it was read from, but for those with escapes.
+#[derive(Debug)]
+pub(in crate::engine) enum Json<'t> {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(Cow<'t, str>),
+    List(Vec<Self>),
+    /// Each key once.
+    Object(Vec<(Cow<'t, str>, Self)>),
+}
+
+impl<'t> Json<'t> {
+    /// The JSON in a text; `None` if it is none.
+    pub(in crate::engine) fn read(text: &'t [u8]) -> Option<Self> {
+        serde_json::from_str(core::str::from_utf8(text).ok()?).ok()
+    }
+}
+
+impl Node for Json<'_> {
+    fn shape(&self) -> Shape<'_, Self> {
+        match self {
+            Self::Null => Shape::Null,
+            Self::Bool(value) => Shape::Bool(*value),
+            Self::Number(number) => Shape::Number(number),
+            Self::Text(text) => Shape::Text(text),
+            Self::List(items) => Shape::List(items),
+            Self::Object(_) => Shape::Object,
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&Self> {
+        self.fields().find(|(known, _)| *known == key).map(|(_, value)| value)
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&str, &Self)> {
+        let fields = if let Self::Object(fields) = self { fields.as_slice() } else { &[] };
+        fields.iter().map(|(key, value)| (key.as_ref(), value))
+    }
+}
+
+impl<'de: 't, 't> Deserialize<'de> for Json<'t> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Json<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(Json::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(Json::Number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(Number::from_f64(value).map_or(Json::Null, Json::Number))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Json::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Json::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Json::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(key) = map.next_key()? {
+            let Json::Text(key) = key else { return Err(A::Error::custom("a key is a text")) };
+            fields.push((key, map.next_value()?));
+        }
+        Ok(Json::Object(unique(fields)))
+    }
+}
+
+/// The fields with each key once: of several, the last one's value at the place of the first, as in a [`Value`].
+fn unique<'t>(fields: Vec<(Cow<'t, str>, Json<'t>)>) -> Vec<(Cow<'t, str>, Json<'t>)> {
+    let twice = |(at, (key, _)): (usize, &(Cow<'_, str>, _))| {
+        fields.iter().take(at).any(|(earlier, _)| earlier == key)
+    };
+    if fields.len() <= FEW && !fields.iter().enumerate().any(twice) {
+        return fields;
+    }
+    let mut places = HashMap::with_capacity(fields.len());
+    let mut kept: Vec<(Cow<'t, str>, Json<'t>)> = Vec::with_capacity(fields.len());
+    for (key, value) in fields {
+        let place = *places.entry(key.clone()).or_insert(kept.len());
+        match kept.get_mut(place) {
+            Some((_, earlier)) => *earlier = value,
+            None => kept.push((key, value)),
+        }
+    }
+    kept
+}
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Number(number) => number.serialize(serializer),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::List(items) => serializer.collect_seq(items),
+            Self::Object(fields) => serializer.collect_map(fields.iter().map(|(key, value)| (key, value))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_what_a_value_would_be() {
+        let many = (0..40).map(|i| format!(r#""k{}":{i}"#, i % 30)).collect::<Vec<_>>().join(",");
+        for text in [
+            r#" {"a": [1, -2, 3.50, 1e400], "b\u0065": "x\ny", "c": null, "d": true} "#,
+            r#"{"a": 1e3, "be": "x\ny \u00e9 é", "c": [null, {}], "d": [true, false], "n": 18446744073709551615}"#,
+            r#"{"a": 1, "b": 2, "a": 3}"#,
+            r#"{"a": 1} x"#,
+            "-0.0",
+            "",
+            &format!("{{{many}}}"),
+            &"[".repeat(1000),
+        ] {
+            let value = serde_json::from_str::<Value>(text).ok();
+            let read = Json::read(text.as_bytes());
+            assert_eq!(read.map(|json| json.written()), value.map(|value| value.to_string()), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_as_a_value_would_be(text in r#"([\[\]{},: ]|"[ab]"|"\\u00e9"|"a":|-?[0-9]\.?[0-9]?|true|null){0,12}"#) {
+            let value = serde_json::from_str::<Value>(&text).ok();
+            prop_assert_eq!(Json::read(text.as_bytes()).map(|json| json.written()), value.map(|value| value.to_string()));
+        }
+    }
+}
