@@ -23,6 +23,8 @@ const MAX_DEPTH: usize = 64;
 const MAX_NODES: usize = 500_000;
 /// The most bytes of scalars after alias expansion.
 const MAX_TEXT: usize = 16 << 20;
+/// Anchors of a document; each is kept to its end.
+const MAX_ANCHORS: usize = 10_000;
 
 /// A value and its place. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -283,7 +285,13 @@ impl<'a> Builder<'a> {
         };
         self.size.nodes = self.size.nodes.saturating_add(1);
         if self.size.nodes > MAX_NODES || self.size.text > MAX_TEXT {
-            return self.too_large(span);
+            return self.too_large(
+                span,
+                format!("more than {MAX_NODES} values or {MAX_TEXT} bytes of text after expanding aliases"),
+            );
+        }
+        if self.anchors.len() > MAX_ANCHORS {
+            return self.too_large(span, format!("more than {MAX_ANCHORS} anchors"));
         }
         self.attach(complete);
         Step::Go
@@ -451,9 +459,7 @@ impl<'a> Builder<'a> {
         Step::GiveUp
     }
 
-    fn too_large(&mut self, span: Span) -> Step {
-        let message =
-            format!("more than {MAX_NODES} values or {MAX_TEXT} bytes of text after expanding aliases");
+    fn too_large(&mut self, span: Span, message: String) -> Step {
         self.findings.push(Diagnostic::error(Code::TOO_LARGE, first_byte(span), message));
         Step::GiveUp
     }

@@ -16,6 +16,8 @@ use crate::time::Nanos;
 
 /// What a template takes; it is kept as text until it is rendered.
 const TEMPLATE_COST: usize = 10;
+/// What it takes to read an expression, besides its nodes.
+const EXPRESSION_COST: usize = 3;
 /// What an expression that is refused takes: it is not kept, but may have taken long to look at.
 const REFUSED_COST: usize = 2_500;
 /// The same for a template that is refused.
@@ -66,7 +68,7 @@ impl<V: Variables> Decode for Cel<V> {
         }
         match Expr::parse(&source, V::NAMES) {
             Ok(expr) => {
-                reader.spend(expr.cost(), node.span)?;
+                reader.spend(expr.cost().saturating_add(EXPRESSION_COST), node.span)?;
                 Some(Self { expr, source, variables: PhantomData })
             }
             Err(error) => {

@@ -307,6 +307,11 @@ mod bad_input {
         let rule = |i: usize| format!("  a*{i}*: {{retry: {{max_attempts: {}}}}}\n", i + 1);
         let text = (0..5_000).map(rule).collect::<Vec<_>>().concat();
         assert_snapshot!(mistakes(&format!("version: 1\nmodels:\n{text}")));
+        let text = (0..10_002).map(|i| format!("a{i}: &a{i} x\n")).collect::<Vec<_>>().concat();
+        assert_eq!(
+            mistakes(&format!("version: 1\n{text}")),
+            "team.yaml:10002:17: error[P0008]: more than 10000 anchors"
+        );
         let text = (0..2_100)
             .map(|i| format!("  - {{message: m{i}, class: timeout}}\n"))
             .collect::<Vec<_>>()
