@@ -16,6 +16,9 @@ use super::{Policy, Selector};
 /// The lists that say what is done about a class of errors.
 pub(crate) const RETRY_ON: &str = "retry_on";
 pub(crate) const NEVER_RETRY: &str = "never_retry";
+/// The values that say together what is done about a class of errors.
+pub(crate) const DECIDING: [&str; 5] =
+    ["retry.retry_on", "retry.never_retry", "retry.enabled", "retry.shadow", "effect"];
 /// Patterns that overlap are compared in so many pairs.
 const MOST_PAIRS: usize = 10_000;
 /// So many pairs are looked at.
@@ -205,9 +208,13 @@ impl<T: Layer> Search<'_, T> {
     }
 }
 
-/// The path of the value that a path touches: what is done about a class, two lists say together; and what is said of
-/// all classes holds for each.
+/// The path of the value that a path touches: what is done about a class, several values say together; and what is said
+/// of all classes holds for each.
 fn joined(path: &str) -> String {
+    let [first, ..] = DECIDING;
+    if DECIDING.contains(&path) {
+        return first.to_owned();
+    }
     for_all(path).unwrap_or_else(|| path.to_owned()).replace(NEVER_RETRY, RETRY_ON)
 }
 

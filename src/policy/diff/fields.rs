@@ -9,7 +9,7 @@ use super::{DiffRow, DiffVerdict};
 use crate::policy::document::for_all;
 use crate::policy::layers::Above;
 use crate::policy::merge::{AnyTrail, Limits};
-use crate::policy::names::{NEVER_RETRY, RETRY_ON};
+use crate::policy::names::{DECIDING, NEVER_RETRY, RETRY_ON};
 use crate::policy::{Origin, Policy};
 
 /// The policies that are compared.
@@ -134,10 +134,6 @@ impl Sides<'_> {
 
 /// How all conditions together are called.
 const ALL: &str = "all of these hold";
-
-/// The values that say what is done about a class of errors.
-const DECIDING: [&str; 5] =
-    ["retry.retry_on", "retry.never_retry", "retry.enabled", "retry.shadow", "effect"];
 
 /// Whether it is a list of classes that are retried or not. Limits are not: what they say is in the lists already.
 fn is_class_list(path: &str) -> bool {

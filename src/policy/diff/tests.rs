@@ -243,6 +243,11 @@ fn policies() -> impl Strategy<Value = Policy> {
     })
 }
 
+/// What the file of a policy says.
+fn file(policy: &Policy) -> &str {
+    policy.sources().iter().last().map_or("", |source| source.text())
+}
+
 fn words() -> Vec<String> {
     let mut all = vec![String::new()];
     for _ in 0..5 {
@@ -252,6 +257,23 @@ fn words() -> Vec<String> {
     all.sort();
     all.dedup();
     all
+}
+
+#[test]
+fn patterns_that_decide_together_are_compared_where_they_meet() {
+    let both = "version: 1\ntools:\n  'a.*': {retry: {retry_on: {add: [execution_error]}}}\n";
+    let old =
+        Policy::from_yaml("x.yaml", &format!("{both}  '*.b': {{retry: {{enabled: false}}}}\n")).unwrap();
+    let new = Policy::from_yaml("x.yaml", both).unwrap();
+    let found = old.diff(&new, &Names::default());
+    let where_they_meet = found.groups.iter().find(|group| {
+        group.rows.iter().any(|row| row.field == "on execution_error" && row.verdict == DiffVerdict::Looser)
+    });
+    let subjects = &where_they_meet.unwrap().subjects;
+    assert_eq!(
+        subjects.iter().map(|subject| subject.name.as_str()).collect::<Vec<_>>(),
+        ["both a.* and *.b"]
+    );
 }
 
 proptest! {
@@ -285,7 +307,7 @@ proptest! {
         let sides = Sides { old: &old, new: &new };
         for name in words() {
             for row in sides.tool(&name) {
-                prop_assert!(told.contains(&format!("{row:?}")), "{name}: {row:?}\nis not in\n{found}");
+                prop_assert!(told.contains(&format!("{row:?}")), "{name}: {row:?}\nis not in\n{found}\n{}{}", file(&old), file(&new));
             }
         }
     }
