@@ -89,6 +89,9 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_error: Option<(ErrorClass, String)>,
     pub(super) hold: Option<Hold>,
+    /// Why the run was asked to end: nothing is waited for any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stop: Option<String>,
     pub(super) report: Option<Value>,
     /// The turn in which a model was last asked.
     pub(super) asked_turn: u32,
@@ -258,6 +261,7 @@ impl State {
             history_refusal: None,
             last_error: None,
             hold: None,
+            stop: None,
             report: None,
             asked_turn: 0,
             afterwords: Vec::new(),

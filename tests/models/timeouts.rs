@@ -81,6 +81,41 @@ async fn the_time_of_the_whole_ends_an_answer_that_goes_on() {
     }
 }
 
+/// A server that sends this and leaves the connection open.
+async fn left_open(answer: &str, timeouts: CallTimeouts) -> (Failure, std::time::Duration) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let model = client(&format!("http://{}", listener.local_addr().unwrap()), true);
+    let messages = [Message::user("go")];
+    let begun = std::time::Instant::now();
+    let call = async {
+        let failure = model.call(ModelRequest { timeouts, ..request(&messages, LONG) }).await.unwrap_err();
+        drop(model);
+        (failure, begun.elapsed())
+    };
+    let server = async {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut buffer = [0; 8192];
+        assert!(socket.read(&mut buffer).await.unwrap() > 0);
+        socket.write_all(answer.as_bytes()).await.unwrap();
+        while socket.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+    };
+    tokio::join!(call, server).0
+}
+
+#[tokio::test]
+async fn an_error_is_read_as_soon_as_it_is_whole_and_no_longer_than_a_pause_may_be() {
+    let head = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 1\r\n\r\n";
+    let whole = format!("{head}{{\"error\": {{\"message\": \"slow down\"}}}}\n");
+    let none = CallTimeouts { connect: None, first_token: None, idle: None };
+    let (failure, took) = left_open(&whole, none).await;
+    assert_eq!(failure.message, "slow down");
+    assert!(took < std::time::Duration::from_secs(4), "{took:?}");
+    let cut = format!("{head}{{\"error\": {{\"message\": \"slow do");
+    let (failure, took) = left_open(&cut, IDLE).await;
+    assert_eq!(failure.status, Some(429), "{failure:?}");
+    assert!(took < std::time::Duration::from_secs(4), "{took:?}");
+}
+
 /// A server that sends these pieces with a pause before each, and then nothing, with the connection open.
 async fn in_pieces(
     model: &dyn Model,

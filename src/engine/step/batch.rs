@@ -136,24 +136,26 @@ impl Step<'_> {
     /// Gives every call that is still open the result "nobody knows": it may have run.
     pub(super) fn close_batch(&mut self) {
         for index in 0..self.state.batch.len() {
-            let Some(slot) = self.state.batch.get(index).cloned() else { continue };
+            let Some(slot) = self.state.batch.get(index) else { continue };
             if matches!(slot.phase, SlotPhase::Settled | SlotPhase::WithPlanner) {
                 continue;
             }
-            let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-            let text = self.say(&policy.messages.interrupted, json!({ "tool": slot.tool }));
-            self.answer(index, text, true);
+            self.answer_interrupted(index);
         }
         self.clear_batch();
     }
 
     /// The call gets no further attempt, because the run is to end.
     pub(super) fn interrupt(&mut self, index: usize) {
+        self.answer_interrupted(index);
+        self.settle();
+    }
+
+    fn answer_interrupted(&mut self, index: usize) {
         let Some(slot) = self.state.batch.get(index).cloned() else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let text = self.say(&policy.messages.interrupted, json!({ "tool": slot.tool }));
         self.answer(index, text, true);
-        self.settle();
     }
 
     fn clear_batch(&mut self) {
@@ -316,6 +318,9 @@ impl Step<'_> {
         match verdict {
             Verdict::Retry { delay, by } => {
                 let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
+                if self.state.stop.is_some() && !delay.is_zero() {
+                    return self.answer_interrupted(index);
+                }
                 self.charge(&name, &policy.retry, class);
                 self.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
                 if delay.is_zero() {

@@ -93,6 +93,7 @@ impl Step<'_> {
             return self.stopped(reason);
         }
         self.state.hold = None;
+        self.state.stop = Some(reason);
         let waits: Vec<_> = self.state.work.iter().map(|(work, pending)| (*work, *pending)).collect();
         for (work, pending) in waits {
             match pending {

@@ -39,6 +39,9 @@ impl Step<'_> {
         let told = self.is_news(class).then(|| self.nudge(class, max_attempts));
         let next = self.rotate(Fate::Again { delay, limited: class.is_a_limit() });
         let Next::Ask { delay, .. } = next else { return self.model_exhausted(failed, StopReason::Attempts) };
+        if let Some(reason) = self.stop_instead_of(delay) {
+            return self.stopped(reason);
+        }
         // What another model does not have to wait for has not been waited for.
         if let Some(last) = self.state.model.as_mut() {
             last.waits(delay);
@@ -67,6 +70,9 @@ impl Step<'_> {
         if goes_on(&self.policy.turn().targets, policy, reason, case.class)
             && let Next::Ask { delay, .. } = self.rotate(Fate::Leave)
         {
+            if let Some(reason) = self.stop_instead_of(delay) {
+                return self.stopped(reason);
+            }
             self.tell_retry(&failed, RetryAction::SkipProvider, delay, None, &why);
             self.note(Note::Exhausted { exhausted, decision: None }, why);
             if self.policy.turn().targets.advance.value == Advance::Exhausted {
@@ -87,6 +93,11 @@ impl Step<'_> {
             Some(decision) => self.give_up_model(decision, exhausted),
             None => self.consult(Pending::ConsultModel, exhausted),
         }
+    }
+
+    /// Why there is no such wait: the run was asked to end.
+    fn stop_instead_of(&self, delay: Nanos) -> Option<String> {
+        self.state.stop.clone().filter(|_| !delay.is_zero())
     }
 
     /// Whether the model is to be told of what is wrong with its reply, and was not told in this turn.

@@ -45,7 +45,7 @@ impl Step<'_> {
     pub(super) fn next_turn_when_due(&mut self) {
         match self.state.hold.take() {
             Some(Hold { until, subject, because })
-                if until > self.state.now && self.state.report.is_none() =>
+                if until > self.state.now && self.state.report.is_none() && self.state.stop.is_none() =>
             {
                 self.wait(Pending::WaitTurn, until.since(self.state.now), subject, because);
             }

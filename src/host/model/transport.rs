@@ -19,7 +19,7 @@ use super::redact::Redactor;
 use super::wire::{Format, Progress};
 use super::within::{self, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
-use crate::host::port::{ModelRequest, Traffic};
+use crate::host::port::ModelRequest;
 
 /// The most bytes of an answer, streamed or not.
 const MAX_ANSWER: usize = 8 * 1024 * 1024;
@@ -27,6 +27,8 @@ const MAX_ANSWER: usize = 8 * 1024 * 1024;
 /// tells enough.
 const MAX_ERROR: usize = 64 * 1024;
 const ERROR_WAIT: Duration = Duration::from_secs(5);
+/// How often a body that goes on is looked at whether it is whole.
+const MOST_LOOKS: usize = 64;
 /// How long the tokens are waited for that a stream tells after the reason to stop, which ends the answer.
 const TAIL: Duration = Duration::from_secs(1);
 /// How long the end of a stream that is done is waited for, so that the connection can be used again.
@@ -111,7 +113,7 @@ impl Transport {
         let response = response.map_err(|error| self.not_sent(&error, request.timeouts))?;
         seen.status.store(response.status().as_u16(), Ordering::Relaxed);
         if !response.status().is_success() {
-            return Err(read_failure(response, &request.traffic).await);
+            return Err(read_failure(response, request).await);
         }
         self.read_answer::<F>(response, started, request, seen).await
     }
@@ -221,18 +223,30 @@ pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
     innermost.to_string()
 }
 
-async fn read_failure(mut response: Response, traffic: &Traffic) -> Failure {
+async fn read_failure(mut response: Response, request: &ModelRequest<'_>) -> Failure {
     let mut body = Vec::new();
+    let mut looks = MOST_LOOKS;
     let reading = async {
         while let Ok(Some(bytes)) = response.chunk().await {
-            traffic.receives(bytes.len());
+            request.traffic.receives(bytes.len());
             body.extend_from_slice(&bytes);
-            if body.len() > MAX_ERROR {
+            if body.len() > MAX_ERROR || is_whole(&body, &mut looks) {
                 break;
             }
         }
     };
     // What has come by then is enough.
-    let _ = tokio::time::timeout(ERROR_WAIT, reading).await;
+    let longest = request.timeouts.idle.map_or(ERROR_WAIT, |idle| ERROR_WAIT.min(idle.to_std()));
+    let _ = tokio::time::timeout(longest, reading).await;
     failure::from_status(response.status(), response.headers(), &body)
+}
+
+/// Whether a body is a whole value in JSON: some servers leave the connection open after it.
+fn is_whole(body: &[u8], looks: &mut usize) -> bool {
+    let ended = matches!(body.trim_ascii_end().last(), Some(b'}' | b']'));
+    if !ended || *looks == 0 {
+        return false;
+    }
+    *looks -= 1;
+    serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok()
 }
