@@ -2,10 +2,15 @@
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use unfazed::engine::{Decision, Outcome, ToolSpec};
+use unfazed::engine::{
+    Decision, Directives, EffectState, Envelope, Event, Failure, Outcome, State, ToolOutcome, ToolSpec,
+};
 use unfazed::host::scripted::{Entry, Script, ScriptedModel};
-use unfazed::host::{Agent, FunctionTool, Planner, RunReport, Silent, Task, ToolError, Tools};
-use unfazed::policy::{CallOverride, Policy};
+use unfazed::host::{
+    Agent, BoxFuture, FunctionTool, Journal, JournalError, Planner, RunReport, Silent, Stop, Task, Tool,
+    ToolError, ToolInput, Tools,
+};
+use unfazed::policy::{CallOverride, ErrorClass, Policy};
 use unfazed::session::{RetryExhausted, ToolCall};
 
 fn policy(text: &str) -> Policy {
@@ -70,8 +75,78 @@ async fn a_run_can_be_stopped_while_it_waits() {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         stop.cancel();
     });
+    let start = tokio::time::Instant::now();
     let report = agent.run_with(task(), &mut Silent, None, cancel).await.unwrap();
     assert!(matches!(report.outcome, Outcome::Stopped { .. }));
+    assert!(start.elapsed().as_secs() < 1, "nobody waits for a wait that is over");
+}
+
+/// A tool that does not end by itself, and never because it is asked to.
+struct Deaf(ToolSpec);
+
+impl Tool for Deaf {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn run<'a>(&'a self, _: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Writes down which tool runs ended, and how.
+#[derive(Default)]
+struct Ends(Vec<ToolOutcome>);
+
+impl Journal for Ends {
+    fn event(&mut self, envelope: &Envelope) -> Result<(), JournalError> {
+        if let Event::ToolFinished { outcome, .. } = &envelope.event {
+            self.0.push(outcome.clone());
+        }
+        Ok(())
+    }
+
+    fn directives(&mut self, _: &str, _: &Directives, _: &State) -> Result<(), JournalError> {
+        Ok(())
+    }
+}
+
+async fn stopped_with_a_deaf_tool(stop: Stop, which: CancellationToken) -> (u64, Vec<ToolOutcome>) {
+    let spec = ToolSpec {
+        name: "deaf".into(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+        effect: None,
+    };
+    let model = ScriptedModel::new(Script::new("script", [Entry::call("deaf", "{}")]));
+    let agent = Agent::new(policy("version: 1")).model("main", model).tools(Tools::new().with(Deaf(spec)));
+    let agent = agent.drain(unfazed::time::Nanos::from_secs(7));
+    tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        which.cancel();
+    });
+    let start = tokio::time::Instant::now();
+    let mut ends = Ends::default();
+    let report = agent.run_with(task(), &mut Silent, Some(&mut ends), stop).await.unwrap();
+    assert!(matches!(report.outcome, Outcome::Stopped { .. }));
+    assert_eq!(unfazed::context::findings(&report.messages), []);
+    (start.elapsed().as_secs(), ends.0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_does_not_end_is_dropped_after_the_drain_and_its_outcome_is_written_down() {
+    let stop = Stop::new();
+    let (waited, ends) = stopped_with_a_deaf_tool(stop.clone(), stop.now).await;
+    assert_eq!(waited, 7);
+    let failure = Failure::of(ErrorClass::Cancelled, "the run was dropped before it ended");
+    assert_eq!(ends, [ToolOutcome::Failed { failure, effect: EffectState::Unknown }]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_kills_a_run_waits_for_nothing_and_the_outcome_is_written_down_too() {
+    let stop = Stop::new();
+    let (waited, ends) = stopped_with_a_deaf_tool(stop.clone(), stop.kill).await;
+    assert_eq!((waited, ends.len()), (0, 1));
 }
 
 struct Careful;

@@ -19,6 +19,7 @@ use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, Traffic};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
+use super::under_way::UnderWay;
 use super::{
     Cost, LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace,
 };
@@ -30,12 +31,10 @@ use crate::engine::{
 };
 use crate::policy::ErrorClass;
 use crate::session::{Message, splice};
+use crate::time::Nanos;
 
 /// Why a run that was stopped from outside ended.
 const STOPPED: &str = "stopped by the user";
-/// How long running tools get to end after the run is stopped.
-const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
-
 /// An agent: a policy, models, tools, and whoever listens.
 pub struct Agent {
     policy: LivePolicy,
@@ -48,6 +47,7 @@ pub struct Agent {
     counter: Arc<dyn TokenCounter>,
     clock: Option<Clock>,
     redactor: Arc<Redactor>,
+    drain: Nanos,
 }
 
 /// What one run is to do.
@@ -64,7 +64,7 @@ pub struct Task {
     /// The seed of every jittered delay.
     pub seed: u64,
     /// The longest the run may take; `None`: no limit.
-    pub deadline: Option<crate::time::Nanos>,
+    pub deadline: Option<Nanos>,
 }
 
 /// What a run came to.
@@ -114,6 +114,7 @@ impl Agent {
             counter: Arc::new(Estimate),
             clock: None,
             redactor: Arc::default(),
+            drain: Nanos::from_secs(5),
         }
     }
 
@@ -182,6 +183,14 @@ impl Agent {
         self
     }
 
+    /// Sets how long work under way may take to end after its run has, before it is dropped; without it, 5 s. It should
+    /// be longer than the grace of every tool.
+    #[must_use]
+    pub const fn drain(mut self, longest: Nanos) -> Self {
+        self.drain = longest;
+        self
+    }
+
     /// Runs the agent to its end, telling nobody and writing nothing down.
     ///
     /// # Errors
@@ -229,6 +238,7 @@ impl Agent {
             streamed: None,
             held: String::new(),
             dropped: BTreeSet::new(),
+            under_way: UnderWay::default(),
             observer,
             journal,
         };
@@ -261,6 +271,8 @@ struct Run<'a> {
     held: String,
     /// Work that need not be answered any more.
     dropped: BTreeSet<WorkId>,
+    /// Calls that have begun and not ended.
+    under_way: UnderWay,
     observer: &'a mut dyn Observer,
     journal: &'a mut dyn Journal,
 }
@@ -283,12 +295,7 @@ impl Run<'_> {
             let directives = self.step(event)?;
             self.set_going(directives, &mut work);
             if let Some(outcome) = self.state.outcome.clone() {
-                self.stop.cancel();
-                let drained = async { while work.next().await.is_some() {} };
-                if tokio::time::timeout(DRAIN, drained).await.is_err() {
-                    tracing::warn!("work under way did not end in time and is dropped");
-                }
-                drop(work);
+                self.wind_up(work, &outside.kill).await?;
                 let messages = Arc::unwrap_or_clone(self.messages);
                 let (cost, metrics) = (self.telemetry.cost(), self.metrics);
                 return Ok(RunReport { outcome, state: self.state, messages, metrics, cost });
@@ -296,6 +303,7 @@ impl Run<'_> {
             event = loop {
                 let next = tokio::select! {
                     biased;
+                    () = outside.kill.cancelled() => Event::Cancelled { reason: STOPPED.into() },
                     () = outside.now.cancelled() => Event::Cancelled { reason: STOPPED.into() },
                     () = outside.graceful.cancelled(), if !asked => {
                         asked = true;
@@ -307,6 +315,9 @@ impl Run<'_> {
                     }
                     next = work.next() => next.ok_or(RunError::Stalled)?,
                 };
+                if let Some(work) = next.work() {
+                    self.under_way.ended(work);
+                }
                 // What came of work that was dropped is of no use to anybody.
                 if !next.work().is_some_and(|work| self.dropped.remove(&work)) {
                     break next;
@@ -321,6 +332,46 @@ impl Run<'_> {
                 self.observer.streamed(&rest);
             }
         }
+    }
+
+    /// After the end: tells all work to end, and writes down what came of every call under way. Who does not end in time,
+    /// or is to be killed, is dropped; nobody knows then what it did.
+    async fn wind_up(
+        &mut self,
+        mut work: FuturesUnordered<BoxFuture<'static, Event>>,
+        kill: &CancellationToken,
+    ) -> Result<(), JournalError> {
+        self.stop.cancel();
+        let mut late = std::pin::pin!(tokio::time::sleep(self.agent.drain.to_std()));
+        while !self.under_way.is_empty() {
+            let event = tokio::select! {
+                biased;
+                () = kill.cancelled() => break,
+                event = work.next() => event,
+                () = &mut late => {
+                    tracing::warn!("work under way did not end in time and is dropped");
+                    break;
+                }
+            };
+            let Some(event) = event else { break };
+            // Waits are over with the run.
+            if event.work().is_some_and(|work| self.under_way.ended(work)) {
+                // The interpreter is done: it takes note and asks for nothing.
+                drop(self.step(event)?);
+            }
+        }
+        drop(work);
+        for event in self.under_way.unknown() {
+            drop(self.step(event)?);
+        }
+        let left = self.agent.tools.iter().map(|tool| tool.settled());
+        tokio::select! {
+            biased;
+            () = kill.cancelled() => {}
+            _ = futures_util::future::join_all(left) => {}
+            () = late => tracing::warn!("processes in the background did not end in time"),
+        }
+        Ok(())
     }
 
     /// Tells of a piece of an answer. What may be the beginning of a secret is held back until more of it has come.
@@ -429,7 +480,10 @@ impl Run<'_> {
             trace::directive(&directive);
             match directive.order {
                 Order::Note(note) => self.take_note(note),
-                Order::Work(order) => work.push(self.begin(order)),
+                Order::Work(order) => {
+                    self.under_way.begun(&order);
+                    work.push(self.begin(order));
+                }
             }
         }
         for attempt in std::mem::take(&mut self.attempts) {

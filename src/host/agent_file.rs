@@ -2,12 +2,17 @@
 
 mod headers;
 mod price;
+mod process;
+
+use std::num::NonZeroU32;
 
 use indexmap::IndexMap;
 use schemars::{Schema as JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::{AnthropicConfig, BUILTINS, ConfigError, OpenAiConfig};
+use super::{
+    AnthropicConfig, BUILTINS, ConfigError, OnTimeout, OpenAiConfig, OutputFormat, PROCESS_TOOLS, Stdin,
+};
 use crate::policy::decode::{
     self, Decode, Document, OneOrMany, Reader, Spanned, VersionOne, choice, record, union,
 };
@@ -15,9 +20,11 @@ use crate::policy::yaml::{self, Data, Node};
 use crate::policy::{
     Code, Diagnostic, Effect, Findings, Report, Source, SourceId, Sources, Span, WrittenSchema, closest,
 };
+use crate::time::Nanos;
 
 pub use self::headers::HeaderEntry;
 pub use self::price::{Dollars, PriceEntry};
+pub use self::process::ArgumentEntry;
 
 /// The longest name of a tool that providers take.
 const MOST_NAME: usize = 64;
@@ -50,10 +57,37 @@ record! {
         pub tools: IndexMap<String, ToolEntry> = IndexMap::new(),
         /// Where sessions are kept.
         pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), fsync: FsyncEntry::Turn },
+        /// What becomes of work under way when the run ends.
+        pub stop: StopEntry = StopEntry { drain: Nanos::from_secs(5) },
+        /// Processes in the background.
+        pub background: BackgroundEntry = BackgroundEntry { max: BackgroundEntry::MAX },
         /// The seed of every jittered delay; the same seed gives the same delays.
         /// Example: `42`
         pub seed: u64 = 0,
     }
+}
+
+record! {
+    /// What becomes of work under way when the run ends.
+    pub struct StopEntry {
+        /// The longest it may take to end; then it is dropped and its processes are killed. Longer than the grace of
+        /// every tool.
+        /// Example: `10s`
+        pub drain: Nanos = Nanos::from_secs(5),
+    }
+}
+
+record! {
+    /// Processes in the background.
+    pub struct BackgroundEntry {
+        /// How many there may be at the same time; one more is killed when its time is up.
+        /// Example: `4`
+        pub max: NonZeroU32 = BackgroundEntry::MAX,
+    }
+}
+
+impl BackgroundEntry {
+    const MAX: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
 }
 
 union! {
@@ -215,11 +249,33 @@ union! {
             /// Variables of this process that are passed on to it.
             /// Example: `["HTTPS_PROXY"]`
             pass_env: Vec<String> = Vec::new(),
+            /// More arguments of the program, made of those of the call. Each template is one argument; it is left out if
+            /// a value it uses was not given. A list is left out together.
+            /// Example: `[["--city", "{{ args.city }}"], "--days={{ args.days }}"]`
+            arguments: Vec<ArgumentEntry> = Vec::new(),
+            /// What it gets on standard input. Left out: `json`, and `none` where there are `arguments`.
+            stdin: Option<Stdin>,
+            /// What its standard output holds.
+            output: OutputFormat = OutputFormat::Auto,
             /// The most bytes of output that are kept.
             /// Example: `65536`
             max_output: u32 = 1_048_576,
+            /// How long a run may take before `on_timeout`. Left out: as long as the policy's `attempt_timeout`, which
+            /// ends it in any case.
+            /// Example: `20s`
+            timeout: Option<Spanned<Nanos>>,
+            /// What is done with a run whose time is up.
+            on_timeout: Option<Spanned<OnTimeout>>,
+            /// How long its processes have, once told to end, before they are killed.
+            /// Example: `500ms`
+            grace: Nanos = Nanos::from_secs(2),
+            /// How long processes that outlive the program have to write out what they have.
+            /// Example: `1s`
+            linger: Nanos = Nanos::from_millis(250),
+            /// Whether a run in the background goes on after the run of the agent.
+            keep: Option<Spanned<bool>>,
         },
-        /// A tool that comes with the product: `calc`, `echo`.
+        /// A tool that comes with the product: `calc`, `echo`, `process_status`, `process_stop`.
         Builtin = "builtin" {
             /// Which one, if the tool is to have another name.
             /// Example: `calc`
@@ -382,7 +438,8 @@ fn model_problems(document: &Document<AgentFile>, name: &str, entry: &ModelEntry
 fn tool_problem(name: &str, entry: &ToolEntry, at: impl Fn() -> Span) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
     match entry {
-        ToolEntry::Process { command, .. } => {
+        ToolEntry::Process { command, timeout, on_timeout, keep, .. } => {
+            problems.extend(process::problems(timeout.as_ref(), on_timeout.as_ref(), keep.as_ref()));
             if command.value.first().is_none_or(|program| program.trim().is_empty()) {
                 let problem = Diagnostic::error(Code::BAD_VALUE, command.span, "the command is empty");
                 problems.push(problem.help("write the program and its arguments: `[python3, tool.py]`"));
@@ -393,12 +450,13 @@ fn tool_problem(name: &str, entry: &ToolEntry, at: impl Fn() -> Span) -> Vec<Dia
                 Some(which) => (which.value.as_str(), which.span),
                 None => (name, at()),
             };
-            if !BUILTINS.contains(&which) {
+            let known = || BUILTINS.iter().chain(PROCESS_TOOLS).copied();
+            if !known().any(|name| name == which) {
                 let message = format!("there is no built-in tool `{which}`");
                 let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, message);
-                problems.push(match closest(which, BUILTINS.iter().copied()) {
-                    Some(meant) => problem.meant(span, which, meant, BUILTINS.iter().copied()),
-                    None => problem.help(format!("there are `{}`", BUILTINS.join("`, `"))),
+                problems.push(match closest(which, known()) {
+                    Some(meant) => problem.meant(span, which, meant, known()),
+                    None => problem.help(format!("there are `{}`", known().collect::<Vec<_>>().join("`, `"))),
                 });
             }
         }

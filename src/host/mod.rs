@@ -18,6 +18,7 @@ mod tokenizer;
 mod tool;
 pub mod tools_file;
 mod trace;
+mod under_way;
 
 pub(crate) use agent::offered;
 pub use agent::{Agent, RunError, RunReport, Task};
@@ -39,6 +40,6 @@ pub use stop::Stop;
 pub use telemetry::{AttemptStatus, Cost, ModelAttempt, ModelFacts, Price};
 pub use tokenizer::{Tiktoken, counter_for};
 pub use tool::{
-    BUILTINS, DEFAULT_ENV, FunctionTool, OutputFormat, ProcessConfig, ProcessTool, ToolContext, ToolError,
-    Tools, builtin,
+    Argument, BUILTINS, DEFAULT_ENV, FunctionTool, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig,
+    ProcessTool, Processes, Stdin, ToolContext, ToolError, Tools, builtin,
 };

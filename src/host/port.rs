@@ -103,6 +103,12 @@ pub trait Tool: Send + Sync {
     /// One run, no retries. Must end, with all its processes, soon after `input.cancel` fires or
     /// `input.timeout` has passed.
     fn run<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome>;
+
+    /// Ends when nothing is left of runs whose `cancel` has fired. Asked at the end of a run of the agent; a tool that
+    /// leaves nothing behind its runs need not say anything.
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// One run of a tool.

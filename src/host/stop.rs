@@ -2,7 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
-/// The two ways to stop a run. Cheap to clone; clones share them.
+/// The ways to stop a run. Cheap to clone; clones share them.
 ///
 /// A [`CancellationToken`] alone stops it now.
 #[derive(Clone, Debug, Default)]
@@ -10,8 +10,10 @@ pub struct Stop {
     /// Asks the run to end: nothing is waited for any more, and the policy's `turn.on_stop` says whether there is a last
     /// turn.
     pub graceful: CancellationToken,
-    /// Ends the run now, with all its processes.
+    /// Ends the run now: its processes are told to end and have their grace for it.
     pub now: CancellationToken,
+    /// Ends the run now and kills its processes at once.
+    pub kill: CancellationToken,
 }
 
 impl Stop {
@@ -23,6 +25,6 @@ impl Stop {
 
 impl From<CancellationToken> for Stop {
     fn from(now: CancellationToken) -> Self {
-        Self { graceful: CancellationToken::new(), now }
+        Self { now, ..Self::default() }
     }
 }

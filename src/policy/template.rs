@@ -69,19 +69,48 @@ impl Template {
     /// # Errors
     /// If a value that is used is missing, or rendering takes too long.
     pub fn render(&self, vars: &Map<String, Value>) -> Result<String, TemplateError> {
-        let fail = |error: &Error| TemplateError { message: rendering(error), at: None, help: None };
+        let mut output = Capped::default();
+        match self.render_into(vars, &mut output) {
+            Err(error) if !output.full => Err(failed(&error)),
+            _ => Ok(output.into_text()),
+        }
+    }
+
+    /// The whole text for these variables, for readers that must not get a part of it; `None`: a value that is used
+    /// is missing.
+    ///
+    /// # Errors
+    /// If the text is larger than 64 KiB, or rendering takes too long.
+    ///
+    /// ```
+    /// use serde_json::{Map, json};
+    /// use unfazed::policy::Template;
+    /// let template = Template::parse("--city={{ args.city }}", &["args"]).unwrap();
+    /// let vars = |args| Map::from_iter([("args".to_owned(), args)]);
+    /// assert_eq!(template.fill(&vars(json!({"city": "Oslo"}))).unwrap().unwrap(), "--city=Oslo");
+    /// assert_eq!(template.fill(&vars(json!({}))), Ok(None));
+    /// ```
+    pub fn fill(&self, vars: &Map<String, Value>) -> Result<Option<String>, TemplateError> {
+        let mut output = Capped::default();
+        match self.render_into(vars, &mut output) {
+            Ok(()) => Ok(Some(output.into_text())),
+            Err(_) if output.full => {
+                let message = "the text is larger than 64 KiB".to_owned();
+                Err(TemplateError { message, at: None, help: None })
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::UndefinedError) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    fn render_into(&self, vars: &Map<String, Value>, output: &mut Capped) -> Result<(), Error> {
         let env = self.0.env.get_or_init(|| {
             let mut env = base().clone();
             env.add_template_owned(NAME, self.0.text.clone())?;
             Ok(env)
         });
-        let template = env.as_ref().map_err(fail)?.get_template(NAME).map_err(|error| fail(&error))?;
-        let mut output = Capped::default();
-        let result = template.render_captured_to(value::Serde(vars), &mut output).map(drop);
-        match result {
-            Err(error) if !output.full => Err(fail(&error)),
-            _ => Ok(output.into_text()),
-        }
+        let env = env.as_ref().map_err(|error| Error::new(error.kind(), "the template cannot be used"))?;
+        env.get_template(NAME)?.render_captured_to(value::Serde(vars), output).map(drop)
     }
 
     /// As it was written.
@@ -209,6 +238,10 @@ fn unknown(text: &str, name: &str, variables: &[&str]) -> TemplateError {
         }
     };
     TemplateError { message: format!("`{name}` is not known here"), at: place(text, name), help: Some(help) }
+}
+
+fn failed(error: &Error) -> TemplateError {
+    TemplateError { message: rendering(error), at: None, help: None }
 }
 
 /// Why a rendering failed. Values are not repeated: they may be secret.

@@ -16,6 +16,10 @@ pub(crate) fn exit(outcome: &Outcome) -> Exit {
 }
 
 fn failed(exhausted: &RetryExhausted, report: &FailureReport) -> Exit {
+    // Whoever stops a run and gets no report in its last turn has stopped it all the same.
+    if report.forced_final_reason == Some(FinalReason::UserStop) {
+        return Exit::Cancelled;
+    }
     let last = exhausted.attempts.last().map(|attempt| attempt.error_type);
     match last.filter(|_| exhausted.action.starts_with("model ")) {
         Some(ErrorClass::AuthError | ErrorClass::PermissionDenied) => return Exit::Auth,
@@ -88,6 +92,16 @@ mod tests {
         ] {
             assert_eq!(exit(&outcome(action, stop, class, reason)), expected, "{action} {stop:?} {class}");
         }
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_and_gave_no_report_is_cancelled() {
+        let mut outcome =
+            outcome("run", StopReason::Attempts, ErrorClass::InvalidOutput, FailureReason::MaxTurnsExhausted);
+        if let Outcome::Failed { report, .. } = &mut outcome {
+            report.forced_final_reason = Some(FinalReason::UserStop);
+        }
+        assert_eq!(exit(&outcome), Exit::Cancelled);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use clap::ValueEnum;
 use tokio_util::sync::CancellationToken;
 use unfazed::engine::Outcome;
 use unfazed::host::{Metrics, Observer, RunReport, Stop, Task};
-use unfazed::session::{AttemptRecord, RetryExhausted};
+use unfazed::session::{AttemptRecord, FinalReason, RetryExhausted};
 use unfazed::store::Recorder;
 
 use self::json::{JsonLines, Unwritten};
@@ -160,12 +160,12 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
             Box::new(lines)
         }
     };
-    let (stop, kill) = (Stop::new(), CancellationToken::new());
-    let listening = tokio::spawn(signals.pass_on(stop.graceful.clone(), kill.clone()));
+    let (stop, leave) = (Stop::new(), CancellationToken::new());
+    let listening = tokio::spawn(signals.pass_on(stop.clone(), leave.clone()));
     let result = tokio::select! {
         biased;
         // Dropped in the middle, the run kills every process group it has going.
-        () = kill.cancelled() => None,
+        () = leave.cancelled() => None,
         result = agent.run_with(task, &mut *observer, Some(&mut recorder), stop) => Some(result),
     };
     listening.abort();
@@ -202,6 +202,9 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str) -> Resul
         Outcome::Reported { output } => result(&format!("{output:#}\n")),
         Outcome::Answered { text } => result(&format!("{text}\n")),
         Outcome::Failed { exhausted, report } => {
+            if report.forced_final_reason == Some(FinalReason::UserStop) {
+                out::say("Cancelled\n");
+            }
             out::say(&format!("the run failed: {}\n", one_line(&exhausted.to_string())));
             // What another model came to before the last one belongs to the story.
             let all =

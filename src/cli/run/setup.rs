@@ -11,7 +11,7 @@ use unfazed::host::agent_file::{AgentFile, FsyncEntry, ModelEntry, ToolEntry};
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
     Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, OpenAi, OpenAiConfig, PolicyWatch, ProcessConfig,
-    ProcessTool, Tool, ToolInput, Tools, builtin, counter_for,
+    ProcessTool, Processes, Tool, ToolInput, Tools, builtin, counter_for,
 };
 use unfazed::policy::Loader;
 use unfazed::store::{Fsync, JsonlStore, SessionId, SessionLog, Store};
@@ -64,7 +64,11 @@ impl Setup {
         let mut secrets = Secrets::read(&file, &folder)?;
         let file = file.value;
         let hidden: Vec<_> = secrets.all().chain(passed_secrets(&file)).collect();
-        let tools: Tools = file.tools.iter().filter_map(|(name, entry)| tool(name, entry, &folder)).collect();
+        let tools: Tools = {
+            let most = usize::try_from(file.background.max.get()).unwrap_or(usize::MAX);
+            let processes = Processes::new(most);
+            file.tools.iter().filter_map(|(name, entry)| tool(name, entry, &folder, &processes)).collect()
+        };
         let (agent, digest) = if reload {
             let watch = watch(&file, &folder, loader)?;
             let digest = watch.live().status().digest;
@@ -73,7 +77,7 @@ impl Setup {
             let digest = policy.digest().to_owned();
             (Agent::new(policy), digest)
         };
-        let mut agent = agent.tools(tools).clock(Clock::system()).redact(hidden);
+        let mut agent = agent.tools(tools).drain(file.stop.drain).clock(Clock::system()).redact(hidden);
         let id = SessionId::generate();
         // What the servers log belongs to the run they answer.
         let span = tracing::info_span!("run", correlation_id = %id);
@@ -171,10 +175,11 @@ fn is_secret(name: &str) -> bool {
 }
 
 /// The tool; `None` for a built-in one that does not exist, which the check of the file has refused.
-fn tool(name: &str, entry: &ToolEntry, folder: &Path) -> Option<Arc<dyn Tool>> {
+fn tool(name: &str, entry: &ToolEntry, folder: &Path, processes: &Processes) -> Option<Arc<dyn Tool>> {
     match entry {
         ToolEntry::Builtin { name: which } => {
-            let tool = builtin(which.as_ref().map_or(name, |which| which.value.as_str()))?;
+            let which = which.as_ref().map_or(name, |which| which.value.as_str());
+            let tool = builtin(which).or_else(|| processes.tool(which))?;
             let spec = ToolSpec { name: name.to_owned(), ..tool.spec().clone() };
             Some(if tool.spec().name == name { tool } else { Arc::new(Renamed { spec, tool }) })
         }
@@ -186,7 +191,15 @@ fn tool(name: &str, entry: &ToolEntry, folder: &Path) -> Option<Arc<dyn Tool>> {
             working_dir,
             env,
             pass_env,
+            arguments,
+            stdin,
+            output,
             max_output,
+            timeout,
+            on_timeout,
+            grace,
+            linger,
+            keep,
         } => {
             let spec = ToolSpec {
                 name: name.to_owned(),
@@ -201,6 +214,14 @@ fn tool(name: &str, entry: &ToolEntry, folder: &Path) -> Option<Arc<dyn Tool>> {
             config.env =
                 env.iter().map(|(name, value)| (name.clone(), value.clone())).collect::<BTreeMap<_, _>>();
             config.pass_env.extend(pass_env.iter().cloned());
+            config.arguments = arguments.iter().map(|argument| argument.0.clone()).collect();
+            config.stdin = *stdin;
+            config.output = *output;
+            config.timeout = timeout.as_ref().map(|timeout| timeout.value);
+            config.on_timeout = on_timeout.as_ref().map(|what| what.value).unwrap_or_default();
+            (config.grace, config.linger) = (*grace, *linger);
+            config.background = Some(processes.clone());
+            config.keep = keep.as_ref().is_some_and(|keep| keep.value);
             config.max_output = usize::try_from(*max_output).unwrap_or(usize::MAX);
             Some(Arc::new(ProcessTool::new(config)))
         }
@@ -220,6 +241,10 @@ impl Tool for Renamed {
 
     fn run<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome> {
         self.tool.run(input)
+    }
+
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        self.tool.settled()
     }
 }
 

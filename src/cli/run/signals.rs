@@ -1,6 +1,7 @@
-//! The signals that stop a run: the first asks it to end, the second ends it at once.
+//! The signals that stop a run: the first asks it to end, the second kills what it has going, the third gives up on it.
 
 use tokio_util::sync::CancellationToken;
+use unfazed::host::Stop;
 
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -12,12 +13,12 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Passes the first signal on to `cancel` and the second to `kill`.
-    pub(crate) async fn pass_on(mut self, cancel: CancellationToken, kill: CancellationToken) {
-        self.next().await;
-        cancel.cancel();
-        self.next().await;
-        kill.cancel();
+    /// Passes the first signal on to the graceful stop, the second to the one that kills, and the third to `leave`.
+    pub(crate) async fn pass_on(mut self, stop: Stop, leave: CancellationToken) {
+        for token in [stop.graceful, stop.kill, leave] {
+            self.next().await;
+            token.cancel();
+        }
     }
 }
 

@@ -10,7 +10,10 @@ mod registry;
 pub use builtin::{BUILTINS, builtin};
 pub use error::ToolError;
 pub use function::{FunctionTool, ToolContext};
-pub use process::{DEFAULT_ENV, OutputFormat, ProcessConfig, ProcessTool};
+pub use process::{
+    Argument, DEFAULT_ENV, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig, ProcessTool, Processes,
+    Stdin,
+};
 pub use registry::Tools;
 
 use crate::time::Nanos;

@@ -1,8 +1,14 @@
 //! Tools that are commands: arguments as JSON on standard input, the result on standard output.
 
+mod argv;
+mod background;
+#[cfg(test)]
+mod background_tests;
 mod capture;
 mod group;
+mod look;
 mod output;
+mod running;
 #[cfg(test)]
 mod tests;
 
@@ -10,17 +16,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 
-use futures_util::FutureExt;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use self::capture::{Head, Tail, drain};
-use self::group::Group;
+pub use self::argv::Argument;
+pub use self::background::Processes;
+use self::group::Patience;
+pub use self::look::PROCESS_TOOLS;
 pub use self::output::OutputFormat;
-use super::{ToolError, expiry};
+use self::running::{Ended, Kept, Printed, Running, STDERR_BYTES};
+use super::ToolError;
 use crate::engine::{EffectState, ToolOutcome, ToolSpec};
 use crate::host::{BoxFuture, Tool, ToolInput};
 use crate::time::Nanos;
@@ -30,9 +37,6 @@ use crate::time::Nanos;
 pub const DEFAULT_ENV: &[&str] =
     &["PATH", "HOME", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT"];
 
-/// The most bytes of standard error that are kept for the error's text: the last ones.
-const STDERR_BYTES: usize = 4 * 1024;
-
 /// A tool that is a command.
 #[derive(Clone)]
 pub struct ProcessConfig {
@@ -40,6 +44,11 @@ pub struct ProcessConfig {
     pub spec: ToolSpec,
     /// The command and its arguments. No shell reads them.
     pub command: Vec<String>,
+    /// More arguments, made of those of the call.
+    pub arguments: Vec<Argument>,
+    /// What it gets on standard input; `None`: the arguments of the call as JSON, unless there are templates of
+    /// arguments.
+    pub stdin: Option<Stdin>,
     /// Where it runs; `None`: where the host runs.
     pub working_dir: Option<PathBuf>,
     /// The variables of the host's environment it sees; see [`DEFAULT_ENV`].
@@ -52,23 +61,48 @@ pub struct ProcessConfig {
     pub max_output: usize,
     /// How long its processes have, once told to end, before they are killed.
     pub grace: Nanos,
+    /// How long processes that outlive the command have to write out what they have; at most the grace.
+    pub linger: Nanos,
+    /// How long a run may take before [`on_timeout`](Self::on_timeout); `None`: as long as the policy allows.
+    pub timeout: Option<Nanos>,
+    /// What is done when the time is up.
+    pub on_timeout: OnTimeout,
+    /// Where commands go on whose time is up. `None`: they do not, but are killed.
+    pub background: Option<Processes>,
+    /// A command in the background is not ended with its run.
+    pub keep: bool,
 }
 
-/// Runs a command for each call. Every run has a process group of its own, and nothing of it outlives the run.
+/// What a command gets on standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stdin {
+    /// The arguments of the call as JSON.
+    Json,
+    /// Nothing.
+    Nothing,
+}
+
+/// What is done with a command whose time is up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnTimeout {
+    /// It is ended, with all its processes.
+    #[default]
+    Kill,
+    /// It is waited for as long as the policy allows; the log tells that it takes long.
+    Wait,
+    /// It goes on, and the call is answered with its handle.
+    Background,
+}
+
+/// Runs a command for each call. Every run has a process group of its own, and nothing of it outlives the run unless
+/// it is told to go on in the background.
 #[derive(Clone, Debug)]
 pub struct ProcessTool {
     config: ProcessConfig,
 }
 
-/// How a run came to its end.
-enum Ended {
-    Exit(io::Result<ExitStatus>),
-    Timeout(Nanos),
-    Cancelled,
-}
-
 impl ProcessConfig {
-    /// `command` with the usual settings: output `auto`, at most 1 MiB of it, 2 s of grace.
+    /// `command` with the usual settings: output `auto`, at most 1 MiB of it, 2 s of grace, killed when its time is up.
     pub fn new<S: Into<String>>(spec: ToolSpec, command: impl IntoIterator<Item = S>) -> Self {
         Self {
             spec,
@@ -79,6 +113,13 @@ impl ProcessConfig {
             output: OutputFormat::Auto,
             max_output: 1024 * 1024,
             grace: Nanos::from_secs(2),
+            linger: Nanos::from_millis(250),
+            timeout: None,
+            on_timeout: OnTimeout::Kill,
+            background: None,
+            keep: false,
+            arguments: Vec::new(),
+            stdin: None,
         }
     }
 }
@@ -94,44 +135,57 @@ impl ProcessTool {
             let error = ToolError::cancelled(format!("{} was stopped before it began", self.shown()));
             return Err(error.effect(EffectState::NotStarted));
         }
-        let arguments = input.arguments.to_string();
-        let mut child = self.command(&input)?.spawn().map_err(|error| self.not_started(&error))?;
-        let mut group = Group::of(&child);
-
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let mut printed = Head::new(self.config.max_output);
-        let mut complained = Tail::new(STDERR_BYTES);
-        let ended = {
-            let feed = async move {
-                if let Some(mut stdin) = stdin {
-                    // A command need not read its arguments: a closed pipe is no failure.
-                    let _ = stdin.write_all(arguments.as_bytes()).await;
-                }
-            };
-            let pipes = async {
-                tokio::join!(
-                    drain(stdout, |bytes| printed.push(bytes)),
-                    drain(stderr, |bytes| complained.push(bytes))
-                );
-            };
-            // Feeding stops with the command; what it printed is read to the end.
-            let feed = std::pin::pin!(feed.fuse());
-            let mut pipes = std::pin::pin!(pipes.fuse());
-            let ended = tokio::select! {
-                biased;
-                status = child.wait() => Ended::Exit(status),
-                () = input.cancel.cancelled() => Ended::Cancelled,
-                () = expiry(input.timeout) => Ended::Timeout(input.timeout.unwrap_or_default()),
-                never = forever(async { tokio::join!(feed, pipes.as_mut()) }) => match never {},
-            };
-            let grace = self.config.grace.to_std();
-            if matches!(ended, Ended::Exit(_)) {
-                group.settle(pipes.as_mut(), grace).await;
-            }
-            group.end(&mut child, pipes, grace).await;
-            ended
+        let child = self.command(&input)?.spawn().map_err(|error| self.not_started(&error))?;
+        let kept = Kept {
+            first: self.config.max_output,
+            // Only who looks at it while it runs wants the end of what it printed.
+            last: if self.background().is_some() { self.config.max_output } else { 0 },
         };
-        self.outcome(ended, &printed, &complained)
+        let written = self.reads_json().then(|| input.arguments.to_string());
+        let mut running = Running::new(child, written, kept, self.patience());
+        let soft = self.config.timeout.filter(|own| input.timeout.is_none_or(|policy| *own < policy));
+        let mut ended = running.ended(&input.cancel, soft.or(input.timeout)).await;
+        if let Ended::Timeout(after) = ended {
+            match (self.config.on_timeout, self.background()) {
+                (OnTimeout::Wait, _) if soft.is_some() => {
+                    tracing::warn!(tool = self.config.spec.name, "a tool takes longer than {after}");
+                    let rest = input.timeout.map(|policy| policy.saturating_sub(after));
+                    ended = match running.ended(&input.cancel, rest).await {
+                        Ended::Timeout(_) => Ended::Timeout(input.timeout.unwrap_or_default()),
+                        ended => ended,
+                    };
+                }
+                (OnTimeout::Background, Some(processes)) => {
+                    let (id, prints) = (running.id(), running.prints());
+                    let (name, keep) = (&self.config.spec.name, self.config.keep);
+                    match processes.adopt(running, name, &input.cancel, keep) {
+                        Ok(handle) => return Ok(background::goes_on(&handle, id, &prints, after)),
+                        Err(back) => running = *back,
+                    }
+                }
+                _ => {}
+            }
+        }
+        running.close(&ended).await;
+        let prints = running.prints();
+        let printed = prints.lock();
+        self.outcome(ended, &printed)
+    }
+
+    /// Where its commands go on when their time is up.
+    fn background(&self) -> Option<&Processes> {
+        self.config.background.as_ref().filter(|_| self.config.on_timeout == OnTimeout::Background)
+    }
+
+    fn reads_json(&self) -> bool {
+        match self.config.stdin {
+            Some(stdin) => stdin == Stdin::Json,
+            None => self.config.arguments.is_empty(),
+        }
+    }
+
+    fn patience(&self) -> Patience {
+        Patience { grace: self.config.grace.to_std(), linger: self.config.linger.to_std() }
     }
 
     fn command(&self, input: &ToolInput<'_>) -> Result<Command, ToolError> {
@@ -140,7 +194,7 @@ impl ProcessTool {
             return Err(ToolError::unavailable(format!("tool `{name}` has no command to run; give it one")));
         };
         let mut command = Command::new(self.program(program));
-        command.args(arguments);
+        command.args(arguments).args(argv::fill(&self.config.arguments, input.arguments)?);
         if let Some(dir) = &self.config.working_dir {
             command.current_dir(dir);
         }
@@ -153,7 +207,8 @@ impl ProcessTool {
         command.envs(&self.config.env);
         command.env("UNFAZED_IDEMPOTENCY_KEY", input.idempotency_key);
         command.env("UNFAZED_ATTEMPT", input.attempt.to_string());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(if self.reads_json() { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         #[cfg(unix)]
         command.process_group(0);
         Ok(command)
@@ -184,6 +239,9 @@ impl ProcessTool {
             io::ErrorKind::PermissionDenied => {
                 ToolError::permission_denied(format!("{command} may not be run: {error}; is it executable?"))
             }
+            io::ErrorKind::ArgumentListTooLong => ToolError::invalid_args(
+                "the arguments are longer than a command can be given; make them shorter",
+            ),
             _ => ToolError::unavailable(format!("{command} could not be started: {error}")),
         }
     }
@@ -202,17 +260,20 @@ impl ProcessTool {
         format!("the command {command} was not found; is it installed, and in PATH?")
     }
 
-    fn outcome(&self, ended: Ended, printed: &Head, complained: &Tail) -> Result<Value, ToolError> {
+    fn outcome(&self, ended: Ended, printed: &Printed) -> Result<Value, ToolError> {
         let command = self.shown();
-        let said = match complained.text() {
-            text if text.is_empty() => printed.last(STDERR_BYTES),
+        let said = match printed.complained.text() {
+            text if text.is_empty() => printed.first.last(STDERR_BYTES),
             text => text,
         };
         let with = |what: String| if said.is_empty() { what } else { format!("{what}: {said}") };
         match ended {
-            Ended::Exit(Ok(status)) if status.success() => self.config.output.read(printed).map_err(|why| {
-                ToolError::failed(format!("{command} did its work, but {why}")).effect(EffectState::Committed)
-            }),
+            Ended::Exit(Ok(status)) if status.success() => {
+                self.config.output.read(&printed.first).map_err(|why| {
+                    ToolError::failed(format!("{command} did its work, but {why}"))
+                        .effect(EffectState::Committed)
+                })
+            }
             Ended::Exit(Ok(status)) => Err(if let Some(code) = status.code() {
                 ToolError::failed(with(format!("{command} exited with code {code}")))
             } else {
@@ -244,6 +305,13 @@ impl Tool for ProcessTool {
     fn run<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move { self.run_once(input).await.into() })
     }
+
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        match &self.config.background {
+            Some(processes) => Box::pin(processes.settled()),
+            None => Box::pin(std::future::ready(())),
+        }
+    }
 }
 
 impl fmt::Debug for ProcessConfig {
@@ -251,16 +319,11 @@ impl fmt::Debug for ProcessConfig {
         f.debug_struct("ProcessConfig")
             .field("tool", &self.spec.name)
             .field("command", &self.command)
+            .field("arguments", &self.arguments)
             .field("working_dir", &self.working_dir)
             .field("pass_env", &self.pass_env)
             .field("env", &self.env.keys())
             .field("output", &self.output)
             .finish_non_exhaustive()
     }
-}
-
-/// Does the work, then never ends.
-async fn forever<T>(work: impl Future<Output = T>) -> std::convert::Infallible {
-    work.await;
-    std::future::pending().await
 }

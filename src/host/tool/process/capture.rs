@@ -53,6 +53,11 @@ impl Head {
         tail.text()
     }
 
+    /// How many bytes there were.
+    pub(super) const fn seen(&self) -> u64 {
+        self.seen
+    }
+
     /// How many bytes were kept of how many, if not all were.
     pub(super) fn cut(&self) -> Option<(usize, u64)> {
         (self.seen > self.bytes.len() as u64).then_some((self.bytes.len(), self.seen))

@@ -8,21 +8,31 @@ use futures_util::future::FusedFuture;
 use tokio::process::Child;
 use tokio::time::{sleep, timeout};
 
-/// How long processes that left their leader have to end by themselves.
-const LINGER: Duration = Duration::from_millis(250);
 /// How often a group is looked at while it ends.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The process group of one run. Killed when dropped.
+/// The process group of one run. Killed when dropped, unless it is to outlive the host.
 pub(super) struct Group {
     /// `None`: gone, its number may belong to others by now.
     #[cfg(unix)]
     id: Option<rustix::process::Pid>,
+    #[cfg(unix)]
+    kept: bool,
+    patience: Patience,
+}
+
+/// How long processes are waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// From the request to end to the kill.
+    pub(super) grace: Duration,
+    /// After the leader has ended, for those it left behind.
+    pub(super) linger: Duration,
 }
 
 impl Group {
     /// After the leader has exited: lets what it left behind write out what it has, for a moment.
-    pub(super) async fn settle<P: FusedFuture<Output = ()>>(&self, mut pipes: Pin<&mut P>, grace: Duration) {
+    pub(super) async fn settle<P: FusedFuture<Output = ()>>(&self, mut pipes: Pin<&mut P>) {
         let settled = async {
             if !pipes.is_terminated() {
                 pipes.as_mut().await;
@@ -31,16 +41,15 @@ impl Group {
                 sleep(LOOK).await;
             }
         };
-        let _ = timeout(grace.min(LINGER), settled).await;
+        let _ = timeout(self.linger(), settled).await;
     }
 
-    /// Tells every process to end, waits for that at most `grace`, kills what is left, and reaps the leader.
+    /// Tells every process to end, waits for that as long as there is patience, kills what is left, and reaps the leader.
     /// Meanwhile the pipes are read, so that nobody hangs on a full one.
     pub(super) async fn end<P: FusedFuture<Output = ()>>(
         &mut self,
         child: &mut Child,
         mut pipes: Pin<&mut P>,
-        grace: Duration,
     ) {
         self.terminate();
         let gone = async {
@@ -51,7 +60,7 @@ impl Group {
             };
             let _ = tokio::join!(child.wait(), read);
         };
-        let _ = timeout(grace, gone).await;
+        let _ = timeout(self.patience.grace, gone).await;
         // The leader is gone and nobody holds its pipes. What still counts as alive is a process that closed
         // them, or one that is dead and that nobody has reaped; so there is no point in the whole grace.
         let rest = async {
@@ -59,20 +68,30 @@ impl Group {
                 sleep(LOOK).await;
             }
         };
-        let _ = timeout(grace.min(LINGER), rest).await;
+        let _ = timeout(self.linger(), rest).await;
         self.kill(child);
         // A process the system does not let go is left to the runtime to reap.
-        let _ = timeout(grace.max(LINGER), child.wait()).await;
+        let Patience { grace, linger } = self.patience;
+        let _ = timeout(grace.max(linger), child.wait()).await;
         self.forget();
+    }
+
+    fn linger(&self) -> Duration {
+        self.patience.grace.min(self.patience.linger)
     }
 }
 
 #[cfg(unix)]
 impl Group {
     /// The group that `child` leads.
-    pub(super) fn of(child: &Child) -> Self {
+    pub(super) fn of(child: &Child, patience: Patience) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        Self { id }
+        Self { id, kept: false, patience }
+    }
+
+    /// From now on it is not killed when dropped.
+    pub(super) fn keep(&mut self) {
+        self.kept = true;
     }
 
     fn alive(&self) -> bool {
@@ -104,16 +123,21 @@ impl Group {
 #[cfg(unix)]
 impl Drop for Group {
     fn drop(&mut self) {
-        self.signal(rustix::process::Signal::KILL);
+        if !self.kept {
+            self.signal(rustix::process::Signal::KILL);
+        }
     }
 }
 
 #[cfg(not(unix))]
 impl Group {
     /// There are no groups here: the leader alone is ended.
-    pub(super) fn of(_child: &Child) -> Self {
-        Self {}
+    pub(super) fn of(_child: &Child, patience: Patience) -> Self {
+        Self { patience }
     }
+
+    /// Nothing is killed here when dropped.
+    pub(super) fn keep(&mut self) {}
 
     fn alive(&self) -> bool {
         false

@@ -80,6 +80,49 @@ async fn no_shell_reads_the_arguments_of_the_command() {
 }
 
 #[tokio::test]
+async fn arguments_of_the_call_become_arguments_of_the_command() {
+    let mut config = ProcessConfig::new(spec("tool"), ["printf", "%s|", "--city"]);
+    let templates = ["{{ args.city }}", "{{ args.day }}", "--n={{ args.n }}"];
+    config.arguments = templates.iter().map(|text| Argument::parse(text).unwrap()).collect();
+    let arguments = json!({"city": "a b; $(reboot) *", "n": 3});
+    let outcome = ProcessTool::new(config).run(input(&arguments)).await;
+    assert_eq!(data(outcome), json!("--city|a b; $(reboot) *|--n=3|"));
+}
+
+#[tokio::test]
+async fn a_command_with_templates_reads_nothing_unless_it_is_told_so() {
+    let templated = |stdin| ProcessConfig {
+        arguments: vec![Argument::parse("{{ args.a }}").unwrap()],
+        stdin,
+        ..script("cat")
+    };
+    assert_eq!(data(run(templated(None)).await), json!(""));
+    assert_eq!(data(run(templated(Some(Stdin::Json))).await), json!({"a": 1}));
+    assert_eq!(data(run(ProcessConfig { stdin: Some(Stdin::Nothing), ..script("cat") }).await), json!(""));
+}
+
+#[tokio::test]
+async fn arguments_no_system_takes_are_the_models_to_shorten() {
+    let config = ProcessConfig {
+        arguments: vec![Argument(vec![Argument::template("{{ args.x }}").unwrap(); 60])],
+        ..ProcessConfig::new(spec("tool"), ["true"])
+    };
+    let arguments = json!({"x": "y".repeat(60_000)});
+    let said = failure(ProcessTool::new(config).run(input(&arguments)).await);
+    let message = "the arguments are longer than a command can be given; make them shorter".to_owned();
+    assert_eq!(said, (ErrorClass::InvalidArgs, EffectState::NotStarted, message));
+}
+
+#[tokio::test]
+async fn who_answers_twice_is_quoted_or_refused() {
+    let twice = "echo '{\"a\": 1}'; echo '{\"a\": 2}'";
+    assert_eq!(data(run(script(twice)).await), json!("{\"a\": 1}\n{\"a\": 2}"));
+    let said = failure(run(ProcessConfig { output: OutputFormat::Json, ..script(twice) }).await);
+    assert_eq!(said.1, EffectState::Committed);
+    assert!(said.2.contains("its output is not JSON: trailing characters"), "{}", said.2);
+}
+
+#[tokio::test]
 async fn the_environment_is_what_was_allowed_and_no_more() {
     let mut config = script("env | cut -d= -f1 | sort | tr '\\n' ' '");
     config.pass_env = vec!["PATH".into(), "THERE_IS_NO_SUCH_VARIABLE".into()];

@@ -1,0 +1,145 @@
+//! What an agent file says about a tool that is a program.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::host::{Argument, OnTimeout, OutputFormat, Stdin};
+use crate::policy::decode::{Decode, Reader, Spanned, choice_of};
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{Code, Diagnostic, Template};
+use crate::time::Nanos;
+
+choice_of! {
+    /// What a program gets on standard input.
+    Stdin {
+        /// The arguments of the call as JSON.
+        Json = "json",
+        /// Nothing.
+        Nothing = "none"
+    }
+}
+
+choice_of! {
+    /// What a program's standard output holds.
+    OutputFormat {
+        /// JSON if it is JSON, else text.
+        Auto = "auto",
+        /// JSON; anything else is a failure.
+        Json = "json",
+        /// Text.
+        Text = "text"
+    }
+}
+
+choice_of! {
+    /// What is done with a run whose time is up.
+    OnTimeout {
+        /// It is ended, with all its processes.
+        Kill = "kill",
+        /// It is waited for as long as the policy allows; the log tells that it takes long.
+        Wait = "wait",
+        /// It goes on, and the call is answered with its handle.
+        Background = "background"
+    }
+}
+
+/// A template of one argument, or a list of templates that are left out together.
+#[derive(Clone, Debug)]
+pub struct ArgumentEntry(pub Argument);
+
+impl Decode for ArgumentEntry {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let templates = match &node.data {
+            Data::List(nodes) => {
+                // All are read before any failure counts.
+                let read: Vec<_> = nodes.iter().map(|node| template(node, reader)).collect();
+                read.into_iter().collect::<Option<Vec<_>>>()?
+            }
+            _ => vec![template(node, reader)?],
+        };
+        Some(Self(Argument(templates)))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let template = "A template over `args`, the arguments of the call; one argument of the program.";
+        json_schema!({"oneOf": [
+            {"type": "string", "description": template},
+            {"type": "array", "items": {"type": "string"}, "description": "Templates that are left out together."},
+        ]})
+    }
+}
+
+fn template(node: &Node, reader: &mut Reader<'_>) -> Option<Template> {
+    let text = String::decode(node, reader)?;
+    match Argument::template(&text) {
+        Ok(template) => Some(template),
+        Err(error) => {
+            let span = reader.inside(node.span, &text, error.at);
+            reader.report(Diagnostic::error(Code::TEMPLATE, span, error.message).help_if(error.help));
+            None
+        }
+    }
+}
+
+/// Settings that say nothing without another one.
+pub(super) fn problems(
+    timeout: Option<&Spanned<Nanos>>,
+    on_timeout: Option<&Spanned<OnTimeout>>,
+    keep: Option<&Spanned<bool>>,
+) -> Vec<Diagnostic> {
+    let wrong = |span, message: &str| Diagnostic::error(Code::CONTRADICTION, span, message);
+    let mut problems = Vec::new();
+    let what = on_timeout.map(|what| what.value);
+    if let Some(Spanned { value: OnTimeout::Wait, span }) = on_timeout
+        && timeout.is_none()
+    {
+        let problem = wrong(*span, "it is not said after which time it is waited further");
+        problems.push(problem.help("add `timeout: 30s`"));
+    }
+    if let Some(Spanned { value: Nanos::ZERO, span }) = timeout {
+        let problem = Diagnostic::error(Code::DURATION, *span, "`0s` leaves no time at all");
+        problems.push(problem.help("write a longer time, or leave the limit out"));
+    }
+    if let Some(Spanned { value: true, span }) = keep
+        && what != Some(OnTimeout::Background)
+    {
+        let problem = wrong(*span, "only what goes on in the background can be kept");
+        problems.push(problem.help("add `on_timeout: background`, or remove the line"));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::host::agent_file::AgentFile;
+
+    fn mistakes(tool: &str) -> String {
+        let start =
+            "version: 1\nmodels: {m: {api: scripted, script: s}}\ntools:\n  t: {kind: process, command: [x]";
+        let text = format!("{start}, description: d, parameters: {{}}{tool}}}\n");
+        AgentFile::read("agent.yaml", text.as_bytes())
+            .map_or_else(|report| report.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn what_a_program_may_be_told_is_read() {
+        let all = ", arguments: [-v, ['--city', '{{ args.city }}']], stdin: json, output: text, timeout: 5s, \
+                   on_timeout: background, keep: true, grace: 0s, linger: 10ms";
+        assert_eq!(mistakes(all), "");
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_places() {
+        insta::assert_snapshot!(mistakes(", arguments: ['{{ arg.x }}', ['{{ args.x']]"), @r"
+        agent.yaml:4:84: error[P0108]: `arg` is not known here
+        agent.yaml:4:97: error[P0108]: the tag that begins here has no end
+        ");
+        insta::assert_snapshot!(mistakes(", timeout: 0s, on_timeout: backgrond"), @r"
+        agent.yaml:4:77: error[P0106]: `0s` leaves no time at all
+        agent.yaml:4:93: error[P0104]: unknown value `backgrond` (did you mean `background`?)
+        ");
+        insta::assert_snapshot!(mistakes(", on_timeout: wait, keep: true"), @r"
+        agent.yaml:4:80: error[P0202]: it is not said after which time it is waited further
+        agent.yaml:4:92: error[P0202]: only what goes on in the background can be kept
+        ");
+    }
+}
