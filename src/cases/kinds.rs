@@ -108,6 +108,8 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
     "final_turn" = ["reason", "turn", "max_turns"],
     "dropped" = ["work"],
     "breaker" = ["tool", "state", "until"],
+    "tools_hidden" = ["tools"],
+    "loop_guard" = ["call", "tool", "pattern", "length", "count", "stage"],
     "exhausted" = ["exhausted": EXHAUSTED, "decision"],
     "shadow" = ["action", "attempt", "error_type", "delay"],
     "output_accepted" = ["output", "source"],

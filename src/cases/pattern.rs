@@ -75,7 +75,8 @@ fields! {
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
         "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
         "system_message", "sources", "source", "reason", "guidance", "received", "orphan_calls", "splices",
-        "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error",
+        "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error", "pattern",
+        "length", "count", "stage",
     ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [
@@ -145,6 +146,10 @@ impl Fields for HappeningFields {
         "failure",
         "reason",
         "history_faults",
+        "pattern",
+        "length",
+        "count",
+        "stage",
         "repair",
         "orphan_calls",
         "splices",

@@ -221,6 +221,8 @@ impl Record {
             | Note::LeakedCalls { .. }
             | Note::Dropped { .. }
             | Note::Breaker { .. }
+            | Note::ToolsHidden { .. }
+            | Note::LoopGuard(_)
             | Note::Shadow { .. }
             | Note::Metric(_)
             | Note::Warning { .. } => {}

@@ -134,6 +134,8 @@ fn directive(json: &Value) -> Option<String> {
         "leaked_calls" => "take the calls in the text as calls".to_owned(),
         "final_turn" => format!("turn {} is the last: {}", number(json, "turn"), word(json, "reason")),
         "breaker" => format!("breaker of {}: {}", word(json, "tool"), word(json, "state")),
+        "tools_hidden" => hidden(json),
+        "loop_guard" => repeated(json),
         "exhausted" => {
             let exhausted = json.get("exhausted")?;
             let decision = json.get("decision").and_then(Value::as_str);
@@ -157,6 +159,17 @@ fn directive(json: &Value) -> Option<String> {
         "finish" => format!("finish: {}", json.get("outcome").map_or("", |outcome| word(outcome, "status"))),
         _ => return None,
     })
+}
+
+fn hidden(json: &Value) -> String {
+    let tools: Vec<&str> = list(json, "tools").iter().filter_map(Value::as_str).collect();
+    let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
+    format!("not shown to models: {tools}")
+}
+
+fn repeated(json: &Value) -> String {
+    let (pattern, tool) = (word(json, "pattern"), cut(word(json, "tool"), 40));
+    format!("{pattern} of {tool}, {} times: {}", number(json, "count"), word(json, "stage"))
 }
 
 fn why(json: &Value) -> Vec<String> {

@@ -16,6 +16,8 @@ enum Fact {
     TimedOut,
     /// Its breaker opened.
     Opened,
+    /// Its breaker let a probe through.
+    Probed,
     /// It ran, or was held against conditions.
     Ran,
     /// It failed in the end.
@@ -94,7 +96,10 @@ impl Worked {
             "refused" => {
                 self.on(&tool()).refused.insert(word(json, "error_type").to_owned());
             }
-            "breaker" if word(json, "state") == "open" => self.fact(&tool(), Fact::Opened, true),
+            "breaker" => {
+                self.fact(&tool(), Fact::Opened, word(json, "state") == "open");
+                self.fact(&tool(), Fact::Probed, word(json, "state") == "half_open");
+            }
             "tool_ended" => {
                 *last = tool();
                 self.fact(last, Fact::Failed, !word(json, "error_type").is_empty());
@@ -163,13 +168,18 @@ impl Worked {
                 self.subjects.values().any(|any| any.refused.contains("tool_unavailable"))
             }
             ("turns", "messages.reducer_error") => guided("reducer_error"),
-            ("output", "tool" | "description" | "schema" | "validate") => was(Fact::Ran),
+            ("output", "tool" | "description" | "schema" | "validate")
+            | (_, "loop_guard.enabled" | "loop_guard.count") => was(Fact::Ran),
             ("output", "messages.invalid") => refused("invalid_output"),
             (_, "retry.enabled" | "retry.shadow" | "retry.emit_feedback" | "effect") => was(Fact::Retried),
             (_, "retry.attempt_timeout") => was(Fact::TimedOut),
             // Any other number is named when it is reached.
             (_, "breaker.failures") => was(Fact::Failed) && value.as_str() == Some("never"),
+            (_, "breaker.count" | "breaker.scope") => was(Fact::Failed),
             (_, "breaker.open_for") => was(Fact::Opened),
+            (_, "breaker.probes" | "breaker.successes") => was(Fact::Probed),
+            (_, "loop_guard.messages.nudge") => guided("repeated_call"),
+            (_, "loop_guard.messages.block") => refused("repeated_call"),
             (_, "breaker.message") => refused("circuit_open"),
             (_, "validate") => was(Fact::Ran) || refused("invalid_args"),
             (_, "messages.invalid_args") => refused("invalid_args") || refused("malformed_tool_call"),

@@ -1,23 +1,27 @@
-//! The circuit breaker of one tool: counts consecutive failures, opens, and lets one probe through later.
+//! The circuit breaker of one tool: counts failures, opens, and lets probes through later.
 
 use core::num::NonZeroU32;
+use std::collections::VecDeque;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::BreakerPhase;
-use crate::policy::{Bound, BreakerPolicy};
+use crate::policy::{Bound, BreakerPolicy, BreakerScope, CountWindow, Counting};
 use crate::time::{Instant, Nanos};
 
 /// The breaker of one tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breaker {
-    /// Failures in a row.
+    /// Failures that count now.
     failures: u32,
     /// Where it stands.
     phase: Phase,
     /// The rules by which it counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rules: Option<Rules>,
+    /// The last results, the oldest first, if they are what is counted: when, and whether it failed.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    results: VecDeque<(Instant, bool)>,
 }
 
 /// What makes one breaker another.
@@ -26,6 +30,10 @@ struct Rules {
     failures: Option<NonZeroU32>,
     /// `None`: unlimited.
     open_for: Option<Nanos>,
+    count: Counting,
+    scope: BreakerScope,
+    probes: NonZeroU32,
+    successes: NonZeroU32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +43,26 @@ enum Phase {
     Closed,
     /// `None`: for as long as the breaker lives.
     Open { until: Option<Instant> },
-    /// One probe is out; it is a lease and must be settled or returned.
+    /// Probes are out; each is a lease and must be settled or returned.
+    HalfOpen {
+        /// How many are out.
+        out: u32,
+        /// How many went well.
+        well: u32,
+    },
+}
+
+/// The phase of a circuit breaker.
+///
+/// Example: `open`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerPhase {
+    /// Calls run.
+    Closed,
+    /// Calls are answered without a run.
+    Open,
+    /// Probes run.
     HalfOpen,
 }
 
@@ -44,66 +71,113 @@ enum Phase {
 pub enum Admission {
     /// It may.
     Run,
-    /// It may, as the one probe of a half-open breaker.
+    /// It may, as a probe of a half-open breaker.
     Probe,
     /// It may not.
     Refused,
 }
 
 impl Breaker {
-    /// Asks to run. An open breaker whose time is up becomes half-open and admits one probe.
+    /// Asks to run. An open breaker whose time is up becomes half-open and admits as many probes as it may.
     pub fn ask(&mut self, now: Instant) -> Admission {
-        match self.phase {
-            Phase::Closed => Admission::Run,
-            Phase::Open { until: Some(until) } if until <= now => {
-                self.phase = Phase::HalfOpen;
-                Admission::Probe
+        let (out, well) = match self.phase {
+            Phase::Closed => return Admission::Run,
+            Phase::Open { until: Some(until) } if until <= now => (0, 0),
+            Phase::Open { .. } => return Admission::Refused,
+            Phase::HalfOpen { out, well } => (out, well),
+        };
+        if out >= self.rules.map_or(1, |rules| rules.probes.get()) {
+            return Admission::Refused;
+        }
+        self.phase = Phase::HalfOpen { out: out.saturating_add(1), well };
+        Admission::Probe
+    }
+
+    /// Whether so many runs that have not ended would open it if they all failed: another one could be one too many.
+    pub fn is_full(&self, policy: &BreakerPolicy, under_way: u32) -> bool {
+        let Some(threshold) = policy.failures.value.filter(|_| under_way > 0) else { return false };
+        let failures = self.failures.saturating_add(under_way);
+        match (self.phase, policy.count.value) {
+            (Phase::Open { .. } | Phase::HalfOpen { .. }, _) => false,
+            (Phase::Closed, Counting::Consecutive | Counting::Cumulative) => failures >= threshold.get(),
+            (Phase::Closed, Counting::Window(window)) => {
+                let results = self.held().saturating_add(under_way).min(window.calls.get());
+                window.trips(threshold, failures, results)
             }
-            Phase::Open { .. } | Phase::HalfOpen => Admission::Refused,
         }
     }
 
     /// A run went well. Returns whether the breaker closed by it.
     ///
     /// A run that began before the breaker opened moves nothing.
-    pub fn succeeded(&mut self) -> bool {
-        match self.phase {
-            Phase::Open { .. } => return false,
-            Phase::Closed | Phase::HalfOpen => {}
+    pub fn succeeded(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
+        match (self.phase, policy.count.value) {
+            (Phase::Open { .. }, _) | (Phase::Closed, Counting::Cumulative) => false,
+            (Phase::Closed, Counting::Consecutive) => {
+                *self = Self::default();
+                false
+            }
+            (Phase::Closed, Counting::Window(window)) => {
+                self.rules = Some(Rules::of(policy));
+                self.record(window, now, false);
+                false
+            }
+            (Phase::HalfOpen { out, well }, _) => {
+                let well = well.saturating_add(1);
+                let closes = well >= policy.successes.value.get();
+                if closes {
+                    *self = Self::default();
+                } else {
+                    self.phase = Phase::HalfOpen { out: out.saturating_sub(1), well };
+                }
+                closes
+            }
         }
-        let closed = self.phase == Phase::HalfOpen;
-        *self = Self::default();
-        closed
     }
 
     /// A run failed. Returns whether the breaker opened by it.
     pub fn failed(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
-        self.failures = self.failures.saturating_add(1);
-        if !matches!(self.phase, Phase::Open { .. }) {
-            self.rules = Some(Rules::of(policy));
-        }
-        let Some(threshold) = policy.failures.value else { return false };
-        let trips = match self.phase {
-            Phase::Closed => self.failures >= threshold.get(),
-            Phase::HalfOpen => true,
-            // A run that began before it opened moves nothing.
-            Phase::Open { .. } => false,
+        let Phase::Closed = self.phase else {
+            self.failures = self.failures.saturating_add(1);
+            // A run that began before it opened moves nothing; a probe that fails opens it again.
+            let probe = matches!(self.phase, Phase::HalfOpen { .. });
+            if probe {
+                self.open(policy, now);
+            }
+            return probe;
         };
+        self.rules = Some(Rules::of(policy));
+        match policy.count.value {
+            Counting::Consecutive | Counting::Cumulative => self.failures = self.failures.saturating_add(1),
+            Counting::Window(window) => self.record(window, now, true),
+        }
+        let trips = policy.failures.value.is_some_and(|threshold| match policy.count.value {
+            Counting::Consecutive | Counting::Cumulative => self.failures >= threshold.get(),
+            Counting::Window(window) => window.trips(threshold, self.failures, self.held()),
+        });
         if trips {
-            let until = match policy.open_for.value {
-                Bound::Within(length) => Some(now.saturating_add(length)),
-                Bound::Unlimited => None,
-            };
-            self.phase = Phase::Open { until };
+            self.open(policy, now);
         }
         trips
     }
 
     /// A probe ended without a result: its lease is returned and the next one may try.
     pub fn returned(&mut self, now: Instant) {
-        if self.phase == Phase::HalfOpen {
-            self.phase = Phase::Open { until: Some(now) };
-        }
+        self.phase = match self.phase {
+            Phase::HalfOpen { out: 0 | 1, well: 0 } => Phase::Open { until: Some(now) },
+            Phase::HalfOpen { out, well } => Phase::HalfOpen { out: out.saturating_sub(1), well },
+            phase => phase,
+        };
+    }
+
+    /// As it is when no probe is out.
+    #[must_use]
+    pub fn without_probes(&self) -> Self {
+        let phase = match self.phase {
+            Phase::HalfOpen { well, .. } => Phase::HalfOpen { out: 0, well },
+            phase => phase,
+        };
+        Self { phase, ..self.clone() }
     }
 
     /// Whether it counted by these rules.
@@ -111,9 +185,14 @@ impl Breaker {
         self.rules.is_none_or(|rules| rules == Rules::of(policy))
     }
 
-    /// Failures in a row.
+    /// Failures that count now: in a row, in all, or among the last results.
     pub const fn failures(&self) -> u32 {
         self.failures
+    }
+
+    /// How long what it knows lasts.
+    pub fn scope(&self) -> BreakerScope {
+        self.rules.map_or_else(BreakerScope::default, |rules| rules.scope)
     }
 
     /// Where it stands.
@@ -121,7 +200,7 @@ impl Breaker {
         match self.phase {
             Phase::Closed => BreakerPhase::Closed,
             Phase::Open { .. } => BreakerPhase::Open,
-            Phase::HalfOpen => BreakerPhase::HalfOpen,
+            Phase::HalfOpen { .. } => BreakerPhase::HalfOpen,
         }
     }
 
@@ -129,8 +208,41 @@ impl Breaker {
     pub const fn open_until(&self) -> Option<Instant> {
         match self.phase {
             Phase::Open { until } => until,
-            Phase::Closed | Phase::HalfOpen => None,
+            Phase::Closed | Phase::HalfOpen { .. } => None,
         }
+    }
+
+    /// Whether a call at this time would certainly not run.
+    pub fn is_open(&self, now: Instant) -> bool {
+        matches!(self.phase, Phase::Open { until } if until.is_none_or(|until| now < until))
+    }
+
+    fn open(&mut self, policy: &BreakerPolicy, now: Instant) {
+        let until = match policy.open_for.value {
+            Bound::Within(length) => Some(now.saturating_add(length)),
+            Bound::Unlimited => None,
+        };
+        self.results.clear();
+        self.phase = Phase::Open { until };
+    }
+
+    /// Writes a result down, and forgets those that do not count any more.
+    fn record(&mut self, window: CountWindow, now: Instant, failed: bool) {
+        self.results.push_back((now, failed));
+        self.failures = self.failures.saturating_add(u32::from(failed));
+        let old = |at: Instant| window.within.is_some_and(|within| now.since(at) >= within);
+        while let Some((at, failed)) = self.results.front().copied() {
+            if self.held() <= window.calls.get() && !old(at) {
+                break;
+            }
+            self.results.pop_front();
+            self.failures = self.failures.saturating_sub(u32::from(failed));
+        }
+    }
+
+    /// How many results it holds.
+    fn held(&self) -> u32 {
+        u32::try_from(self.results.len()).unwrap_or(u32::MAX)
     }
 }
 
@@ -140,7 +252,14 @@ impl Rules {
             Bound::Within(length) => Some(length),
             Bound::Unlimited => None,
         };
-        Self { failures: policy.failures.value, open_for }
+        Self {
+            failures: policy.failures.value,
+            open_for,
+            count: policy.count.value,
+            scope: policy.scope.value,
+            probes: policy.probes.value,
+            successes: policy.successes.value,
+        }
     }
 }
 
@@ -152,6 +271,11 @@ mod tests {
     fn policy(failures: u32, open_for: Bound) -> BreakerPolicy {
         BreakerPolicy {
             failures: Setting::new(NonZeroU32::new(failures), Origin::BUILTIN),
+            count: Setting::new(Counting::Consecutive, Origin::BUILTIN),
+            scope: Setting::new(BreakerScope::Run, Origin::BUILTIN),
+            probes: Setting::new(NonZeroU32::MIN, Origin::BUILTIN),
+            successes: Setting::new(NonZeroU32::MIN, Origin::BUILTIN),
+            hide: Setting::new(false, Origin::BUILTIN),
             open_for: Setting::new(open_for, Origin::BUILTIN),
             message: Setting::new(Template::parse("open", &[]).unwrap(), Origin::BUILTIN),
         }
@@ -172,7 +296,7 @@ mod tests {
         let policy = policy(1, Bound::Within(Nanos(10)));
         let mut breaker = Breaker::default();
         breaker.failed(&policy, Instant(0));
-        assert!(!breaker.succeeded(), "a run from before it opened does not close it");
+        assert!(!breaker.succeeded(&policy, Instant(1)), "a run from before it opened does not close it");
         assert!(!breaker.failed(&policy, Instant(5)), "nor does one open it for longer");
         assert_eq!(breaker.open_until(), Some(Instant(10)));
     }
@@ -198,7 +322,7 @@ mod tests {
         assert_eq!(breaker.ask(Instant(11)), Admission::Probe);
         assert!(breaker.failed(&policy, Instant(12)), "a probe that fails opens it again");
         assert_eq!(breaker.ask(Instant(22)), Admission::Probe);
-        assert!(breaker.succeeded(), "one that succeeds closes it");
+        assert!(breaker.succeeded(&policy, Instant(22)), "one that succeeds closes it");
         assert_eq!(breaker.ask(Instant(22)), Admission::Run);
     }
 
@@ -208,5 +332,91 @@ mod tests {
         policy.failures = Setting::new(None, Origin::BUILTIN);
         let mut breaker = Breaker::default();
         assert!(!(0..1000).any(|_| breaker.failed(&policy, Instant(0))));
+    }
+
+    #[test]
+    fn failures_in_all_are_not_taken_back_by_a_success() {
+        let mut policy = policy(2, Bound::Unlimited);
+        policy.count.value = Counting::Cumulative;
+        let mut breaker = Breaker::default();
+        assert!(!breaker.failed(&policy, Instant(0)));
+        breaker.succeeded(&policy, Instant(1));
+        assert!(breaker.failed(&policy, Instant(2)));
+    }
+
+    #[test]
+    fn as_many_probes_run_as_are_allowed_and_as_many_have_to_go_well() {
+        let mut policy = policy(1, Bound::Within(Nanos(10)));
+        (policy.probes.value, policy.successes.value) =
+            (NonZeroU32::new(2).unwrap(), NonZeroU32::new(3).unwrap());
+        let mut breaker = Breaker::default();
+        breaker.failed(&policy, Instant(0));
+        let asked: Vec<_> = (0..3).map(|_| breaker.ask(Instant(10))).collect();
+        assert_eq!(asked, [Admission::Probe, Admission::Probe, Admission::Refused]);
+        breaker.returned(Instant(10));
+        assert_eq!(breaker.ask(Instant(10)), Admission::Probe, "one that was given back is free again");
+        assert!(!breaker.succeeded(&policy, Instant(11)));
+        assert!(!breaker.succeeded(&policy, Instant(11)));
+        assert_eq!(breaker.ask(Instant(12)), Admission::Probe);
+        assert!(breaker.succeeded(&policy, Instant(12)));
+        assert_eq!(breaker, Breaker::default());
+    }
+
+    /// Whether the window of the results so far opens a breaker, told from the definition.
+    fn told_naively(threshold: NonZeroU32, window: CountWindow, results: &[(u64, bool)]) -> bool {
+        let now = results.last().unwrap().0;
+        let last = results.iter().rev().take(window.calls.get() as usize);
+        let counted: Vec<bool> = last
+            .take_while(|(at, _)| window.within.is_none_or(|within| now - at < within.0))
+            .map(|(_, failed)| *failed)
+            .collect();
+        let failed = counted.iter().filter(|failed| **failed).count() as u64;
+        failed >= u64::from(threshold.get())
+            && counted.len() >= window.min_calls as usize
+            && failed * 1_000_000 >= u64::from(window.ratio_ppm) * counted.len() as u64
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_window_opens_when_its_definition_says_so(
+            failures in 1_u32..5, calls in 1_u32..9, min_calls in 0_u32..9, ratio_ppm in 0_u32..=1_000_000,
+            within in proptest::option::of(1_u64..20),
+            steps in proptest::collection::vec((0_u64..5, proptest::bool::ANY), 1..60),
+        ) {
+            let calls = NonZeroU32::new(calls).unwrap();
+            let window = CountWindow { calls, within: within.map(Nanos), ratio_ppm, min_calls };
+            let mut policy = policy(failures, Bound::Unlimited);
+            policy.count.value = Counting::Window(window);
+            let (mut breaker, mut now, mut results) = (Breaker::default(), 0, Vec::new());
+            for (pause, failed) in steps {
+                now += pause;
+                results.push((now, failed));
+                let opened = if failed { breaker.failed(&policy, Instant(now)) } else { breaker.succeeded(&policy, Instant(now)) };
+                let expected = failed && told_naively(policy.failures.value.unwrap(), window, &results);
+                proptest::prop_assert_eq!(opened, expected);
+                proptest::prop_assert!(breaker.results.len() <= calls.get() as usize);
+                if opened {
+                    break;
+                }
+            }
+        }
+
+        #[test]
+        fn runs_that_are_held_back_when_it_is_full_never_overshoot(
+            failures in 1_u32..5, asked in 1_u32..20, before in 0_u32..5,
+        ) {
+            let policy = policy(failures, Bound::Unlimited);
+            let mut breaker = Breaker::default();
+            for _ in 0..before.min(failures - 1) {
+                breaker.failed(&policy, Instant(0));
+            }
+            let mut under_way = 0;
+            while under_way < asked && !breaker.is_full(&policy, under_way) {
+                under_way += 1;
+            }
+            let opened: Vec<bool> = (0..under_way).map(|_| breaker.failed(&policy, Instant(1))).collect();
+            let at = opened.iter().position(|opened| *opened);
+            proptest::prop_assert!(under_way > 0 && at.is_none_or(|at| at + 1 == opened.len()));
+        }
     }
 }

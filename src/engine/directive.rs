@@ -4,8 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::breaker::BreakerPhase;
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
+use super::repeats::Repetition;
 use crate::policy::{ErrorClass, ModelTimeouts, OrphanCalls, Place, Scope};
 use crate::repair::Repairs;
 use crate::session::{
@@ -335,6 +337,14 @@ pub enum Note {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Instant>,
     },
+    /// The tools that models are not shown for now are others than before: these.
+    ToolsHidden {
+        /// Their names.
+        /// Example: `["lookup_price"]`
+        tools: Vec<String>,
+    },
+    /// The model repeats itself, and something is done about it.
+    LoopGuard(Repetition),
     /// Attempts are exhausted.
     Exhausted {
         /// The end of the attempts.
@@ -475,20 +485,6 @@ pub enum RetryAction {
     Abort,
 }
 
-/// The phase of a circuit breaker.
-///
-/// Example: `open`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum BreakerPhase {
-    /// Calls run.
-    Closed,
-    /// Calls are answered without a run.
-    Open,
-    /// One probe runs.
-    HalfOpen,
-}
-
 /// One measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
@@ -512,6 +508,8 @@ pub enum MetricName {
     ReducerErrorTotal,
     /// Counter: ends of attempts for which the retry budget is the reason.
     BudgetExhaustedTotal,
+    /// Counter: what was done about models that repeat themselves.
+    LoopGuardTotal,
     /// Histogram: delays before a next attempt; the value is in nanoseconds, shown in seconds.
     RetryDelaySeconds,
     /// Histogram: attempts that a call, turn or report took in the end.
@@ -686,6 +684,7 @@ impl MetricName {
             Self::ValidationRetryTotal => "validation_retry_total",
             Self::ReducerErrorTotal => "reducer_error_total",
             Self::BudgetExhaustedTotal => "budget_exhausted_total",
+            Self::LoopGuardTotal => "loop_guard_total",
             Self::RetryDelaySeconds => "retry_delay_seconds",
             Self::RetryAttempts => "retry_attempts",
         }

@@ -13,27 +13,30 @@
 mod because;
 mod breaker;
 mod budget;
+mod canonical;
 mod catalogue;
 mod directive;
 mod event;
 mod failure;
+mod gate;
 mod leaked;
 mod log;
 pub(crate) mod orphans;
 mod problems;
+mod repeats;
 pub mod retry;
 mod state;
 mod step;
 pub mod targets;
 mod wait_hint;
 
-pub use breaker::{Admission, Breaker};
+pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
 pub use directive::{
-    Because, BreakerPhase, CallModel, CallTimeouts, Consult, Decision, Directive, Directives, Metric,
-    MetricName, Note, Order, OrphanToolCallsPruned, Outcome, PrepareTurn, RepairHistory, RetryAction,
-    RunTool, ToolChoice, TurnRetry, Wait, Work, WorkId,
+    Because, CallModel, CallTimeouts, Consult, Decision, Directive, Directives, Metric, MetricName, Note,
+    Order, OrphanToolCallsPruned, Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice,
+    TurnRetry, Wait, Work, WorkId,
 };
 pub use event::{
     Drive, Envelope, Event, FinishReason, ModelReply, Proposal, RunStarted, ToolFacts, ToolOutcome,
@@ -44,6 +47,7 @@ pub(crate) use failure::plain;
 pub use failure::{BodyFacts, EffectState, Failure, Hint, may_run_again};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
+pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]

@@ -10,9 +10,11 @@ use super::budget::Budgets;
 use super::directive::{Because, Outcome, WorkId};
 use super::event::{Drive, FinishReason, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
+use super::gate::Gate;
+use super::repeats::Lately;
 use super::retry::Progress;
 use super::targets::{Resting, Rotation};
-use crate::policy::{Attempts, CallOverride, Effect, ErrorClass, Problem};
+use crate::policy::{Attempts, BreakerScope, CallOverride, Effect, ErrorClass, Problem};
 use crate::session::{AttemptRecord, FinalReason, RetryExhausted, Slices, StopReason, Usage};
 use crate::time::{Instant, Nanos};
 
@@ -60,6 +62,15 @@ pub struct State {
     pub(super) corrections: BTreeMap<String, Series>,
     pub(super) output: Option<Series>,
     pub(super) breakers: BTreeMap<String, Breaker>,
+    /// The runs under way in the batch, and the calls that wait for them.
+    #[serde(default, skip_serializing_if = "Gate::is_empty")]
+    pub(super) gate: Gate,
+    /// The tools that models are not shown for now, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) hidden: Vec<String>,
+    /// What is remembered to see that a model repeats itself.
+    #[serde(default, skip_serializing_if = "Lately::is_empty")]
+    pub(super) lately: Lately,
     /// What has been drawn on budgets.
     #[serde(default, skip_serializing_if = "Budgets::is_empty")]
     pub(super) budgets: Budgets,
@@ -168,6 +179,8 @@ pub(super) struct Slot {
 pub(super) enum SlotPhase {
     /// Running or waiting.
     UnderWay,
+    /// It begins when others of its tool have ended: another failure could be one too many.
+    Held,
     /// Answered, but the planner has still to decide what is done about it.
     WithPlanner,
     /// An attempt ended; its turn to be looked at comes when the calls before it are settled.
@@ -250,6 +263,9 @@ impl State {
             corrections: BTreeMap::new(),
             output: None,
             breakers: BTreeMap::new(),
+            gate: Gate::default(),
+            hidden: Vec::new(),
+            lately: Lately::default(),
             budgets: Budgets::default(),
             last_turn: LastTurn::default(),
             final_reason: None,
@@ -267,6 +283,15 @@ impl State {
             afterwords: Vec::new(),
             consulted: None,
         }
+    }
+
+    /// The state before the first event of the next run of the same session: as new, but for breakers whose scope is
+    /// the session.
+    #[must_use]
+    pub fn next_run(&self) -> Self {
+        let breakers = self.breakers.iter().filter(|(_, known)| known.scope() == BreakerScope::Session);
+        let breakers = breakers.map(|(tool, known)| (tool.clone(), known.without_probes()));
+        Self { breakers: breakers.collect(), now: self.now, ..Self::new() }
     }
 
     /// Digest of the whole state: 32 hexadecimal digits, the same wherever the same events led.

@@ -520,6 +520,8 @@ impl Run<'_> {
             | Note::FinalTurn { .. }
             | Note::LeakedCalls { .. }
             | Note::Breaker { .. }
+            | Note::ToolsHidden { .. }
+            | Note::LoopGuard(_)
             | Note::Exhausted { .. }
             | Note::Shadow { .. }
             | Note::OutputAccepted { .. }

@@ -150,6 +150,19 @@ fn taken(note: &Note, directive: &Directive) {
         Note::Breaker { tool, state, .. } => {
             tracing::warn!(tool, state = ?state, because = %because(directive), "circuit breaker");
         }
+        Note::ToolsHidden { tools } => {
+            tracing::warn!(tools = ?tools, because = %because(directive), "tools hidden");
+        }
+        Note::LoopGuard(told) => tracing::warn!(
+            tool = told.tool,
+            call = told.call,
+            pattern = told.pattern.name(),
+            length = told.length,
+            count = told.count,
+            stage = told.stage.name(),
+            because = %because(directive),
+            "loop guard"
+        ),
         Note::TurnRetry(retry) => turn_retry(retry),
         Note::FinalTurn { reason, turn, max_turns } => {
             tracing::warn!(reason = ?reason, turn, max_turns, because = %because(directive), "final turn");

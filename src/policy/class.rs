@@ -91,6 +91,8 @@ classes! {
     ReducerError = "reducer_error",
     /// The circuit breaker of the tool or target is open.
     CircuitOpen = "circuit_open",
+    /// The model repeats itself, and the call was held back.
+    RepeatedCall = "repeated_call",
     /// The user or the host stopped the work.
     Cancelled = "cancelled",
 }

@@ -171,6 +171,12 @@ codes! {
     LATE_STEP = "W0226",
     /// An error row that hides what the built-in table tells of quotas.
     HIDDEN_QUOTA = "W0227",
+    /// A breaker whose window never holds what opens it.
+    IDLE_WINDOW = "W0230",
+    /// A stage of a loop guard that a later one comes before.
+    LATE_STAGE = "W0231",
+    /// Probes of a breaker that never lets one through.
+    NO_PROBE = "W0232",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

@@ -134,6 +134,11 @@ const HABITS: &[(&[&str], &str, &str)] = &[
     (&["when", "if", "condition"], "calls", "`calls: [{when: ...}]` holds rules for single calls"),
     (&["circuitbreaker"], "breaker", "`breaker: {failures: 5, open_for: 1m}` stops calling a tool"),
     (
+        &["loopdetection", "loopdetector", "repetition", "repetitionthreshold", "stuckdetection"],
+        "loop_guard",
+        "`loop_guard: {same_call: {nudge: 3, block: 5}}` holds back a model that repeats itself",
+    ),
+    (
         &["threshold", "failurethreshold", "maxfailures", "consecutivefailures"],
         "failures",
         "`failures` counts consecutive ones",

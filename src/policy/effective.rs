@@ -7,7 +7,8 @@ use core::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::{
-    Backoff, ClassSet, ContextWindow, ErrorClass, Expr, Origin, Provider, Setting, TargetsPolicy, Template,
+    Backoff, BreakerPolicy, ClassSet, ContextWindow, ErrorClass, Expr, LoopGuardPolicy, Origin, Provider,
+    Setting, TargetsPolicy, Template,
 };
 use crate::time::Nanos;
 
@@ -229,6 +230,8 @@ pub struct ToolPolicy {
     pub effect: Setting<Effect>,
     /// When to stop calling it.
     pub breaker: BreakerPolicy,
+    /// What is done when the model repeats itself.
+    pub loop_guard: LoopGuardPolicy,
     /// Checks of the arguments beyond the schema.
     pub validators: Setting<Arc<[Validator]>>,
     /// What is decided when attempts are exhausted.
@@ -268,17 +271,6 @@ pub enum Effect {
     NonIdempotent,
     /// Nobody said.
     Unknown,
-}
-
-/// When a tool is no longer called.
-#[derive(Clone, Debug)]
-pub struct BreakerPolicy {
-    /// Consecutive failures that open it; `None`: never.
-    pub failures: Setting<Option<NonZeroU32>>,
-    /// How long it stays open before one probe is let through.
-    pub open_for: Setting<Bound>,
-    /// What the model is told instead of a run. Variables: `tool`, `failures`.
-    pub message: Setting<Template>,
 }
 
 /// A check written in CEL, and what the model is told when it does not hold.

@@ -12,6 +12,7 @@
 )]
 
 mod backoff;
+mod breaking;
 mod builtin;
 mod call_override;
 mod check;
@@ -34,6 +35,7 @@ mod layers;
 mod lint;
 mod load;
 mod loader;
+mod loop_guard;
 mod lost;
 mod merge;
 mod names;
@@ -58,6 +60,7 @@ mod written_schema;
 pub mod yaml;
 
 pub use backoff::{Backoff, Jitter, Shape};
+pub use breaking::{BreakerPolicy, BreakerScope, CountWindow, Counting};
 #[cfg(feature = "host")]
 pub(crate) use builtin::BUILTIN_TEXTS;
 pub use call_override::CallOverride;
@@ -72,9 +75,9 @@ pub use diff::{Comparison, DiffGroup, DiffRow, DiffSubject, DiffVerdict, Names, 
 pub(crate) use document::PolicyFile;
 pub use duration::{DurationError, parse_duration};
 pub use effective::{
-    AboveMax, AfterPartial, Attempts, Bound, BreakerPolicy, Budget, Change, ClassRetry, ClassRules, Effect,
-    GuidancePolicy, HistoryCheck, HistoryPolicy, MalformedCalls, ModelPolicy, ModelTimeouts, OnExhausted,
-    OnStop, OrphanCalls, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
+    AboveMax, AfterPartial, Attempts, Bound, Budget, Change, ClassRetry, ClassRules, Effect, GuidancePolicy,
+    HistoryCheck, HistoryPolicy, MalformedCalls, ModelPolicy, ModelTimeouts, OnExhausted, OnStop,
+    OrphanCalls, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
     SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy, Validator, WindowBudget,
 };
 pub use explain::{
@@ -90,6 +93,7 @@ pub use load::{CallPolicy, Policy, json_schema};
 #[cfg(feature = "host")]
 pub(crate) use loader::Text;
 pub use loader::{Loader, Resolve};
+pub use loop_guard::{LoopGuardPolicy, Repeats, Stages};
 pub use origin::{Origin, Place, Scope, Setting, SourceId};
 pub use ratio::{Ratio, RatioError, parse_millionths, parse_ppm};
 pub use report::{Findings, Report};

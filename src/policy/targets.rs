@@ -103,6 +103,7 @@ impl ErrorClass {
             | Self::ReasoningOnly
             | Self::ReducerError
             | Self::CircuitOpen
+            | Self::RepeatedCall
             | Self::Cancelled => false,
         }
     }

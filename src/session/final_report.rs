@@ -21,6 +21,8 @@ pub enum FinalReason {
     RetryExhaustion,
     /// A report was delivered and refused; the turns left were taken away.
     ReportAttempt,
+    /// The model repeated itself too often.
+    Loop,
     /// The user or the host asked for the end.
     UserStop,
 }

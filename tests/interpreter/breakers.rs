@@ -13,6 +13,7 @@ tools:
   '*':
     effect: read_only
     retry: {max_attempts: 1}
+    loop_guard: {enabled: false}
     breaker: {failures: 3, open_for: 1m, message: \"'{{ tool }}' failed {{ failures }} times\"}
 ";
 
@@ -94,4 +95,37 @@ tools:
     }
     assert!(host.idle());
     assert_eq!(host.exhausted().map(|e| e.reason), Some(unfazed::session::StopReason::CircuitOpen));
+}
+
+#[test]
+fn the_next_run_of_a_session_goes_on_with_what_is_known_for_the_session() {
+    let session = THREE.replace("failures: 3,", "failures: 3, scope: session,");
+    for (policy, known) in [(&*session, Some(2)), (THREE, None)] {
+        let mut host = Host::calls(policy, &["fetch"]);
+        fail(&mut host, "fetch", 2);
+        let next = host.state.next_run();
+        assert_eq!(next.breaker("fetch").map(unfazed::engine::Breaker::failures), known);
+        assert_eq!((next.seq, next.turn, next.is_over()), (0, 0, false));
+    }
+}
+
+#[test]
+fn calls_of_one_reply_never_overshoot_whichever_ends_first() {
+    let calls: Vec<String> = (0..8).map(|call| call.to_string()).collect();
+    let calls: Vec<_> = calls.iter().map(|id| (id.as_str(), "fetch", json!({"n": id.len()}))).collect();
+    for last_first in [false, true] {
+        let mut host = Host::calls(THREE, &["fetch"]);
+        fail(&mut host, "fetch", 1);
+        host.propose(&calls);
+        let mut runs: Vec<_> = std::iter::from_fn(|| host.next_tool()).collect();
+        assert_eq!(runs.len(), 2, "one failure is known, and three open it");
+        if last_first {
+            runs.reverse();
+        }
+        for run in runs {
+            host.tell(run.finished(crate::drive::failed(ErrorClass::ExecutionError)));
+        }
+        assert!(host.idle(), "the others are refused");
+        assert_eq!(phases(&host), [BreakerPhase::Open]);
+    }
 }

@@ -132,10 +132,27 @@ fn nothing_is_proposed_while_the_planner_is_asked() {
 const SOON: Duration = Duration::from_secs(30);
 
 #[test]
+fn ten_thousand_calls_that_wait_for_each_other_take_no_longer() {
+    let mut host = Host::calls("version: 1\n", &["a"]);
+    let ids: Vec<String> = (0..10_000).map(|id| id.to_string()).collect();
+    let calls: Vec<(&str, &str, Value)> =
+        (0..).zip(&ids).map(|(n, id)| (id.as_str(), "a", json!({"n": n}))).collect();
+    let before = Instant::now();
+    host.propose(&calls);
+    let mut runs = 0;
+    while let Some(run) = host.next_tool() {
+        host.tell(run.finished(ToolOutcome::Ok { data: json!(1) }));
+        runs += 1;
+    }
+    assert_eq!(runs, 10_000);
+    assert!(before.elapsed() < SOON);
+}
+
+#[test]
 fn ten_thousand_calls_in_one_reply_take_no_longer_than_ten_thousand_calls() {
     let policy = "
 version: 1
-tools: {'*': {breaker: {failures: never}}}
+tools: {'*': {breaker: {failures: never}, loop_guard: {enabled: false}}}
 session:
   slices: {log: {initial: []}}
   reducers: {remember: {on: tool_succeeded, slice: log, do: {kind: append, value: event.call}}}

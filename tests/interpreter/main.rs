@@ -5,6 +5,7 @@ mod breakers;
 mod drive;
 mod histories;
 mod laws;
+mod loops;
 mod models;
 mod outputs;
 mod reducers;

@@ -10,8 +10,9 @@ use super::answer::Answer;
 use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten, tokens};
 use unfazed::engine::{
-    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, Hint, ModelReply, Note, Order,
-    OrphanToolCallsPruned, Outcome, RetryAction, RunStarted, ToolOutcome, Work, WorkId,
+    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, Hint, LoopPattern, LoopStage,
+    ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Repetition, RetryAction, RunStarted,
+    ToolOutcome, Work, WorkId,
 };
 use unfazed::host::{Observer, PolicyFilesError};
 use unfazed::policy::{ErrorClass, Scope};
@@ -269,10 +270,35 @@ impl<W: Write + Send> Timeline<W> {
             (BreakerPhase::Open, Some(until)) => {
                 format!("breaker of {tool} opens for {}", delay(until.since(self.now)))
             }
-            (BreakerPhase::HalfOpen, _) => format!("breaker of {tool} lets one probe through"),
+            (BreakerPhase::HalfOpen, _) => format!("breaker of {tool} lets a probe through"),
             (BreakerPhase::Closed, _) => format!("breaker of {tool} closes"),
         };
         self.line("⚡", WARN, &text);
+    }
+
+    fn hidden(&mut self, tools: &[String]) {
+        let text = match tools {
+            [] => "every tool is shown to models again".to_owned(),
+            tools => format!("not shown to models for now: {}", one_line(&tools.join(", "))),
+        };
+        self.line("⚡", WARN, &text);
+    }
+
+    fn repeats(&mut self, told: &Repetition) {
+        let Repetition { tool, length, count, .. } = told;
+        let tool = one_line(tool);
+        let what = match told.pattern {
+            LoopPattern::SameCall => format!("{tool} was called {count} times in the same way"),
+            LoopPattern::Cycle => format!("the same {length} calls were made {count} times over"),
+            LoopPattern::SameResult => format!("the same call of {tool} had the same result {count} times"),
+            LoopPattern::SameError => format!("{tool} failed {count} times in the same way"),
+        };
+        let then = match told.stage {
+            LoopStage::Nudge => "the model is told",
+            LoopStage::Block => "it does not run",
+            LoopStage::FinalTurn => "it does not run, and one last turn follows",
+        };
+        self.line("↻", WARN, &format!("{what}; {then}"));
     }
 
     fn exhausted(&mut self, exhausted: &RetryExhausted, decision: Option<Decision>) {
@@ -313,6 +339,7 @@ impl<W: Write + Send> Timeline<W> {
             FinalReason::Context => "the conversation is too large for every model",
             FinalReason::RetryExhaustion => "attempts are exhausted",
             FinalReason::ReportAttempt => "a report was refused",
+            FinalReason::Loop => "the model repeats itself",
             FinalReason::UserStop => "the run is to end",
         };
         self.line("⊘", WARN, &format!("turn {turn} is the last instead of {max_turns}: {why}"));
@@ -370,6 +397,8 @@ impl<W: Write + Send> Timeline<W> {
             }
             Note::TurnRetracted { target, received, .. } => self.retracted(target, *received),
             Note::Breaker { tool, state, until } => self.breaker(tool, *state, *until),
+            Note::ToolsHidden { tools } => self.hidden(tools),
+            Note::LoopGuard(told) => self.repeats(told),
             Note::TurnRetry(retry) => {
                 self.next_target = match retry.action {
                     RetryAction::SkipProvider => retry.next_target.clone(),

@@ -7,10 +7,12 @@ use core::mem;
 
 use serde_json::{Value, json};
 
-use super::super::because::{because, of_retry, threshold};
-use super::super::directive::{Because, BreakerPhase, MetricName, Note, RunTool, Work};
+use super::super::because::of_retry;
+use super::super::breaker::BreakerPhase;
+use super::super::directive::{Because, MetricName, Note, RunTool, Work};
 use super::super::event::{Drive, Proposal, ToolOutcome};
 use super::super::failure::{EffectState, Failure, may_run_again};
+use super::super::gate::Gate;
 use super::super::problems::join_problems;
 use super::super::retry::{self, Case, Obstacle, Verdict};
 use super::super::state::{Guidance, Invalid, LastTurn, Pending, Refusal, Series, Slot, SlotPhase, Subject};
@@ -32,6 +34,10 @@ impl Step<'_> {
                 Finding::Runs(arguments) => {
                     running.push(index);
                     (arguments, SlotPhase::UnderWay)
+                }
+                Finding::Waits(arguments) => {
+                    self.state.gate.hold(&call.name, index);
+                    (arguments, SlotPhase::Held)
                 }
                 Finding::Stays(arguments, phase) => (arguments, phase),
             };
@@ -82,20 +88,22 @@ impl Step<'_> {
             let Some(slot) = self.state.batch.get_mut(index) else { break };
             match mem::replace(&mut slot.phase, SlotPhase::UnderWay) {
                 SlotPhase::UnderWay => return,
+                SlotPhase::Held => return self.set_phase(index, SlotPhase::Held),
                 SlotPhase::WithPlanner => return self.set_phase(index, SlotPhase::WithPlanner),
                 SlotPhase::Settled => {
                     slot.phase = SlotPhase::Settled;
                     self.state.settled = index.saturating_add(1);
                 }
                 SlotPhase::Refused(refusal) => {
+                    if refusal.class == ErrorClass::ToolNotFound {
+                        let (call, tool) = (slot.call.clone(), slot.tool.clone());
+                        self.repeats_error(&call, &tool, refusal.class, "");
+                    }
                     self.refuse(index, refusal);
                 }
                 SlotPhase::Invalid(invalid) => self.correct(index, &invalid),
                 SlotPhase::Report(raw) => self.report_called(index, &raw),
-                SlotPhase::Ended(ToolOutcome::Ok { data }, _) => self.succeeded(index, &data),
-                SlotPhase::Ended(ToolOutcome::Failed { failure, effect }, at) => {
-                    self.failed(index, &failure, effect, at);
-                }
+                SlotPhase::Ended(outcome, at) => self.ended(index, outcome, at),
             }
         }
         if self.state.is_over() {
@@ -116,6 +124,19 @@ impl Step<'_> {
             Drive::Turns if self.state.last_turn == LastTurn::Now && !reported => self.nothing_reported(),
             Drive::Turns => self.next_turn_when_due(),
             Drive::Calls => self.after_output(),
+        }
+    }
+
+    /// Looks at a run that has ended; if the call is over by it, those that wait for it are asked for again.
+    fn ended(&mut self, index: usize, outcome: ToolOutcome, at: Instant) {
+        match outcome {
+            ToolOutcome::Ok { data } => self.succeeded(index, &data),
+            ToolOutcome::Failed { failure, effect } => self.failed(index, &failure, effect, at),
+        }
+        let over = |slot: &&Slot| matches!(slot.phase, SlotPhase::Settled | SlotPhase::WithPlanner);
+        let tool = self.state.batch.get(index).filter(over).map(|slot| slot.tool.clone());
+        if let Some(tool) = tool {
+            self.leave(&tool);
         }
     }
 
@@ -148,6 +169,9 @@ impl Step<'_> {
     /// The call gets no further attempt, because the run is to end.
     pub(super) fn interrupt(&mut self, index: usize) {
         self.answer_interrupted(index);
+        if let Some(tool) = self.state.batch.get(index).map(|slot| slot.tool.clone()) {
+            self.leave(&tool);
+        }
         self.settle();
     }
 
@@ -160,6 +184,7 @@ impl Step<'_> {
 
     fn clear_batch(&mut self) {
         self.state.batch.clear();
+        self.state.gate = Gate::default();
         self.state.settled = 0;
     }
 
@@ -197,6 +222,7 @@ impl Step<'_> {
         let progress = series.progress();
         let (attempt, max_attempts) = (progress.attempt, most.limit());
         let message = join_problems(&invalid.problems);
+        self.repeats_error(&slot.call, &slot.tool, invalid.class, &message);
         let mut case = self.case(invalid.class, None, Obstacle::None);
         let (name, seed) = (format!("tool {}", slot.tool), self.seed("correction", &slot.tool));
         let (mut verdict, mut objection) = match over {
@@ -243,17 +269,15 @@ impl Step<'_> {
 
     fn succeeded(&mut self, index: usize, data: &Value) {
         let Some(slot) = self.state.batch.get(index).cloned() else { return };
-        if self.state.breakers.get_mut(&slot.tool).is_some_and(super::super::breaker::Breaker::succeeded) {
-            let state = BreakerPhase::Closed;
-            self.note(Note::Breaker { tool: slot.tool.clone(), state, until: None }, Vec::new());
-        }
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        self.count_success(&slot.tool, &policy);
+        self.repeats_result(&slot, data);
         let corrections =
             self.state.corrections.remove(&slot.tool).map_or(Vec::new(), |series| series.history);
         let corrected = corrections.len();
         let attempts = slot.series.attempt();
         let after = slot.series.history.last().or(corrections.last()).map(|record| record.error_type);
-        let budget = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        self.earn(&format!("tool {}", slot.tool), &budget.retry.budget.value, after);
+        self.earn(&format!("tool {}", slot.tool), &policy.retry.budget.value, after);
         let event = json!({
             "tool": slot.tool, "call": slot.call, "attempts": attempts, "arguments": slot.arguments, "data": data,
         });
@@ -336,6 +360,7 @@ impl Step<'_> {
                 self.wait(Pending::WaitTool(index), delay, subject, why);
             }
             Verdict::Stop(reason) => {
+                self.repeats_error(&slot.call, &slot.tool, class, &failure.message);
                 self.tool_exhausted(index, &policy, progress, &case, reason, objection.as_ref());
             }
         }
@@ -349,26 +374,14 @@ impl Step<'_> {
         let Some(breaker) = self.state.breakers.get_mut(&tool) else { return };
         if breaker.phase() == BreakerPhase::HalfOpen {
             breaker.returned(now);
-            self.note(Note::Breaker { tool, state: BreakerPhase::Open, until: Some(now) }, Vec::new());
+            let (state, until) = (breaker.phase(), breaker.open_until());
+            self.note(Note::Breaker { tool, state, until }, Vec::new());
         }
     }
 
     /// The same for every attempt of the call, and for no other call.
     fn idempotency_key(&self, index: usize) -> String {
         format!("{}-{}-{index}", self.state.run, self.state.batches)
-    }
-
-    fn count_failure(&mut self, tool: &str, policy: &ToolPolicy) {
-        let now = self.state.now;
-        let breaker = self.state.breakers.entry(tool.to_owned()).or_default();
-        if !breaker.failed(&policy.breaker, now) {
-            return;
-        }
-        let (until, failures) = (breaker.open_until(), breaker.failures());
-        let fact = format!("{failures} failures in a row");
-        let why = because(self.policy, "breaker.failures", &threshold(&policy.breaker), [fact]);
-        let state = BreakerPhase::Open;
-        self.note(Note::Breaker { tool: tool.to_owned(), state, until }, vec![why]);
     }
 
     /// Feedback for a failure of a class that is retried: also for the last one, which schedules nothing.

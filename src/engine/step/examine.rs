@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::because::{because, threshold};
-use super::super::breaker::{Admission, Breaker};
-use super::super::directive::Note;
+use super::super::because::because;
 use super::super::problems::{parse, violations};
 use super::super::state::{Invalid, LastTurn, Refusal, SlotPhase};
 use super::Step;
+use super::breaking::Entry;
 use crate::policy::{CallOverride, ErrorClass, Problem, ToolPolicy};
 use crate::session::{FinalReason, ToolCall};
 
@@ -18,45 +17,26 @@ const SUGGESTIONS: usize = 3;
 pub(super) enum Finding {
     /// It may run with these arguments.
     Runs(Value),
+    /// It may run with these arguments when others of its tool have ended.
+    Waits(Value),
     /// It does not run, or not yet. The arguments, as far as they could be read.
     Stays(Value, SlotPhase),
 }
 
 impl Step<'_> {
     pub(super) fn examine(&mut self, call: &ToolCall, planner: Option<&CallOverride>) -> Finding {
-        // Whoever asked for the end does not want to see tools begin.
-        let last =
-            self.state.last_turn == LastTurn::Now || self.state.final_reason == Some(FinalReason::UserStop);
-        if let Some(output) = self.policy.output() {
-            if output.tool.value == call.name {
-                return Finding::Stays(Value::Null, SlotPhase::Report(call.arguments.clone()));
-            }
-            if last {
-                let turn = self.policy.turn();
-                let vars = json!({
-                    "tool": output.tool.value, "turn": self.state.turn, "max_turns": turn.max_turns.value.get(),
-                });
-                let text = self.say(&turn.final_turn_message, vars);
-                let why = because(
-                    self.policy,
-                    "turn.max_turns",
-                    &turn.max_turns,
-                    ["only the report is allowed".into()],
-                );
-                return refused(ErrorClass::ToolUnavailable, text, vec![why]);
-            }
-        } else if last {
-            let turn = self.policy.turn();
-            let why =
-                because(self.policy, "turn.max_turns", &turn.max_turns, ["only an answer is allowed".into()]);
-            let vars = json!({
-                "tool": call.name, "turn": self.state.turn, "max_turns": turn.max_turns.value.get(),
-            });
-            let text = self.say(&turn.no_tools_message, vars);
-            return refused(ErrorClass::ToolUnavailable, text, vec![why]);
+        if self.policy.output().is_some_and(|output| output.tool.value == call.name) {
+            return Finding::Stays(Value::Null, SlotPhase::Report(call.arguments.clone()));
+        }
+        if let Some(refusal) = self.only_the_end(&call.name) {
+            return refused(refusal);
+        }
+        let parsed = parse(self.policy, &call.arguments);
+        if let Some(refusal) = self.repeated(call, parsed.as_ref().ok()) {
+            return refused(refusal);
         }
         let Some(schema) = self.tools.schema(&call.name) else { return self.unknown(&call.name) };
-        let arguments = match parse(self.policy, &call.arguments) {
+        let arguments = match parsed {
             Ok(arguments) => arguments,
             Err(problem) => return invalid(Value::Null, ErrorClass::MalformedToolCall, vec![problem]),
         };
@@ -72,23 +52,31 @@ impl Step<'_> {
         if !problems.is_empty() {
             return invalid(arguments, ErrorClass::InvalidArgs, problems);
         }
-        match self.state.breakers.get_mut(&call.name).map(|breaker| breaker.ask(self.state.now)) {
-            None | Some(Admission::Run) => Finding::Runs(arguments),
-            Some(Admission::Probe) => {
-                let phase = super::super::BreakerPhase::HalfOpen;
-                self.note(Note::Breaker { tool: call.name.clone(), state: phase, until: None }, Vec::new());
-                Finding::Runs(arguments)
-            }
-            Some(Admission::Refused) => {
-                let policy = self.tool_policy(&call.name, &arguments, planner);
-                let failures = self.state.breakers.get(&call.name).map_or(0, Breaker::failures);
-                let text =
-                    self.say(&policy.breaker.message, json!({ "tool": call.name, "failures": failures }));
-                let fact = format!("{failures} failures in a row");
-                let why = because(self.policy, "breaker.failures", &threshold(&policy.breaker), [fact]);
-                refused(ErrorClass::CircuitOpen, text, vec![why])
-            }
+        let policy = self.tool_policy(&call.name, &arguments, planner);
+        match self.enter(&call.name, &policy) {
+            Entry::Free => Finding::Runs(arguments),
+            Entry::Later => Finding::Waits(arguments),
+            Entry::Refused(refusal) => refused(refusal),
         }
+    }
+
+    /// Why a call of a tool does not run in the last turn, or when the end was asked for: then nobody wants to see tools
+    /// begin.
+    pub(super) fn only_the_end(&mut self, tool: &str) -> Option<Refusal> {
+        if self.state.last_turn != LastTurn::Now && self.state.final_reason != Some(FinalReason::UserStop) {
+            return None;
+        }
+        let turn = self.policy.turn();
+        let (template, tool, fact) = match self.policy.output() {
+            Some(output) => {
+                (&turn.final_turn_message, output.tool.value.as_str(), "only the report is allowed")
+            }
+            None => (&turn.no_tools_message, tool, "only an answer is allowed"),
+        };
+        let vars = json!({ "tool": tool, "turn": self.state.turn, "max_turns": turn.max_turns.value.get() });
+        let text = self.say(template, vars);
+        let because = vec![because(self.policy, "turn.max_turns", &turn.max_turns, [fact.to_owned()])];
+        Some(Refusal { class: ErrorClass::ToolUnavailable, text, because })
     }
 
     fn unknown(&mut self, name: &str) -> Finding {
@@ -98,7 +86,7 @@ impl Step<'_> {
         let suggestions: Vec<&str> = near.into_iter().take(SUGGESTIONS).map(|(_, known)| known).collect();
         let messages = &self.policy.tool(name).messages;
         let text = self.say(&messages.not_found, json!({ "tool": name, "suggestions": suggestions }));
-        refused(ErrorClass::ToolNotFound, text, Vec::new())
+        refused(Refusal { class: ErrorClass::ToolNotFound, text, because: Vec::new() })
     }
 
     /// The rules for one call.
@@ -112,8 +100,8 @@ impl Step<'_> {
     }
 }
 
-fn refused(class: ErrorClass, text: String, because: Vec<super::Because>) -> Finding {
-    Finding::Stays(Value::Null, SlotPhase::Refused(Refusal { class, text, because }))
+const fn refused(refusal: Refusal) -> Finding {
+    Finding::Stays(Value::Null, SlotPhase::Refused(refusal))
 }
 
 fn invalid(arguments: Value, class: ErrorClass, problems: Vec<Problem>) -> Finding {

@@ -119,6 +119,7 @@ pub(crate) const fn validation(class: ErrorClass) -> bool {
         | ErrorClass::OrphanToolCall
         | ErrorClass::ReducerError
         | ErrorClass::CircuitOpen
+        | ErrorClass::RepeatedCall
         | ErrorClass::Cancelled => false,
     }
 }

@@ -53,6 +53,7 @@ const fn weight(class: ErrorClass) -> u8 {
         | ErrorClass::ContextOverflow
         | ErrorClass::ContentFilter
         | ErrorClass::CircuitOpen
+        | ErrorClass::RepeatedCall
         | ErrorClass::Cancelled => 2,
     }
 }

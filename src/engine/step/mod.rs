@@ -1,6 +1,7 @@
 //! The interpreter: one event in, directives out.
 
 mod batch;
+mod breaking;
 mod budget;
 mod examine;
 mod exhausted;
@@ -8,6 +9,7 @@ mod feedback;
 mod final_turn;
 mod guidance;
 mod history;
+mod loop_guard;
 mod malformed;
 mod mend;
 mod model_retry;
@@ -20,8 +22,9 @@ mod turn;
 pub(crate) use feedback::validation;
 
 use super::because::{because, threshold};
+use super::breaker::BreakerPhase;
 use super::catalogue::Catalogue;
-use super::directive::{Because, BreakerPhase, Directive, Directives, Note, Order, Outcome, Work, WorkId};
+use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Work, WorkId};
 use super::event::{Drive, Envelope, Event, RunStarted};
 use super::state::{Pending, State};
 use crate::policy::{Policy, Seed};
@@ -122,6 +125,7 @@ impl Step<'_> {
                     for proposal in &mut calls {
                         self.mend_call(&mut proposal.call);
                     }
+                    self.breakers_of_turn();
                     self.begin_batch(calls);
                 }
             }

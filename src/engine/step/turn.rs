@@ -26,6 +26,7 @@ impl Step<'_> {
         let mut why = Vec::new();
         if self.state.last_turn != LastTurn::Now {
             self.state.turn = self.state.turn.saturating_add(1);
+            self.breakers_of_turn();
             why.extend(self.out_of_turns());
             if !why.is_empty() || self.state.last_turn == LastTurn::Next {
                 self.begin_last_turn(FinalReason::MaxTurns, why.clone());
@@ -128,8 +129,7 @@ impl Step<'_> {
         };
         let last = self.state.last_turn == LastTurn::Now;
         let output = self.policy.output().map(|output| output.tool.value.clone());
-        let mut tools: Vec<String> =
-            if last { Vec::new() } else { self.tools.names().map(str::to_owned).collect() };
+        let mut tools: Vec<String> = if last { Vec::new() } else { self.shown_tools() };
         tools.extend(output.clone());
         self.state.asked_turn = self.state.turn;
         let work = self.state.issue(Pending::Model);

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::Inner;
 use crate::engine::targets::Resting;
 use crate::engine::{Admission, Breaker, BreakerPhase, Budgets, Metric, MetricName, validation};
-use crate::policy::{BreakerPolicy, ErrorClass, Policy, RetryPolicy, SessionPolicy, Trigger};
+use crate::policy::{
+    BreakerPolicy, BreakerScope, Counting, ErrorClass, Policy, RetryPolicy, SessionPolicy, Trigger,
+};
 use crate::session::{AttemptRecord, FeedbackSource, ReducerError, RetryFeedback, Slices};
 use crate::time::{Instant, Nanos};
 
@@ -81,6 +83,11 @@ impl Session {
     /// Adds the slices that a policy has and the session does not.
     pub(super) fn complete(&self, policy: &Policy) {
         self.lock().slices.complete(policy.session());
+    }
+
+    /// A turn begins: breakers that know of one turn only begin anew.
+    pub(super) fn turn_begins(&self) {
+        self.lock().tools.values().for_each(|cell| cell.turn_begins());
     }
 
     /// What has been drawn on the budgets.
@@ -188,6 +195,20 @@ impl ToolCell {
             known.breaker = Breaker::default();
             self.troubled.store(!known.corrections.is_empty(), Ordering::Release);
         }
+        // Where successes are counted too, none goes by unseen.
+        if matches!(breaker.count.value, Counting::Window(_)) {
+            self.troubled.store(true, Ordering::Release);
+        }
+    }
+
+    fn turn_begins(&self) {
+        if self.is_quiet() {
+            return;
+        }
+        let mut known = self.lock();
+        if known.breaker.scope() == BreakerScope::Turn {
+            known.breaker = Breaker::default();
+        }
     }
 
     /// Asks the breaker. A closed one need not know the time.
@@ -215,16 +236,24 @@ impl ToolCell {
 
     /// A call went well after so many attempts: the breaker hears of it, and corrections begin anew.
     /// Returns whether there were any.
-    pub(super) fn succeeded(&self, attempts: u32) -> bool {
+    pub(super) fn succeeded(
+        &self,
+        policy: &BreakerPolicy,
+        attempts: u32,
+        now: impl FnOnce() -> Instant,
+    ) -> bool {
+        // Only a window asks when it was.
+        let counted = matches!(policy.count.value, Counting::Window(_));
+        let now = if counted { now() } else { Instant::default() };
         let mut known = self.lock();
-        known.breaker.succeeded();
+        known.breaker.succeeded(policy, now);
         known.over = false;
         let corrections = u64::try_from(known.corrections.len()).unwrap_or(u64::MAX);
         known.corrections.clear();
         let calls = known.ended.entry(corrections.saturating_add(attempts.into())).or_default();
         *calls = calls.saturating_add(1);
         // One that began before the breaker opened leaves it open.
-        self.troubled.store(known.breaker != Breaker::default(), Ordering::Release);
+        self.troubled.store(counted || known.breaker != Breaker::default(), Ordering::Release);
         corrections > 0
     }
 

@@ -332,7 +332,7 @@ impl ToolGuard {
         args: Option<&Value>,
     ) {
         settle(probe);
-        let corrected = self.cell.succeeded(attempts);
+        let corrected = self.cell.succeeded(&policy.breaker, attempts, || self.inner.clock.now());
         let after = after.or(corrected.then_some(ErrorClass::InvalidArgs));
         self.inner.earn(&self.action(), &policy.retry, after);
         if self.listens {

@@ -107,6 +107,7 @@ impl<R: Clone> TurnGuard<R> {
         let (call, number) = (self.inner.next_call(), self.inner.next_turn());
         let rules = self.inner.live.current();
         self.inner.session.complete(&rules);
+        self.inner.session.turn_begins();
         let targets = self.inner.targets();
         let policies: Vec<Arc<ModelPolicy>> = targets.iter().map(|target| rules.model(target)).collect();
         let turn = Turn { guard: &self.inner, rules: &rules, targets: &targets, policies: &policies };

@@ -117,6 +117,8 @@ meters! {
     ReducerErrors = "reducer_error_total" Kind::Counter, Number/0, ["subject"];
     /// Ends of attempts because the retry budget was used up.
     BudgetsExhausted = "budget_exhausted_total" Kind::Counter, Number/0, ["subject"];
+    /// What was done about models that repeat themselves.
+    LoopGuards = "loop_guard_total" Kind::Counter, Number/0, ["subject"];
     /// Delays before a next attempt.
     RetryDelays = "retry_delay_seconds" Kind::Histogram(DELAYS), Nanoseconds/9, ["subject"];
     /// Attempts that a call, turn or report took in the end.
@@ -201,6 +203,7 @@ impl From<MetricName> for Meter {
             MetricName::ValidationRetryTotal => Self::ValidationRetries,
             MetricName::ReducerErrorTotal => Self::ReducerErrors,
             MetricName::BudgetExhaustedTotal => Self::BudgetsExhausted,
+            MetricName::LoopGuardTotal => Self::LoopGuards,
             MetricName::RetryDelaySeconds => Self::RetryDelays,
             MetricName::RetryAttempts => Self::RetryAttempts,
         }
@@ -223,6 +226,7 @@ mod tests {
             MetricName::ValidationRetryTotal,
             MetricName::ReducerErrorTotal,
             MetricName::BudgetExhaustedTotal,
+            MetricName::LoopGuardTotal,
             MetricName::RetryDelaySeconds,
             MetricName::RetryAttempts,
         ] {

@@ -229,6 +229,8 @@ impl Telemetry {
             | Note::TurnRetracted { .. }
             | Note::ToolEnded { .. }
             | Note::Breaker { .. }
+            | Note::ToolsHidden { .. }
+            | Note::LoopGuard(_)
             | Note::Shadow { .. }
             | Note::Dropped { .. }
             | Note::Warning { .. }
@@ -306,6 +308,7 @@ const fn final_reason(reason: FinalReason) -> &'static str {
         FinalReason::Context => "context",
         FinalReason::RetryExhaustion => "retry_exhaustion",
         FinalReason::ReportAttempt => "report_attempt",
+        FinalReason::Loop => "loop",
         FinalReason::UserStop => "user_stop",
     }
 }

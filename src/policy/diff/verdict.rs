@@ -25,7 +25,8 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
     let (block, field) = path.rsplit_once('.').unwrap_or(("", path));
     Some(match (block, field) {
         // Of these no value is looser than another; classes have rows of their own.
-        ("messages" | "targets" | "guidance", _)
+        ("messages" | "loop_guard.messages" | "targets" | "guidance", _)
+        | ("breaker", "count")
         | (
             "",
             "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "leaked_calls"
@@ -36,8 +37,11 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
             _,
             "message" | "retry_on" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted",
         ) => Direction::None,
-        ("breaker", "open_for") | (_, "min_attempt_time") => Direction::Less,
-        ("timeouts", _) => Direction::More,
+        ("breaker", "scope") => Direction::Words(&["session", "run", "turn"]),
+        ("breaker", "hide") | ("loop_guard", "enabled") => Direction::Words(&["true", "false"]),
+        ("loop_guard", "count") => Direction::Words(&["in_all", "in_a_row"]),
+        ("breaker", "open_for" | "successes") | (_, "min_attempt_time") => Direction::Less,
+        ("timeouts", _) | ("breaker", "probes") | (_, "nudge" | "block" | "final_turn") => Direction::More,
         (_, "enabled") => Direction::Words(&["false", "true"]),
         (_, "shadow") => Direction::Words(&["true", "false"]),
         (_, "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "max_turns" | "failures") => {

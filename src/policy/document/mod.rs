@@ -4,12 +4,14 @@
 //! reported with all others.
 
 mod backoff;
+mod breaker;
 mod budget;
 mod by_class;
 mod errors;
 mod fraction;
 mod history;
 mod lasting;
+mod loop_guard;
 mod output;
 mod retry;
 mod session;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::retry::{Classes, Failures, LimitsRule, MergedRetry, RetryLayer};
+use super::breaker::{BreakerLayer, MergedBreaker};
+use super::loop_guard::{LoopGuardLayer, MergedLoopGuard};
+use super::retry::{Classes, LimitsRule, MergedRetry, RetryLayer};
 use super::targets::{MergedTargets, TargetsLayer};
 use super::text::{Cel, Text, Variables, variables};
 use super::timeouts::{MergedTimeouts, TimeoutsLayer};
@@ -14,9 +16,8 @@ use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, d
 use crate::policy::merge::{Block, Layer as _, Leaf, Trail, Under, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    AfterPartial, Bound, BreakerPolicy, ContextWindow, Effect, GuidancePolicy, MalformedCalls, ModelPolicy,
-    OnExhausted, OnStop, Provider, Scope, Setting, Span, TextOnly, ToolMessages, ToolPolicy, TurnPolicy,
-    Validator,
+    AfterPartial, Bound, ContextWindow, Effect, GuidancePolicy, MalformedCalls, ModelPolicy, OnExhausted,
+    OnStop, Provider, Scope, Setting, Span, TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
 };
 
 variables! {
@@ -30,8 +31,6 @@ variables! {
     ReducerFailed = ["tool", "reducer", "error"];
     /// What is known when a run ended before a call did.
     Interrupted = ["tool"];
-    /// What is known when a breaker is open.
-    Broken = ["tool", "failures"];
     /// What is known before a call.
     Call = ["args", "tool"], "size(args.query) >= 3";
     /// What is known when a report is checked.
@@ -65,6 +64,8 @@ layer! {
             retry: RetryLayer => MergedRetry,
             /// When to stop calling it.
             breaker: BreakerLayer => MergedBreaker,
+            /// What is done when the model repeats itself.
+            loop_guard: LoopGuardLayer => MergedLoopGuard,
             /// What the model is told.
             messages: MessagesLayer => MergedMessages,
         }
@@ -75,23 +76,6 @@ layer! {
             limits: Option<LimitsRule> = None,
             /// Layers for single calls: those whose `when` holds, in this order.
             calls: Vec<CallRule> = Vec::new(),
-        }
-    }
-}
-
-layer! {
-    /// When a tool is no longer called.
-    pub(crate) struct BreakerLayer => MergedBreaker {
-        leaves {
-            /// Consecutive failures that open it, or `never`.
-            /// Example: `5`
-            failures: Failures,
-            /// How long it stays open before one probe is let through.
-            /// Example: `1m`
-            open_for: Bound,
-            /// What the model is told instead of a run.
-            /// Example: `{{ tool }} has failed {{ failures }} times. Go another way.`
-            message: Text<Broken>,
         }
     }
 }
@@ -413,15 +397,12 @@ pub(super) fn validators<V: Variables + Clone + PartialEq>(
 impl MergedTool {
     /// The plain values; `None` if the layers leave one open, which the built-in default does not.
     pub(crate) fn policy(&self) -> Option<ToolPolicy> {
-        let Self { effect, validate, on_exhausted, retry, breaker, messages } = self;
+        let Self { effect, validate, on_exhausted, retry, breaker, loop_guard, messages } = self;
         Some(ToolPolicy {
             retry: retry.policy()?,
             effect: effect.setting()?,
-            breaker: BreakerPolicy {
-                failures: breaker.failures.setting()?,
-                open_for: breaker.open_for.setting()?,
-                message: breaker.message.setting()?,
-            },
+            breaker: breaker.policy()?,
+            loop_guard: loop_guard.policy()?,
             validators: validators(validate)?,
             on_exhausted: on_exhausted.setting()?,
             messages: ToolMessages {

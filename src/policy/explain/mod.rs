@@ -24,7 +24,7 @@ pub(super) use worst::{Kind, Work, add};
 use super::document::CallRule;
 use super::layers::{Above, unbounded};
 use super::merge::{AnyTrail, Limits};
-use super::{CallOverride, Place, Policy, RetryPolicy, Scope, ToolPolicy};
+use super::{CallOverride, Counting, Place, Policy, RetryPolicy, Scope, ToolPolicy};
 
 /// So many layers for single calls are combined in every way.
 const MOST_COMBINED: u32 = 10;
@@ -386,7 +386,9 @@ fn worst_run(policy: &ToolPolicy) -> Worst {
 
 /// What is attempted when a tool is called.
 pub(super) fn work(policy: &ToolPolicy) -> Work {
-    Work { kind: Kind::Run, breaker: policy.breaker.failures.value, asks: true }
+    // Among the failures of a window others may stand that went well, and results grow old.
+    let certain = !matches!(policy.breaker.count.value, Counting::Window(_));
+    Work { kind: Kind::Run, breaker: policy.breaker.failures.value.filter(|_| certain), asks: true }
 }
 
 impl Explanation {

@@ -244,7 +244,19 @@ fn one_value_or_block_is_shown_alone() {
     let tool = policy().explain_tool("http.get");
     assert_snapshot!(tool.only("retry.max_attempts").unwrap().human());
     let block: Vec<_> = tool.only("breaker").unwrap().values.into_iter().map(|value| value.path).collect();
-    assert_eq!(block, ["breaker.failures", "breaker.open_for", "breaker.message"]);
+    assert_eq!(
+        block,
+        [
+            "breaker.failures",
+            "breaker.count",
+            "breaker.scope",
+            "breaker.open_for",
+            "breaker.probes",
+            "breaker.successes",
+            "breaker.hide",
+            "breaker.message"
+        ]
+    );
 }
 
 #[test]

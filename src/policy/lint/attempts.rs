@@ -3,7 +3,8 @@
 use super::Found;
 use crate::policy::explain::{Kind, Work, Worst};
 use crate::policy::{
-    Attempts, Backoff, Bound, BreakerPolicy, Code, Diagnostic, Origin, RetryPolicy, Scope, Setting, Span,
+    Attempts, Backoff, Bound, BreakerPolicy, Code, Counting, Diagnostic, Origin, RetryPolicy, Scope, Setting,
+    Span,
 };
 use crate::time::Nanos;
 
@@ -66,6 +67,9 @@ fn late_timeout(retry: &RetryPolicy, found: &mut Found<'_>) {
 /// Reports runs that the breaker ends before: it opens at the latest when so many runs of one call have failed.
 fn broken_off(subject: &Subject<'_>, retry: &RetryPolicy, breaker: &BreakerPolicy, found: &mut Found<'_>) {
     let Some(failures) = breaker.failures.value else { return };
+    if matches!(breaker.count.value, Counting::Window(_)) {
+        return;
+    }
     let alone = Worst::of(retry, Work { breaker: None, ..subject.work }).calls;
     if alone.is_some_and(|runs| runs <= failures.get()) {
         return;

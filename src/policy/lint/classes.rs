@@ -16,6 +16,7 @@ const NOT_OF_TOOLS: &[ErrorClass] = &[
     ErrorClass::ReasoningOnly,
     ErrorClass::ReducerError,
     ErrorClass::CircuitOpen,
+    ErrorClass::RepeatedCall,
     ErrorClass::Cancelled,
 ];
 /// What models never fail with, unless an error row says so.
@@ -27,6 +28,7 @@ const NOT_OF_MODELS: &[ErrorClass] = &[
     ErrorClass::InvalidOutput,
     ErrorClass::ReducerError,
     ErrorClass::CircuitOpen,
+    ErrorClass::RepeatedCall,
     ErrorClass::Cancelled,
 ];
 /// All that a report is refused with.

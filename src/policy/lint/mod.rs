@@ -6,6 +6,7 @@
 mod amplification;
 mod arguments;
 mod attempts;
+mod breakers;
 mod classes;
 mod found;
 mod never;
@@ -233,6 +234,7 @@ impl<'p> Lints<'p> {
             attempts::judge(&attempted, &policy.retry, found);
             self.amplification.tool(view, &subject, &policy, named.known);
             tools::idle_breaker(&subject, &policy, found);
+            breakers::judge(&subject, &policy, found);
             self.arguments.hear(named, &policy, calls.iter().map(|(call, _)| *call), found);
             self.repeats.hear(named, &policy, &policy.retry, found);
             self.of_class.hear(&policy.retry, self.raised.tools);

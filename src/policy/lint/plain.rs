@@ -40,6 +40,7 @@ fn blocks(blocks: &Blocks, found: &mut Found<'_>) {
             let problem = Diagnostic::warning(Code::NO_PAUSE, span, message);
             found.push(problem.help("say how long, or write `failures: never` if it is to stay closed"));
         }
+        super::breakers::plain(tool, found);
         if let Patch::Set(checks, _) = &tool.validate {
             same_names(&checks.validators(Scope::Tool), found);
         }

@@ -7,7 +7,8 @@ use indexmap::IndexMap;
 use super::Found;
 use super::view::{Named, subject};
 use crate::policy::{
-    Attempts, Code, Diagnostic, Effect, ErrorClass, OnExhausted, Origin, RetryPolicy, Scope, Span, ToolPolicy,
+    Attempts, Code, Counting, Diagnostic, Effect, ErrorClass, OnExhausted, Origin, RetryPolicy, Scope, Span,
+    ToolPolicy,
 };
 
 /// Failures after which a run has certainly not started, or was none.
@@ -17,6 +18,7 @@ const BEFORE: &[ErrorClass] = &[
     ErrorClass::ToolNotFound,
     ErrorClass::ToolUnavailable,
     ErrorClass::CircuitOpen,
+    ErrorClass::RepeatedCall,
 ];
 
 /// Retries that rules about tools ask for, and the tools do not bear.
@@ -123,6 +125,9 @@ pub(super) fn idle_breaker(subject: &str, policy: &ToolPolicy, found: &mut Found
         return;
     };
     let Some(span) = found.place(policy.breaker.failures.origin) else { return };
+    if policy.breaker.count.value != Counting::Consecutive {
+        return;
+    }
     if failures <= attempts || policy.on_exhausted.value != OnExhausted::Fail {
         return;
     }

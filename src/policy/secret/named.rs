@@ -24,10 +24,11 @@ const NAMES: [&str; 14] = [
     "bearer",
 ];
 /// How a mapping begins that says what happens to a tool or a model, which may have such a name.
-const RULES: [&str; 16] = [
+const RULES: [&str; 17] = [
     "effect",
     "retry",
     "breaker",
+    "loop_guard",
     "calls",
     "limits",
     "priority",

@@ -66,6 +66,33 @@ fn a_breaker_without_a_pause_is_told() {
 }
 
 #[test]
+fn a_window_that_never_opens_the_breaker_is_told() {
+    assert_snapshot!(search("breaker: {failures: 5, count: {kind: window, calls: 4}}"), @"a.yaml:2:48: warning[W0230]: the breaker of tool `search` never opens: it waits for 5 failures, and its window holds 4");
+    assert_snapshot!(search("breaker: {count: {kind: window, calls: 4, min_calls: 5}}"), @"a.yaml:2:35: warning[W0230]: the breaker of tool `search` never opens: it waits for 5 results, and its window holds 4");
+    assert_eq!(search("breaker: {failures: 4, count: {kind: window, calls: 4, min_calls: 4}}"), "");
+    assert_eq!(search("breaker: {failures: never, count: {kind: window, calls: 1}}"), "");
+}
+
+#[test]
+fn a_stage_that_never_comes_is_told() {
+    assert_snapshot!(search("loop_guard: {same_call: {nudge: 6, block: 4}}"), @"a.yaml:2:50: warning[W0231]: `loop_guard.same_call.nudge` of tool `search` never comes: it is 6, and `block` is 4");
+    assert_snapshot!(search("loop_guard: {cycle: {block: 9}}"), @"a.yaml:2:46: warning[W0231]: `loop_guard.cycle.block` of tool `search` never comes: it is 9, and `final_turn` is 8");
+    assert_eq!(search("loop_guard: {same_call: {nudge: never, block: 2}}"), "");
+    assert_eq!(
+        search("loop_guard: {same_error: {nudge: 3, block: 3}}"),
+        "",
+        "it is told when the third has failed"
+    );
+    assert_eq!(search("loop_guard: {enabled: false, same_call: {nudge: 6, block: 4}}"), "");
+}
+
+#[test]
+fn probes_of_a_breaker_that_stays_open_are_told() {
+    assert_snapshot!(search("breaker: {open_for: unlimited, successes: 2}"), @"a.yaml:2:60: warning[W0232]: `successes` has no meaning: the breaker stays open, and lets no probe through");
+    assert_eq!(search("breaker: {open_for: 1m, successes: 2, probes: 2}"), "");
+}
+
+#[test]
 fn conditions_that_do_not_speak_of_the_call_are_told() {
     let when = |when: &str| search(&format!("calls: [{{when: \"{when}\", retry: {{max_attempts: 2}}}}]"));
     assert_snapshot!(when("false"), @"a.yaml:2:33: warning[W0221]: `when` never holds");

@@ -1,0 +1,302 @@
+//! What a model did lately, as far as it takes to see that it goes round in circles: numbers of calls, of failures and of
+//! results, so many and no more.
+
+use std::collections::VecDeque;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{Repeats, Stages};
+
+/// How many calls are remembered.
+const CALLS: usize = 100;
+/// Of how many tools the last failure is remembered, and of how many calls the last result.
+const STREAKS: usize = 64;
+/// How many calls the longest cycle has.
+pub(super) const LONGEST: usize = 5;
+
+/// What was decided about a call that repeats itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Repetition {
+    /// The model's id of the call.
+    /// Example: `call_5`
+    pub call: String,
+    /// The tool.
+    /// Example: `lookup_price`
+    pub tool: String,
+    /// What is repeated.
+    pub pattern: LoopPattern,
+    /// How many calls are repeated: 1, or the length of the cycle.
+    /// Example: `1`
+    pub length: u32,
+    /// How often there was the same, this time included.
+    /// Example: `5`
+    pub count: u32,
+    /// What is done.
+    pub stage: LoopStage,
+}
+
+/// What is repeated.
+///
+/// Example: `same_call`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopPattern {
+    /// The same tool with the same arguments.
+    SameCall,
+    /// Two to five calls.
+    Cycle,
+    /// The same call with the same result.
+    SameResult,
+    /// The same failure of a tool.
+    SameError,
+}
+
+/// What is done about it.
+///
+/// Example: `block`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopStage {
+    /// The model is told.
+    Nudge,
+    /// The call does not run.
+    Block,
+    /// The call does not run, and the next turn is the last.
+    FinalTurn,
+}
+
+/// The calls, failures and results there were lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Lately {
+    /// The numbers of the last calls, the oldest first.
+    calls: VecDeque<u64>,
+    /// For each length of a cycle: how many calls in a row were the same as the one so many calls before.
+    rows: [u32; LONGEST],
+    /// By tool: the last failure, and how often it came in a row.
+    errors: VecDeque<Streak>,
+    /// By call: the last result, and how often it came in a row.
+    results: VecDeque<Streak>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Streak {
+    of: u64,
+    what: u64,
+    count: u32,
+}
+
+/// A cycle that the last call goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cycle {
+    pub(super) length: u32,
+    /// How many rounds are complete.
+    pub(super) rounds: u32,
+    /// Whether the last call completed one.
+    pub(super) completes: bool,
+}
+
+impl Lately {
+    /// A call is made.
+    pub(super) fn called(&mut self, call: u64) {
+        for (length, row) in (0..).zip(&mut self.rows) {
+            let before = self.calls.iter().rev().nth(length);
+            *row = if before == Some(&call) { row.saturating_add(1) } else { 0 };
+        }
+        self.calls.push_back(call);
+        if self.calls.len() > CALLS {
+            self.calls.pop_front();
+        }
+    }
+
+    /// How often the last call was made, itself included.
+    pub(super) fn same_calls(&self, count: Repeats) -> u32 {
+        match count {
+            Repeats::InARow => self.rows.first().map_or(1, |row| row.saturating_add(1)),
+            Repeats::InAll => {
+                let last = self.calls.back();
+                let same = self.calls.iter().filter(|call| Some(*call) == last).count();
+                u32::try_from(same).unwrap_or(u32::MAX)
+            }
+        }
+    }
+
+    /// The shortest cycle of at least two different calls that has at least two rounds.
+    pub(super) fn cycle(&self) -> Option<Cycle> {
+        (2_u32..).zip(self.rows.iter().skip(1)).find_map(|(length, row)| {
+            let rounds = row.checked_div(length)?.saturating_add(1);
+            let completes = row.checked_rem(length) == Some(0);
+            (rounds > 1 && !self.is_shorter(length)).then_some(Cycle { length, rounds, completes })
+        })
+    }
+
+    /// Whether the last `length` calls are themselves rounds of something shorter.
+    fn is_shorter(&self, length: u32) -> bool {
+        (1..length).zip(&self.rows).any(|(shorter, row)| {
+            length.checked_rem(shorter) == Some(0) && *row >= length.saturating_sub(shorter)
+        })
+    }
+
+    /// The tool failed like this. Returns how often it did in a row.
+    pub(super) fn failed(&mut self, tool: u64, error: u64) -> u32 {
+        again(&mut self.errors, tool, error)
+    }
+
+    /// The tool did not fail.
+    pub(super) fn recovered(&mut self, tool: u64) {
+        self.errors.retain(|streak| streak.of != tool);
+    }
+
+    /// The call had this result. Returns how often it had in a row.
+    pub(super) fn resulted(&mut self, call: u64, result: u64) -> u32 {
+        again(&mut self.results, call, result)
+    }
+
+    /// How often the tool failed in the same way.
+    pub(super) fn errors_of(&self, tool: u64) -> u32 {
+        count(&self.errors, tool)
+    }
+
+    /// How often the call had the same result.
+    pub(super) fn results_of(&self, call: u64) -> u32 {
+        count(&self.results, call)
+    }
+
+    /// A call was held back for the failures of its tool, or for its results: it counts as one more of them.
+    pub(super) fn held_back(&mut self, pattern: LoopPattern, tool: u64, call: u64) {
+        let (streaks, of) = match pattern {
+            LoopPattern::SameError => (&mut self.errors, tool),
+            LoopPattern::SameResult => (&mut self.results, call),
+            LoopPattern::SameCall | LoopPattern::Cycle => return,
+        };
+        if let Some(streak) = streaks.iter_mut().find(|streak| streak.of == of) {
+            streak.count = streak.count.saturating_add(1);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl LoopPattern {
+    /// As it stands in reports, and in policies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SameCall => "same_call",
+            Self::Cycle => "cycle",
+            Self::SameResult => "same_result",
+            Self::SameError => "same_error",
+        }
+    }
+}
+
+impl LoopStage {
+    /// As it stands in reports, and in policies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nudge => "nudge",
+            Self::Block => "block",
+            Self::FinalTurn => "final_turn",
+        }
+    }
+
+    /// The stage of a count, if it has reached one.
+    pub(super) fn at(count: u32, stages: &Stages) -> Option<Self> {
+        let reached = |limit: Option<core::num::NonZeroU32>| limit.is_some_and(|limit| count >= limit.get());
+        if reached(stages.final_turn.value) {
+            Some(Self::FinalTurn)
+        } else if reached(stages.block.value) {
+            Some(Self::Block)
+        } else {
+            reached(stages.nudge.value).then_some(Self::Nudge)
+        }
+    }
+}
+
+/// One more of `what`; the one that was heard of longest ago is forgotten when there are too many.
+fn again(streaks: &mut VecDeque<Streak>, of: u64, what: u64) -> u32 {
+    let place = streaks.iter().position(|streak| streak.of == of);
+    let known = place.and_then(|place| streaks.remove(place)).filter(|streak| streak.what == what);
+    let count = known.map_or(1, |streak| streak.count.saturating_add(1));
+    streaks.push_back(Streak { of, what, count });
+    if streaks.len() > STREAKS {
+        streaks.pop_front();
+    }
+    count
+}
+
+fn count(streaks: &VecDeque<Streak>, of: u64) -> u32 {
+    streaks.iter().find(|streak| streak.of == of).map_or(0, |streak| streak.count)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The shortest block of two to five calls, not made of a shorter one, that the calls end with at least twice.
+    fn told_naively(calls: &[u64]) -> Option<(usize, usize)> {
+        (2..=LONGEST).find_map(|length| {
+            let block = calls.len().checked_sub(length).map(|from| &calls[from..])?;
+            let made_of_shorter =
+                (1..length).any(|d| length % d == 0 && block.chunks(d).all(|chunk| chunk == &block[..d]));
+            let rounds = calls.rchunks_exact(length).take_while(|chunk| *chunk == block).count();
+            (rounds > 1 && !made_of_shorter).then_some((length, rounds))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_cycle_is_found_where_its_definition_finds_one(
+            calls in prop_oneof![
+                prop::collection::vec(0_u64..3, 0..40),
+                (prop::collection::vec(0_u64..4, 1..7), 1_usize..9, prop::collection::vec(0_u64..4, 0..3))
+                    .prop_map(|(block, times, end)| [block.repeat(times), end].concat()),
+            ]
+        ) {
+            let mut lately = Lately::default();
+            for (end, call) in calls.iter().enumerate() {
+                lately.called(*call);
+                let found = lately.cycle().map(|cycle| (cycle.length as usize, cycle.rounds as usize));
+                prop_assert_eq!(found, told_naively(&calls[..=end]));
+            }
+        }
+
+        #[test]
+        fn equal_calls_are_counted_as_the_definition_says(calls in prop::collection::vec(0_u64..3, 1..150)) {
+            let mut lately = Lately::default();
+            for (end, call) in calls.iter().enumerate() {
+                lately.called(*call);
+                let so_far = &calls[..=end];
+                let row = so_far.iter().rev().take_while(|other| *other == call).count();
+                let all = so_far.iter().rev().take(CALLS).filter(|other| *other == call).count();
+                prop_assert_eq!(lately.same_calls(Repeats::InARow) as usize, row);
+                prop_assert_eq!(lately.same_calls(Repeats::InAll) as usize, all);
+            }
+        }
+
+        #[test]
+        fn no_number_of_calls_and_tools_makes_it_grow(calls in prop::collection::vec(0_u64..10_000, 0..500)) {
+            let mut lately = Lately::default();
+            for call in calls {
+                lately.called(call);
+                lately.failed(call, 1);
+                lately.resulted(call, 1);
+            }
+            prop_assert!(lately.calls.len() <= CALLS && lately.errors.len() <= STREAKS);
+            prop_assert!(lately.results.len() <= STREAKS);
+        }
+    }
+
+    #[test]
+    fn another_failure_and_a_success_begin_the_count_anew() {
+        let mut lately = Lately::default();
+        assert_eq!([lately.failed(1, 7), lately.failed(1, 7), lately.failed(2, 7)], [1, 2, 1]);
+        assert_eq!(lately.failed(1, 8), 1);
+        lately.failed(1, 8);
+        lately.recovered(1);
+        assert_eq!([lately.failed(1, 8), lately.errors_of(2)], [1, 1]);
+    }
+}

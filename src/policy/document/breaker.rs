@@ -1,0 +1,162 @@
+//! `tools.*.breaker:`: when a tool is no longer called.
+
+use core::num::NonZeroU32;
+
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::fraction::Fraction;
+use super::lasting::Lasting;
+use super::retry::Failures;
+use super::text::{Text, variables};
+use crate::policy::decode::{Decode, Reader, choice_of, union};
+use crate::policy::merge::{layer, plain_leaf};
+use crate::policy::yaml::Node;
+use crate::policy::{Bound, BreakerPolicy, BreakerScope, CountWindow, Counting};
+use crate::time::Nanos;
+
+variables! {
+    /// What is known when a breaker is open.
+    Broken = ["tool", "failures"];
+}
+
+layer! {
+    /// When a tool is no longer called.
+    pub(crate) struct BreakerLayer => MergedBreaker {
+        leaves {
+            /// Failures that open it, counted as `count` says, or `never`.
+            /// Example: `5`
+            failures: Failures,
+            /// Which failures count together.
+            count: Counting,
+            /// How long what is known of failures lasts.
+            scope: BreakerScope,
+            /// How long it stays open before probes are let through.
+            /// Example: `1m`
+            open_for: Bound,
+            /// How many probes may run at a time. A probe that is cancelled is given back.
+            /// Example: `1`
+            probes: NonZeroU32,
+            /// How many probes have to go well before it closes. One that fails opens it again.
+            /// Example: `2`
+            successes: NonZeroU32,
+            /// Whether models are not shown the tool while it is open.
+            /// Example: `true`
+            hide: bool,
+            /// What the model is told instead of a run.
+            /// Example: `{{ tool }} has failed {{ failures }} times. Go another way.`
+            message: Text<Broken>,
+        }
+    }
+}
+
+impl MergedBreaker {
+    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
+    pub(crate) fn policy(&self) -> Option<BreakerPolicy> {
+        Some(BreakerPolicy {
+            failures: self.failures.setting()?,
+            count: self.count.setting()?,
+            scope: self.scope.setting()?,
+            open_for: self.open_for.setting()?,
+            probes: self.probes.setting()?,
+            successes: self.successes.setting()?,
+            hide: self.hide.setting()?,
+            message: self.message.setting()?,
+        })
+    }
+}
+
+union! {
+    /// Which failures count together. Replaced whole.
+    enum CountRule by kind {
+        /// Failures in a row: a success begins anew.
+        Consecutive = "consecutive" {},
+        /// All failures: a success takes none back.
+        Cumulative = "cumulative" {},
+        /// Failures among the last results.
+        Window = "window" {
+            /// The last so many results.
+            calls: WindowCalls = WindowCalls(NonZeroU32::MIN.saturating_add(99)),
+            /// Results that are older do not count. Left out: however old they are.
+            /// Example: `1m`
+            within: Option<Lasting<Nanos>>,
+            /// Failures per result that there must be besides, as a fraction. Left out: `failures` alone counts.
+            ratio: Option<Fraction>,
+            /// So many results there must be.
+            /// Example: `10`
+            min_calls: u32 = 0,
+        },
+    }
+}
+
+/// How many results a window holds.
+#[derive(Clone, Copy, Debug)]
+struct WindowCalls(NonZeroU32);
+
+impl Decode for WindowCalls {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let calls = NonZeroU32::decode(node, reader)?;
+        if calls.get() > CountWindow::MOST {
+            return reader.out_of_range(node, "must be at most 1000");
+        }
+        Some(Self(calls))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({
+            "type": "integer", "minimum": 1, "maximum": CountWindow::MOST, "examples": [20],
+        })
+    }
+}
+
+impl Decode for Counting {
+    const NAME: Option<&'static str> = CountRule::NAME;
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        Some(match CountRule::decode(node, reader)? {
+            CountRule::Consecutive {} => Self::Consecutive,
+            CountRule::Cumulative {} => Self::Cumulative,
+            CountRule::Window { calls, within, ratio, min_calls } => Self::Window(CountWindow {
+                calls: calls.0,
+                within: within.map(|within| within.0),
+                ratio_ppm: ratio.map_or(0, |ratio| ratio.0),
+                min_calls,
+            }),
+        })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        CountRule::schema(generator)
+    }
+}
+
+choice_of! {
+    /// How long what is known of a tool's failures lasts.
+    BreakerScope {
+        /// Until the next turn.
+        Turn = "turn",
+        /// Until the end of the run. A run that is resumed goes on with it.
+        Run = "run",
+        /// As long as the session: the next run goes on with it.
+        Session = "session",
+    }
+}
+
+plain_leaf! {
+    BreakerScope => |value| json!(value),
+    Counting => |count| {
+        let mut shown = Map::new();
+        shown.insert("kind".to_owned(), count.to_string().into());
+        if let Counting::Window(CountWindow { calls, within, ratio_ppm, min_calls }) = count {
+            shown.insert("calls".to_owned(), calls.get().into());
+            if let Some(within) = within {
+                shown.insert("within".to_owned(), within.to_string().into());
+            }
+            if *ratio_ppm > 0 {
+                shown.insert("ratio".to_owned(), Fraction(*ratio_ppm).show());
+            }
+            shown.insert("min_calls".to_owned(), (*min_calls).into());
+        }
+        Value::Object(shown)
+    },
+}
