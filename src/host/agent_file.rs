@@ -120,6 +120,8 @@ union! {
             /// what a user says there. Left out: at Mistral.
             /// Example: `true`
             guidance_in_results: Option<bool>,
+            /// Whether an answer must say why the model stopped.
+            finish_reason: FinishReasonEntry = FinishReasonEntry::Required,
             /// What its tokens cost, for telemetry.
             /// Example: `{"input": 2.50, "output": 10}`
             price: Option<PriceEntry>,
@@ -304,6 +306,16 @@ choice! {
         Turn = "turn",
         /// After each event.
         Event = "event",
+    }
+}
+
+choice! {
+    /// Whether an answer must say why the model stopped.
+    pub enum FinishReasonEntry {
+        /// It must; one that does not is a failure.
+        Required = "required",
+        /// The server may leave it out; an answer that was cut may then pass for a whole one.
+        Optional = "optional",
     }
 }
 

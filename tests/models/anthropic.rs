@@ -241,11 +241,28 @@ async fn the_headers_name_the_version_and_the_path_is_right() {
 async fn a_stream_that_does_not_end_as_it_should_is_a_failure() {
     let with = |more: Value| begun().into_iter().chain([more]).collect::<Vec<_>>();
     let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let ended = |reason: &str| {
+        let mut events = with(json!({"type": "content_block_stop", "index": 0}));
+        events.push(json!({"type": "message_delta", "delta": {"stop_reason": reason}}));
+        events
+    };
     let stopped = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}});
     let policy = Policy::builtin();
     for (events, class, received, says) in [
         (begun(), ErrorClass::NetworkError, 5, "the stream of the answer ends in the middle"),
         (with(stopped), ErrorClass::NetworkError, 5, "the stream of the answer ends in the middle"),
+        (
+            ended("pause_turn"),
+            ErrorClass::ModelError,
+            5,
+            "the server paused the turn before the answer was whole",
+        ),
+        (
+            ended("error"),
+            ErrorClass::ModelError,
+            5,
+            "the model stopped with `error` before the answer was whole",
+        ),
         (with(overloaded.clone()), ErrorClass::Overloaded, 5, "Overloaded"),
         (vec![overloaded], ErrorClass::Overloaded, 0, "Overloaded"),
         (vec![], ErrorClass::NetworkError, 0, "the stream of the answer ends before it has begun"),

@@ -8,11 +8,11 @@ use tokio_util::sync::CancellationToken;
 
 use unfazed::engine::{Directive, Note, Order, Outcome, ToolSpec};
 use unfazed::host::scripted::{self, Answer, Entry, Fault, Script, ScriptedCall, ScriptedServer};
-use unfazed::host::{Agent, FunctionTool, Observer, Task, Tools};
+use unfazed::host::{Agent, FunctionTool, Observer, OpenAiConfig, Task, Tools};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::Message;
 
-use super::{anthropic, client, raw};
+use super::{anthropic, client, ok, raw, raw_from};
 
 const POLICY: &str = "
 version: 1
@@ -149,6 +149,110 @@ async fn a_chat_stream_that_does_not_end_as_it_should_is_a_failure() {
         let failure = raw(response).await.unwrap_err();
         let found = (failure.classified(&policy).class, failure.received);
         assert_eq!(found, (class, received), "{failure:?}");
+        assert!(failure.message.contains(says), "{}", failure.message);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_whose_reason_to_stop_is_a_failure_is_none_streamed_or_whole() {
+    let failed = r#"{"choices":[{"index":0,"delta":{"content":""},"message":{"content":"half"},"error":{"code":502,"message":"Provider disconnected"},"finish_reason":"error"}]}"#;
+    let stopped = |reason: &str| {
+        let part = json!({"content": "half"});
+        json!({"choices": [{"delta": {}, "message": part, "finish_reason": reason}]}).to_string()
+    };
+    let policy = Policy::builtin();
+    for (end, class, says) in [
+        (failed.to_owned(), ErrorClass::NetworkError, "Provider disconnected"),
+        (
+            stopped("error"),
+            ErrorClass::ModelError,
+            "the model stopped with `error` before the answer was whole",
+        ),
+        (stopped("abort"), ErrorClass::ModelError, "the model stopped with `abort`"),
+        (stopped("insufficient_system_resource"), ErrorClass::Overloaded, "`insufficient_system_resource`"),
+        (
+            stopped("function_call_filter: MALFORMED_FUNCTION_CALL"),
+            ErrorClass::MalformedToolCall,
+            "`function_call_filter: MALFORMED_FUNCTION_CALL`",
+        ),
+    ] {
+        let events = format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"hello\"}}}}]}}\n\ndata: {end}\n\ndata: [DONE]\n\n"
+        );
+        for (kind, body, received) in
+            [("text/event-stream", events.as_str(), 5), ("application/json", end.as_str(), 0)]
+        {
+            let failure = raw(ok(kind, body)).await.unwrap_err();
+            let found = (failure.classified(&policy).class, failure.received);
+            assert_eq!(found, (class, received), "{failure:?}");
+            assert!(failure.message.contains(says), "{}", failure.message);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_stream_ends_with_an_error_never_runs() {
+    let call = ScriptedCall { name: "pay".into(), arguments: "{}".into(), id: None };
+    let failed = Answer { calls: vec![call], finish: Some("error".into()), ..Answer::default() };
+    for speaks_anthropic in [false, true] {
+        let script =
+            [Entry::new(scripted::Outcome::Answer(failed.clone())), Entry::text("Nothing was paid.")];
+        let server = ScriptedServer::start(Script::new("s.yaml", script), 0).await.unwrap();
+        let paid = Arc::new(AtomicU32::new(0));
+        let agent = agent(&server.base_url(), speaks_anthropic, &paid);
+        let mut retracted = Retracted::default();
+        let task = Task { run: "run-1".into(), task: "pay".into(), ..Task::default() };
+        let report = agent.run_with(task, &mut retracted, None, CancellationToken::new()).await.unwrap();
+        assert_eq!(report.outcome, Outcome::Answered { text: "Nothing was paid.".into() });
+        assert_eq!(paid.load(Ordering::Relaxed), 0);
+        assert_eq!(retracted.0.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_a_reason_to_stop_counts_only_where_the_server_is_known_to_leave_it_out() {
+    const WHOLE: &str = r#"{"choices":[{"message":{"content":"hello"},"finish_reason":null}]}"#;
+    let events = r#"data: {"choices":[{"delta":{"content":"hello"},"finish_reason":null}]}"#;
+    let events = format!("{events}\n\ndata: [DONE]\n\n");
+    for (kind, body) in [("text/event-stream", events.as_str()), ("application/json", WHOLE)] {
+        let failure = raw(ok(kind, body)).await.unwrap_err();
+        assert_eq!(failure.class, Some(ErrorClass::NetworkError), "{body}");
+        assert!(failure.message.contains("does not say why the model stopped"), "{}", failure.message);
+        let lenient = OpenAiConfig { finish_optional: true, ..OpenAiConfig::default() };
+        assert_eq!(raw_from(lenient, ok(kind, body)).await.unwrap().text, "hello");
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_the_place_of_an_event_has_its_class_and_its_message() {
+    const PART: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hello\"}}]}\n\n";
+    const END: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let quota = r#"{"error":"you (me) have reached your weekly usage limit, upgrade for higher limits"}"#;
+    let exhausted =
+        "[{\n  \"error\": {\n    \"code\": 429,\n    \"message\": \"Resource exhausted\"\n  }\n}\n]";
+    let policy = Policy::builtin();
+    for (body, class, received, says) in [
+        (format!("{PART}{quota}\n"), ErrorClass::QuotaExceeded, 5, "weekly usage limit"),
+        (format!("{PART}{quota}"), ErrorClass::QuotaExceeded, 5, "weekly usage limit"),
+        (format!("{PART}{quota}\n{END}"), ErrorClass::QuotaExceeded, 5, "weekly usage limit"),
+        (exhausted.to_owned(), ErrorClass::RateLimit, 0, "Resource exhausted"),
+        (exhausted.replace('\n', ""), ErrorClass::RateLimit, 0, "Resource exhausted"),
+        (
+            format!("{PART}data: {{\"detail\":\"Internal error\"}}\n\n{END}"),
+            ErrorClass::ModelError,
+            5,
+            "Internal error",
+        ),
+        (
+            format!("{PART}data: {{\"errors\":[{{\"message\":\"boom\"}}]}}\n\n{END}"),
+            ErrorClass::ModelError,
+            5,
+            "boom",
+        ),
+    ] {
+        let failure = raw(ok("text/event-stream", &body)).await.unwrap_err();
+        let found = (failure.classified(&policy).class, failure.received);
+        assert_eq!(found, (class, received), "{body} {failure:?}");
         assert!(failure.message.contains(says), "{}", failure.message);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use tracing::Instrument;
 use unfazed::engine::{LogHeader, ToolOutcome, ToolSpec};
-use unfazed::host::agent_file::{AgentFile, FsyncEntry, ModelEntry, ToolEntry};
+use unfazed::host::agent_file::{AgentFile, FinishReasonEntry, FsyncEntry, ModelEntry, ToolEntry};
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
     Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, OpenAi, OpenAiConfig, PolicyWatch, ProcessConfig,
@@ -114,20 +114,28 @@ async fn with_model(
 ) -> Result<Agent, Failed> {
     let stopped = |error: &dyn std::fmt::Display| Failed::Stopped(format!("model `{name}`: {error}"));
     let config = match entry {
-        ModelEntry::OpenAi { base_url, model, stream, max_tokens, extra, guidance_in_results, .. } => {
-            OpenAiConfig {
-                base_url: base_url.value.clone(),
-                model: model.clone(),
-                api_key: key,
-                headers,
-                plain_headers: entry.plain_headers(),
-                stream: *stream,
-                max_tokens: *max_tokens,
-                extra: extra.as_object().cloned().unwrap_or_default(),
-                guidance_in_results: *guidance_in_results,
-                ..OpenAiConfig::default()
-            }
-        }
+        ModelEntry::OpenAi {
+            base_url,
+            model,
+            stream,
+            max_tokens,
+            extra,
+            guidance_in_results,
+            finish_reason,
+            ..
+        } => OpenAiConfig {
+            base_url: base_url.value.clone(),
+            model: model.clone(),
+            api_key: key,
+            headers,
+            plain_headers: entry.plain_headers(),
+            stream: *stream,
+            max_tokens: *max_tokens,
+            extra: extra.as_object().cloned().unwrap_or_default(),
+            guidance_in_results: *guidance_in_results,
+            finish_optional: *finish_reason == FinishReasonEntry::Optional,
+            ..OpenAiConfig::default()
+        },
         ModelEntry::Anthropic { base_url, model, stream, max_tokens, extra, .. } => {
             let mut config = AnthropicConfig {
                 model: model.value.clone(),

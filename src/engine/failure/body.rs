@@ -19,6 +19,8 @@ const LONGEST_JSON: usize = 64 << 10;
 /// Where the error itself stands in what is around it, in the order of looking.
 const INSIDE: &[&str] =
     &["error", "response", "errors", "lastError", "cause", "responseBody", "body", "data"];
+/// What only answers have, and events of a stream.
+const ANSWERS: &[&str] = &["choices", "content", "type", "delta", "usage"];
 /// Where an error says what it is about.
 const DETAILS: &[&str] = &["details", "metadata", "innererror", "inner_error"];
 
@@ -51,7 +53,8 @@ impl Failure {
     /// The failure inside an answer whose status says that all is well, if there is one: `body` is the whole body or
     /// the data of one event.
     pub fn inside_success(body: &Value) -> Option<Self> {
-        is_error(body).then(|| Self::from_json(body))
+        let failed = is_error(body) || failed_choice(body).is_some() || is_no_answer(body);
+        failed.then(|| Self::from_json(body))
     }
 }
 
@@ -102,6 +105,30 @@ fn has_error(value: &impl Node) -> bool {
     value.get("error").is_some_and(|error| !error.is_blank())
 }
 
+/// The choice that failed: routers put the error beside the part of the answer that came.
+fn failed_choice<N: Node>(body: &N) -> Option<&N> {
+    match body.get("choices")?.shape() {
+        Shape::List(items) => items.iter().find(|choice| has_error(*choice)),
+        _ => None,
+    }
+}
+
+/// Whether an object has nothing of an answer, and what only errors have.
+fn is_no_answer(body: &impl Node) -> bool {
+    if ANSWERS.iter().any(|key| body.get(key).is_some()) {
+        return false;
+    }
+    let refused = body.get("success").is_some_and(|value| matches!(value.shape(), Shape::Bool(false)));
+    let says = |key: &str| {
+        body.get(key).is_some_and(|value| match value.shape() {
+            Shape::Text(text) => !text.is_empty(),
+            Shape::List(items) => !items.is_empty(),
+            _ => false,
+        })
+    };
+    refused || says("message") || says("detail") || says("errors")
+}
+
 /// An error whose key is its text: `{"error parsing tool call": "..."}`.
 fn odd(object: &impl Node) -> Option<(&str, &str)> {
     let mut fields = object.fields();
@@ -131,7 +158,10 @@ impl Reading {
                 Some(json) => self.value(&json, deeper),
                 None => Some(Found::of_text(text.to_owned())),
             },
-            Shape::Object => Some(self.object(value, deeper)),
+            Shape::Object => match failed_choice(value).filter(|_| !is_error(value)) {
+                Some(choice) => self.value(choice, deeper),
+                None => Some(self.object(value, deeper)),
+            },
             Shape::Null | Shape::Bool(_) | Shape::Number(_) => None,
         }
     }

@@ -27,19 +27,25 @@ impl Step<'_> {
             let text = "the model's window was full before the reply was whole";
             return self.model_failed(&Failure::of(ErrorClass::ContextOverflow, text));
         }
-        if empty && reply.has_reasoning() {
-            let message = "the reply is reasoning only, without an answer or a call";
-            return self.model_failed(&Failure::of(ErrorClass::ReasoningOnly, message));
-        }
-        if empty {
-            return self.model_failed(&Failure::of(ErrorClass::EmptyResponse, "the reply is empty"));
-        }
         let output = self.policy.output().is_some();
         let truncated = reply.finish == FinishReason::Length && reply.calls.is_empty();
         if truncated && !output {
             return self.model_failed(&Failure::of(
                 ErrorClass::TruncatedOutput,
                 "the reply was cut at the token limit",
+            ));
+        }
+        if empty && !truncated && reply.has_reasoning() {
+            let message = "the reply is reasoning only, without an answer or a call";
+            return self.model_failed(&Failure::of(ErrorClass::ReasoningOnly, message));
+        }
+        if empty && !truncated {
+            return self.model_failed(&Failure::of(ErrorClass::EmptyResponse, "the reply is empty"));
+        }
+        if let FinishReason::Other(reason) = &reply.finish {
+            let reason = reason.clone();
+            self.warn(format!(
+                "the model stopped for a reason that is not known, `{reason}`; its reply is taken"
             ));
         }
         self.take_leaked_calls(&mut reply);
@@ -74,7 +80,8 @@ impl Step<'_> {
         let objection = self.reduce(Trigger::ModelResponded, &event).map(|error| self.reply_refused(&error));
         let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
         let refused = output && reply.calls.is_empty() && self.refuses_text(truncated);
-        if !refused || self.policy.turn().guidance.keep.value {
+        // A reply that was cut before it said anything leaves nothing in the history.
+        if !empty && (!refused || self.policy.turn().guidance.keep.value) {
             self.append(Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra });
         }
         if !reply.calls.is_empty() {
@@ -156,7 +163,7 @@ impl Step<'_> {
             self.count(MetricName::ValidationRetryTotal, "output".into(), 1);
             self.keep_as_report(&reply.text);
         }
-        if self.policy.turn().guidance.keep.value {
+        if self.policy.turn().guidance.keep.value && !reply.text.trim().is_empty() {
             self.append(Message::Assistant { text: reply.text, calls: Vec::new(), extra: reply.extra });
         }
         self.model_failed(&Failure::of(class, message));

@@ -3,7 +3,7 @@
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde::de::IgnoredAny;
 
-use super::failure::unreadable;
+use super::failure::{inside_success, unreadable};
 use super::sse::{SseEvent, SseParser};
 use super::wire::{Assembly, Format, Progress};
 use crate::engine::{Failure, ModelReply};
@@ -24,9 +24,13 @@ pub(super) struct Events<F: Format> {
 
 impl<F: Format> Answer<F> {
     /// What the headers say that will come.
-    pub(super) fn announced_by(headers: &HeaderMap) -> Self {
+    pub(super) fn announced_by(format: &F, headers: &HeaderMap) -> Self {
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if kind.contains("event-stream") { Self::Events(Box::default()) } else { Self::Body(Vec::new()) }
+        if kind.contains("event-stream") {
+            Self::Events(Box::new(Events::of(format)))
+        } else {
+            Self::Body(Vec::new())
+        }
     }
 
     /// Takes the next bytes.
@@ -73,15 +77,20 @@ impl<F: Format> Answer<F> {
     ///
     /// # Errors
     /// What has come is no answer, or not all of it.
-    pub(super) fn reply(self, headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
+    pub(super) fn reply(
+        self,
+        format: &F,
+        headers: &HeaderMap,
+        conversation: &[Message],
+    ) -> Result<ModelReply, Failure> {
         match self {
             // Some servers stream without saying so.
             Self::Body(body) if looks_like_events(&body) => {
-                let mut events = Events::<F>::default();
+                let mut events = Events::of(format);
                 events.take(&body, headers)?;
                 events.reply(headers, conversation)
             }
-            Self::Body(body) => F::read(&body, headers, conversation),
+            Self::Body(body) => format.read(&body, headers, conversation),
             Self::Events(events) => events.reply(headers, conversation),
         }
     }
@@ -93,22 +102,38 @@ fn looks_like_events(body: &[u8]) -> bool {
     [&b"data:"[..], b"event:", b"id:", b"retry:", b":"].iter().any(|start| body.starts_with(start))
 }
 
-impl<F: Format> Default for Events<F> {
-    fn default() -> Self {
-        Self { parser: SseParser::default(), assembly: F::Assembly::default(), waiting: Vec::new() }
-    }
-}
-
 impl<F: Format> Events<F> {
+    fn of(format: &F) -> Self {
+        Self { parser: SseParser::default(), assembly: format.begin(), waiting: Vec::new() }
+    }
+
     fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<Progress, Failure> {
         let pushed = self.parser.push(bytes, &mut self.waiting);
+        let mut progress = Progress::More;
         for event in self.waiting.drain(..) {
-            if self.assembly.take(&event, headers)? == Progress::Done {
-                return Ok(Progress::Done);
+            progress = self.assembly.take(&event, headers)?;
+            if progress == Progress::Done {
+                break;
             }
+        }
+        self.strays(headers)?;
+        if progress == Progress::Done {
+            return Ok(progress);
         }
         pushed.map_err(|error| unreadable(error.to_string()))?;
         Ok(Progress::More)
+    }
+
+    /// Some servers write what went wrong without making an event of it.
+    fn strays(&mut self, headers: &HeaderMap) -> Result<(), Failure> {
+        let read = |text: String| serde_json::from_str(&text).ok();
+        let found = self
+            .parser
+            .strays()
+            .into_iter()
+            .filter_map(read)
+            .find_map(|value| inside_success(&value, headers));
+        found.map_or(Ok(()), Err)
     }
 
     fn reply(mut self, headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
@@ -118,6 +143,7 @@ impl<F: Format> Events<F> {
                 self.assembly.take(&last, headers)?;
             }
         }
+        self.strays(headers)?;
         self.assembly.reply(conversation)
     }
 }

@@ -18,13 +18,11 @@ pub(crate) fn from_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) 
     let mut failure = Failure::from_answer(status.as_u16(), &told(headers), body, now);
     if failure.message.is_empty() {
         failure.message = reason(status);
-        if let Some(location) = headers.get(reqwest::header::LOCATION).filter(|_| status.is_redirection()) {
-            let location = String::from_utf8_lossy(location.as_bytes());
-            failure.message = format!(
-                "{} to {location}; redirects are not followed, correct the base_url",
-                failure.message
-            );
-        }
+    }
+    // What the body says of it is for people who follow links.
+    if let Some(location) = headers.get(reqwest::header::LOCATION).filter(|_| status.is_redirection()) {
+        let (reason, location) = (reason(status), String::from_utf8_lossy(location.as_bytes()));
+        failure.message = format!("{reason} to {location}; redirects are not followed, correct the base_url");
     }
     failure
 }
@@ -109,11 +107,13 @@ mod tests {
     fn a_redirect_says_where_to() {
         let headers =
             [(reqwest::header::LOCATION, "https://elsewhere/v1".parse().unwrap())].into_iter().collect();
-        let failure = from_status(StatusCode::FOUND, &headers, b"");
-        assert_eq!(
-            failure.message,
-            "HTTP 302 Found to https://elsewhere/v1; redirects are not followed, correct the base_url"
-        );
+        for body in ["", "<html><title>Found</title><a href='https://elsewhere/v1'>here</a></html>"] {
+            let failure = from_status(StatusCode::FOUND, &headers, body.as_bytes());
+            assert_eq!(
+                failure.message,
+                "HTTP 302 Found to https://elsewhere/v1; redirects are not followed, correct the base_url"
+            );
+        }
     }
 
     #[test]

@@ -29,8 +29,9 @@ impl OpenAi {
             config.stream,
         )?;
         let guidance_in_results = config.guidance_in_results();
-        let OpenAiConfig { model, stream, temperature, max_tokens, extra, .. } = config;
-        let sampling = Sampling { stream, temperature, max_tokens, extra, guidance_in_results };
+        let OpenAiConfig { model, stream, temperature, max_tokens, extra, finish_optional, .. } = config;
+        let sampling =
+            Sampling { stream, temperature, max_tokens, extra, guidance_in_results, finish_optional };
         Ok(Self { transport, format: Chat { model, sampling } })
     }
 }

@@ -2,10 +2,14 @@
 //!
 //! Follows the event stream grammar of the HTML standard. `id` and `retry` fields are not needed here and are
 //! passed over like comments. Bytes that are no UTF-8 are replaced by U+FFFD, as that standard says: what they break
-//! is found where the data is read. Not in the standard: the limit on the size of an event, and [`SseParser::finish`].
+//! is found where the data is read. Not in the standard: the limit on the size of an event, [`SseParser::finish`], and
+//! [`SseParser::strays`].
 
 /// The most bytes one event may hold.
 const MAX_EVENT: usize = 1024 * 1024;
+/// The most bytes of a text between the events that are kept, and the most such texts.
+const MAX_STRAY: usize = 64 * 1024;
+const MAX_STRAYS: usize = 16;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +41,9 @@ pub struct SseParser {
     /// A line feed that comes next belongs to the carriage return before it.
     after_cr: bool,
     failed: bool,
+    /// Lines that are no field and begin like JSON.
+    stray: Vec<u8>,
+    strays: Vec<String>,
 }
 
 impl Default for SseParser {
@@ -56,6 +63,8 @@ impl SseParser {
             first_line: true,
             after_cr: false,
             failed: false,
+            stray: Vec::new(),
+            strays: Vec::new(),
         }
     }
 
@@ -100,7 +109,7 @@ impl SseParser {
 
     /// The stream has ended: the event that was not closed by a blank line, if there is one. The grammar says
     /// to drop it, yet real servers leave the last blank line out; whoever asks must check that it is whole.
-    pub fn finish(mut self) -> Option<SseEvent> {
+    pub fn finish(&mut self) -> Option<SseEvent> {
         let mut events = Vec::new();
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
@@ -108,6 +117,12 @@ impl SseParser {
         }
         self.line_complete(b"", &mut events);
         events.pop()
+    }
+
+    /// What stands between the events and looks like JSON, since this was asked last. By the grammar it is nothing,
+    /// but some servers write their errors so.
+    pub fn strays(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.strays)
     }
 
     fn bound(&mut self, more: usize) -> Result<(), EventTooLarge> {
@@ -126,6 +141,7 @@ impl SseParser {
             line
         };
         if line.is_empty() {
+            self.stray_complete();
             self.event_complete(events);
             return;
         }
@@ -149,7 +165,30 @@ impl SseParser {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
-            _ => {}
+            b"" | b"id" | b"retry" => {}
+            _ => self.stray_line(line),
+        }
+    }
+
+    fn stray_line(&mut self, line: &[u8]) {
+        let text = line.trim_ascii();
+        let begins = matches!(text.first(), Some(b'{' | b'['));
+        if self.stray.len() + line.len() >= MAX_STRAY || (self.stray.is_empty() && !begins) {
+            self.stray.clear();
+            return;
+        }
+        let whole = self.stray.is_empty() && matches!(text.last(), Some(b'}' | b']'));
+        self.stray.extend_from_slice(line);
+        self.stray.push(b'\n');
+        if whole {
+            self.stray_complete();
+        }
+    }
+
+    fn stray_complete(&mut self) {
+        let stray = std::mem::take(&mut self.stray);
+        if !stray.is_empty() && self.strays.len() < MAX_STRAYS {
+            self.strays.push(text(stray));
         }
     }
 

@@ -115,7 +115,7 @@ impl Transport {
         if !response.status().is_success() {
             return Err(read_failure(response, request).await);
         }
-        self.read_answer::<F>(response, started, request, seen).await
+        self.read_answer(format, response, started, request, seen).await
     }
 
     /// When the first token must be there. An answer that is not streamed has none before the last.
@@ -126,6 +126,7 @@ impl Transport {
 
     async fn read_answer<F: Format>(
         &self,
+        format: &F,
         mut response: Response,
         started: Instant,
         request: &ModelRequest<'_>,
@@ -133,7 +134,7 @@ impl Transport {
     ) -> Result<ModelReply, Failure> {
         let timeouts = request.timeouts;
         let headers = response.headers().clone();
-        let mut answer = Answer::<F>::announced_by(&headers);
+        let mut answer = Answer::announced_by(format, &headers);
         let mut size = 0;
         loop {
             let begun = answer.has_begun();
@@ -181,7 +182,7 @@ impl Transport {
                 break;
             }
         }
-        answer.reply(&headers, request.messages)
+        answer.reply(format, &headers, request.messages)
     }
 
     fn not_sent(&self, error: &reqwest::Error, timeouts: CallTimeouts) -> Failure {

@@ -156,6 +156,33 @@ fn an_error_is_told_from_an_answer() {
 }
 
 #[test]
+fn an_error_beside_a_part_of_an_answer_or_in_the_place_of_one_is_found() {
+    for (body, status, message) in [
+        (
+            json!({"choices": [{"delta": {"content": "half"}, "error": {"code": 502, "message": "gone"}}]}),
+            Some(502),
+            "gone",
+        ),
+        (json!({"detail": "internal error"}), None, "internal error"),
+        (json!({"success": false, "message": "boom"}), None, "boom"),
+        (json!({"message": "slow down", "code": 429}), Some(429), "slow down"),
+    ] {
+        let failure = Failure::inside_success(&body).unwrap();
+        assert_eq!((failure.status, failure.message.as_str()), (status, message), "{body}");
+    }
+    let several = Failure::inside_success(&json!({"errors": [{"message": "boom"}]})).unwrap();
+    assert!(several.message.contains("boom"), "{}", several.message);
+    for answer in [
+        json!({"choices": [{"error": null}], "message": "fine"}),
+        json!({"type": "message_start", "message": {"content": []}}),
+        json!({"message": {"content": "hello"}}),
+        json!({"detail": "", "errors": []}),
+    ] {
+        assert_eq!(Failure::inside_success(&answer), None, "{answer}");
+    }
+}
+
+#[test]
 fn a_number_inside_a_text_is_no_status() {
     let failure = Failure::from_body(br#"{"error":{"code":"req_402","message":"request 402 failed"}}"#);
     assert_eq!((failure.status, failure.code.as_deref()), (None, Some("req_402")));

@@ -36,6 +36,9 @@ pub struct OpenAiConfig {
     /// Whether the policy's guidance after the result of a tool becomes a part of that result, because the server
     /// refuses what a user says there. `None`: where it is known to, which is at Mistral.
     pub guidance_in_results: Option<bool>,
+    /// Whether the server may leave out why the model stopped. Then an answer without it counts, and one that a router
+    /// cut and ended properly cannot be told from a whole one.
+    pub finish_optional: bool,
 }
 
 impl OpenAiConfig {

@@ -70,6 +70,21 @@ fn the_last_event_may_lack_its_end() {
 }
 
 #[test]
+fn json_between_the_events_is_kept_on_one_line_or_several() {
+    let strays = |text: &str| {
+        let (mut parser, mut events) = (SseParser::default(), Vec::new());
+        parser.push(text.as_bytes(), &mut events).unwrap();
+        parser.finish();
+        (parser.strays(), events.len())
+    };
+    assert_eq!(strays("data: x\n\n{\"error\": 1}\ndata: y\n\n"), (vec!["{\"error\": 1}\n".to_owned()], 2));
+    assert_eq!(strays("[{\n  \"error\": 1\n}]"), (vec!["[{\n  \"error\": 1\n}]\n".to_owned()], 0));
+    assert_eq!(strays(": {}\nfoo\nid: {}\n\"a\": {}\n"), (vec![], 0));
+    assert_eq!(strays(&"{\n".repeat(100_000)).0.len(), 1);
+    assert_eq!(strays(&"{}\n".repeat(100_000)).0.len(), MAX_STRAYS);
+}
+
+#[test]
 fn an_event_that_grows_without_end_is_refused() {
     let (mut parser, mut events) = (SseParser::with_limit(2048), Vec::new());
     parser.push(b"data: small\n\ndata: ", &mut events).unwrap();

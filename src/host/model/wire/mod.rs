@@ -4,6 +4,7 @@
 pub(crate) mod anthropic;
 pub(crate) mod chat;
 mod event;
+mod finish;
 mod ids;
 mod lenient;
 mod unread;
@@ -31,11 +32,15 @@ pub(crate) trait Format: Send + Sync {
     ///
     /// # Errors
     /// The body holds an error, is cut off, cannot be read, or holds no message.
-    fn read(body: &[u8], headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure>;
+    fn read(&self, body: &[u8], headers: &HeaderMap, conversation: &[Message])
+    -> Result<ModelReply, Failure>;
+
+    /// An answer of which nothing has come yet.
+    fn begin(&self) -> Self::Assembly;
 }
 
 /// A streamed answer that is put together, piece by piece.
-pub(crate) trait Assembly: Default + Send {
+pub(crate) trait Assembly: Send {
     /// Takes the next event.
     ///
     /// # Errors

@@ -28,6 +28,15 @@ pub(super) fn not_json(error: &serde_json::Error, body: &[u8]) -> Failure {
     }
 }
 
+/// An answer that looks whole but does not say why the model stopped. Routers end streams properly that broke off behind
+/// them.
+pub(super) fn without_reason() -> Failure {
+    cut_off(
+        "the answer does not say why the model stopped, so it may be cut; if the server never says it, set \
+         `finish_reason: optional` at the model",
+    )
+}
+
 /// A stream that has ended before the answer was whole.
 pub(super) fn ended_early(started: bool) -> Failure {
     cut_off(if started {

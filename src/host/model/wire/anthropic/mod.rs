@@ -40,7 +40,16 @@ impl Format for Messages {
         serde_json::to_vec(&request::body(self, request))
     }
 
-    fn read(body: &[u8], headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
+    fn read(
+        &self,
+        body: &[u8],
+        headers: &HeaderMap,
+        conversation: &[Message],
+    ) -> Result<ModelReply, Failure> {
         read_body(body, headers, conversation)
+    }
+
+    fn begin(&self) -> Self::Assembly {
+        Blocks::default()
     }
 }

@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::blocks::{KEPT, kept};
-use crate::engine::{Failure, FinishReason, ModelReply, Proposal};
+use crate::engine::{Failure, ModelReply, Proposal};
 use crate::host::model::failure;
 use crate::host::model::wire::ids::Ids;
-use crate::host::model::wire::{lenient, unread};
+use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall, Usage};
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ impl WireUsage {
 /// calls are unique in it.
 ///
 /// # Errors
-/// The body holds an error, is cut off, is not JSON, or holds no content.
+/// The body holds an error, is cut off, is not JSON, holds no content, or some that is not whole.
 pub(crate) fn read_body(
     body: &[u8],
     headers: &HeaderMap,
@@ -74,7 +74,7 @@ pub(crate) fn read_body(
     }
     let response: Response = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
     let content = response.content.ok_or_else(|| failure::unreadable("the answer holds no content"))?;
-    Ok(to_reply(content, response.stop_reason, response.usage, conversation))
+    to_reply(content, response.stop_reason, response.usage, conversation)
 }
 
 /// JSON of another shape than the format's.
@@ -83,12 +83,16 @@ pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
 }
 
 /// The reply that complete blocks are. The input of a tool call may be text that was put together, and broken.
+///
+/// # Errors
+/// The model stopped because something went wrong.
 pub(super) fn to_reply(
     mut blocks: Vec<Map<String, Value>>,
     stop: Option<String>,
     usage: Option<WireUsage>,
     conversation: &[Message],
-) -> ModelReply {
+) -> Result<ModelReply, Failure> {
+    let finish = finish::finish(stop)?;
     let mut ids = None;
     let (mut text, mut calls) = (String::new(), Vec::new());
     for block in &mut blocks {
@@ -106,8 +110,7 @@ pub(super) fn to_reply(
         }
     }
     let extra = kept(&blocks).map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
-    let finish = stop.map(finish_reason).unwrap_or_default();
-    ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra }
+    Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra })
 }
 
 fn call(id: String, block: &Map<String, Value>) -> Proposal {
@@ -122,22 +125,10 @@ fn call(id: String, block: &Map<String, Value>) -> Proposal {
     ToolCall { id, name, arguments }.into()
 }
 
-fn finish_reason(said: String) -> FinishReason {
-    match said.as_str() {
-        "end_turn" | "stop_sequence" => FinishReason::Stop,
-        "tool_use" => FinishReason::ToolCalls,
-        // A turn that the server paused is as little over as one that was cut.
-        "max_tokens" | "pause_turn" => FinishReason::Length,
-        "model_context_window_exceeded" => FinishReason::ContextWindow,
-        "refusal" => FinishReason::ContentFilter,
-        "" => FinishReason::Unsaid,
-        _ => FinishReason::Other(said),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::FinishReason;
     use crate::policy::ErrorClass;
     use serde_json::json;
 
@@ -183,7 +174,6 @@ mod tests {
             ("stop_sequence", FinishReason::Stop),
             ("tool_use", FinishReason::ToolCalls),
             ("max_tokens", FinishReason::Length),
-            ("pause_turn", FinishReason::Length),
             ("model_context_window_exceeded", FinishReason::ContextWindow),
             ("refusal", FinishReason::ContentFilter),
             ("new", FinishReason::Other("new".into())),

@@ -111,7 +111,7 @@ impl Assembly for Blocks {
             return Err(failure::unreadable("the answer holds no message"));
         }
         let blocks = self.begun.into_iter().map(Block::whole).collect();
-        Ok(to_reply(blocks, self.stop, self.usage, conversation))
+        to_reply(blocks, self.stop, self.usage, conversation)
     }
 }
 

@@ -12,6 +12,7 @@ mod stream;
 use reqwest::header::HeaderMap;
 
 pub(crate) use message::{ChatMessage, Content};
+use reply::read_answer;
 pub(crate) use reply::read_body;
 pub(crate) use request::{ChatRequest, Sampling};
 use stream::Parts;
@@ -37,7 +38,16 @@ impl Format for Chat {
         serde_json::to_vec(&ChatRequest::new(&self.model, request, &self.sampling))
     }
 
-    fn read(body: &[u8], headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
-        read_body(body, headers, conversation)
+    fn read(
+        &self,
+        body: &[u8],
+        headers: &HeaderMap,
+        conversation: &[Message],
+    ) -> Result<ModelReply, Failure> {
+        read_answer(body, headers, conversation, self.sampling.finish_optional)
+    }
+
+    fn begin(&self) -> Self::Assembly {
+        Parts::of(self.sampling.finish_optional)
     }
 }

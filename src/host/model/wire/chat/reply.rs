@@ -8,7 +8,7 @@ use super::message::{CALL_EXTRAS, ChatMessage, Content, WireCall};
 use crate::engine::{Failure, FinishReason, ModelReply, Proposal};
 use crate::host::model::failure;
 use crate::host::model::wire::ids::Ids;
-use crate::host::model::wire::{lenient, unread};
+use crate::host::model::wire::{finish, lenient, unread};
 use crate::session::{Message, ToolCall, Usage};
 
 #[derive(Deserialize)]
@@ -66,11 +66,24 @@ impl WireUsage {
 /// calls are unique in it.
 ///
 /// # Errors
-/// The body holds an error, is cut off, is not JSON, or holds no message.
+/// The body holds an error, is cut off, is not JSON, holds no message, or one that is not whole.
 pub(crate) fn read_body(
     body: &[u8],
     headers: &HeaderMap,
     conversation: &[Message],
+) -> Result<ModelReply, Failure> {
+    read_answer(body, headers, conversation, false)
+}
+
+/// The same. Where `finish_optional`, the answer need not say why the model stopped.
+///
+/// # Errors
+/// As those of [`read_body`].
+pub(crate) fn read_answer(
+    body: &[u8],
+    headers: &HeaderMap,
+    conversation: &[Message],
+    finish_optional: bool,
 ) -> Result<ModelReply, Failure> {
     let value = unread::json(body)?;
     if let Some(failure) = failure::inside_success(&value, headers) {
@@ -80,7 +93,11 @@ pub(crate) fn read_body(
     let choice = response.choices.into_iter().next();
     let choice = choice.ok_or_else(|| failure::unreadable("the answer holds no choices"))?;
     let message = choice.message.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
-    Ok(to_reply(message, choice.finish_reason, response.usage, conversation))
+    let finish = choice.finish_reason.filter(|said| !said.is_empty());
+    if finish.is_none() && !finish_optional {
+        return Err(unread::without_reason());
+    }
+    to_reply(message, finish, response.usage, conversation)
 }
 
 /// JSON of another shape than the format's.
@@ -89,16 +106,19 @@ pub(super) fn unexpected(error: &serde_json::Error) -> Failure {
 }
 
 /// The reply a complete message is.
+///
+/// # Errors
+/// The model stopped because something went wrong.
 pub(super) fn to_reply(
     message: ChatMessage,
     finish: Option<String>,
     usage: Option<WireUsage>,
     conversation: &[Message],
-) -> ModelReply {
+) -> Result<ModelReply, Failure> {
+    let mut finish = finish::finish(finish)?;
     let mut extra = message.extra;
     extra.retain(|_, value| !is_blank(value));
     let mut text = message.content.map(Content::into_text).unwrap_or_default();
-    let mut finish = finish.map(finish_reason).unwrap_or_default();
     if let Some(Value::String(refusal)) = extra.get("refusal") {
         finish = FinishReason::ContentFilter;
         if text.is_empty() {
@@ -110,7 +130,7 @@ pub(super) fn to_reply(
     if !call_extras.is_empty() {
         extra.insert(CALL_EXTRAS.to_owned(), Value::Object(call_extras));
     }
-    ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra }
+    Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra })
 }
 
 /// The calls, each with an id that no other call of the conversation has, and what came with them.
@@ -131,18 +151,6 @@ fn calls(wire: Vec<WireCall>, conversation: &[Message]) -> (Vec<Proposal>, Map<S
         ToolCall { id, name, arguments: arguments.unwrap_or_else(|| "{}".to_owned()) }.into()
     });
     (calls.collect(), extras)
-}
-
-fn finish_reason(said: String) -> FinishReason {
-    match said.as_str() {
-        "stop" | "end_turn" | "stop_sequence" | "eos" => FinishReason::Stop,
-        "tool_calls" | "tool_use" | "function_call" => FinishReason::ToolCalls,
-        "length" | "max_tokens" => FinishReason::Length,
-        "model_context_window_exceeded" => FinishReason::ContextWindow,
-        "content_filter" | "safety" | "refusal" => FinishReason::ContentFilter,
-        "" => FinishReason::Unsaid,
-        _ => FinishReason::Other(said),
-    }
 }
 
 /// Null, an empty text or an empty list says nothing, and some servers refuse it when it is sent back.
@@ -235,13 +243,15 @@ mod tests {
         assert_eq!(reason(json!("tool_calls")), FinishReason::ToolCalls);
         assert_eq!(reason(json!("max_tokens")), FinishReason::Length);
         assert_eq!(reason(json!("weird")), FinishReason::Other("weird".into()));
-        assert_eq!(reason(Value::Null), FinishReason::Unsaid);
     }
 
     #[test]
     fn usage_that_cannot_be_read_does_not_matter() {
-        let usage =
-            |usage: Value| read(&json!({"choices": [{"message": {}}], "usage": usage})).unwrap().usage;
+        let usage = |usage: Value| {
+            read(&json!({"choices": [{"message": {}, "finish_reason": "stop"}], "usage": usage}))
+                .unwrap()
+                .usage
+        };
         let plain = Usage { input: 12, output: 3, ..Usage::default() };
         let both = Some(plain);
         assert_eq!(usage(json!({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15})), both);
@@ -267,6 +277,12 @@ mod tests {
             ("", ErrorClass::ModelError, "the answer is empty"),
             ("{}", ErrorClass::ModelError, "the answer holds no choices"),
             (r#"{"choices":[{}]}"#, ErrorClass::ModelError, "the answer holds no message"),
+            (
+                r#"{"choices":[{"message":{"content":"half"},"finish_reason":null}]}"#,
+                ErrorClass::NetworkError,
+                "the answer does not say why the model stopped, so it may be cut; if the server never says it, set \
+                 `finish_reason: optional` at the model",
+            ),
             (
                 r#"{"choices":{}}"#,
                 ErrorClass::ModelError,

@@ -52,6 +52,8 @@ pub(crate) struct Sampling {
     pub(crate) extra: Map<String, Value>,
     /// The server refuses what a user says right after the result of a tool.
     pub(crate) guidance_in_results: bool,
+    /// The server may leave out why the model stopped.
+    pub(crate) finish_optional: bool,
 }
 
 impl ChatRequest {

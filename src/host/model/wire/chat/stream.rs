@@ -49,6 +49,8 @@ pub(crate) struct Parts {
     fresh: String,
     started: bool,
     done: bool,
+    /// The server may leave out why the model stopped.
+    finish_optional: bool,
 }
 
 impl Assembly for Parts {
@@ -63,7 +65,8 @@ impl Assembly for Parts {
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             self.started = true;
             self.add(choice.delta);
-            self.finish = choice.finish_reason.or(self.finish.take());
+            let said = choice.finish_reason.filter(|said| !said.is_empty());
+            self.finish = said.or(self.finish.take());
         }
         Ok(Progress::More)
     }
@@ -77,17 +80,20 @@ impl Assembly for Parts {
     }
 
     fn is_whole(&self) -> bool {
-        self.done || self.finish.is_some()
+        self.finish.is_some() || (self.done && self.finish_optional)
     }
 
     fn reply(self, conversation: &[Message]) -> Result<ModelReply, Failure> {
         // A server in between may close a stream properly that broke off behind it.
         let half_a_call = self.finish.is_none() && self.calls.iter().any(WireCall::is_half);
-        if !self.is_whole() || half_a_call {
+        if self.done && !self.started {
+            return Err(failure::unreadable("the answer holds no choices"));
+        }
+        if half_a_call || !(self.done || self.is_whole()) {
             return Err(unread::ended_early(self.started));
         }
-        if !self.started {
-            return Err(failure::unreadable("the answer holds no choices"));
+        if !self.is_whole() {
+            return Err(unread::without_reason());
         }
         let message = ChatMessage {
             content: Some(Content::Text(self.text)),
@@ -95,11 +101,16 @@ impl Assembly for Parts {
             extra: self.extra,
             ..ChatMessage::default()
         };
-        Ok(to_reply(message, self.finish, self.usage, conversation))
+        to_reply(message, self.finish, self.usage, conversation)
     }
 }
 
 impl Parts {
+    /// Nothing yet. Where `finish_optional`, the end of the stream is enough.
+    pub(super) fn of(finish_optional: bool) -> Self {
+        Self { finish_optional, ..Self::default() }
+    }
+
     fn add(&mut self, delta: ChatMessage) {
         if let Some(content) = delta.content {
             let text = content.into_text();
@@ -172,7 +183,10 @@ mod tests {
     use serde_json::json;
 
     fn assemble(data: &[Value]) -> Result<ModelReply, Failure> {
-        let mut assembly = Parts::default();
+        assemble_with(Parts::default(), data)
+    }
+
+    fn assemble_with(mut assembly: Parts, data: &[Value]) -> Result<ModelReply, Failure> {
         for value in data {
             let data = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             assembly.take(&SseEvent { name: String::new(), data }, &HeaderMap::new())?;
@@ -257,9 +271,15 @@ mod tests {
     }
 
     #[test]
-    fn done_without_a_reason_is_an_answer() {
-        let reply = assemble(&[delta(&json!({"content": "x"})), json!("[DONE]")]).unwrap();
-        assert_eq!(reply.finish, FinishReason::Unsaid);
+    fn done_without_a_reason_is_an_answer_only_where_the_reason_may_be_left_out() {
+        let mut silent = delta(&json!({"content": "x"}));
+        silent["choices"][0]["finish_reason"] = json!("");
+        let events = [silent, json!("[DONE]")];
+        let failure = assemble(&events).unwrap_err();
+        assert_eq!(failure.class, Some(ErrorClass::NetworkError));
+        assert!(failure.message.contains("`finish_reason: optional`"), "{}", failure.message);
+        let reply = assemble_with(Parts::of(true), &events).unwrap();
+        assert_eq!((reply.text.as_str(), reply.finish), ("x", FinishReason::Unsaid));
     }
 
     #[test]
@@ -268,9 +288,10 @@ mod tests {
             let call = json!({"index": 0, "id": "a", "function": {"name": "look", "arguments": arguments}});
             delta(&json!({ "tool_calls": [call] }))
         };
-        let whole = assemble(&[piece("{}"), json!("[DONE]")]).unwrap();
+        let whole = assemble_with(Parts::of(true), &[piece("{}"), json!("[DONE]")]).unwrap();
         assert_eq!(whole.calls, [call("a", "look", "{}")]);
-        let failure = assemble(&[piece("{\"x\": 1"), json!("[DONE]")]).unwrap_err();
+        let half = [piece("{\"x\": 1"), json!("[DONE]")];
+        let failure = assemble_with(Parts::of(true), &half).unwrap_err();
         assert_eq!(failure.class, Some(ErrorClass::NetworkError));
         assert_eq!(failure.message, "the stream of the answer ends in the middle");
     }

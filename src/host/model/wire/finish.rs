@@ -1,0 +1,122 @@
+//! Why a model stopped, in the words of all providers, and whether its answer is one at all.
+
+use crate::engine::{Failure, FinishReason};
+use crate::host::model::failure::presentable;
+
+/// The most characters of a reason that are kept.
+const LONGEST: usize = 80;
+/// Parts of words that say that the answer is not whole, whoever says them.
+const NOT_WHOLE: [&str; 11] = [
+    "abort",
+    "cancel",
+    "error",
+    "fail",
+    "insufficient",
+    "interrupt",
+    "malformed",
+    "overload",
+    "pause",
+    "timeout",
+    "unexpected",
+];
+
+/// Why the model stopped. A reason that nobody knows is kept as it is.
+///
+/// # Errors
+/// The reason says that something went wrong. The failure's code is its word in small letters: the policy's table makes
+/// a class of it.
+pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
+    let Some(said) = said else { return Ok(FinishReason::Unsaid) };
+    // Some say who stopped it before the reason: `function_call_filter: MALFORMED_FUNCTION_CALL`.
+    let word = said.rsplit(':').next().unwrap_or_default().trim().to_ascii_lowercase();
+    Ok(match word.as_str() {
+        "stop" | "end_turn" | "stop_sequence" | "eos" | "eos_token" | "complete" => FinishReason::Stop,
+        "tool_calls" | "tool_call" | "tool_use" | "function_call" => FinishReason::ToolCalls,
+        "length" | "max_tokens" | "max_output_tokens" => FinishReason::Length,
+        "model_context_window_exceeded" | "model_length" => FinishReason::ContextWindow,
+        "content_filter"
+        | "content_filtered"
+        | "safety"
+        | "refusal"
+        | "recitation"
+        | "blocklist"
+        | "prohibited_content"
+        | "spii"
+        | "image_safety"
+        | "sensitive"
+        | "guardrail_intervened"
+        | "error_toxic" => FinishReason::ContentFilter,
+        "" | "null" | "none" | "finish_reason_unspecified" => FinishReason::Unsaid,
+        _ if NOT_WHOLE.iter().any(|part| word.contains(part)) => return Err(not_whole(&said, &word)),
+        _ => FinishReason::Other(short(&said)),
+    })
+}
+
+fn not_whole(said: &str, word: &str) -> Failure {
+    let what = match word {
+        "pause_turn" => "the server paused the turn before the answer was whole".to_owned(),
+        _ => format!("the model stopped with `{}` before the answer was whole", short(said)),
+    };
+    Failure { code: Some(short(word)), message: what, ..Failure::default() }
+}
+
+fn short(said: &str) -> String {
+    presentable(said).chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{ErrorClass, Policy};
+
+    fn told(said: &str) -> Result<FinishReason, Failure> {
+        finish(Some(said.to_owned()))
+    }
+
+    #[test]
+    fn a_reason_is_known_in_the_words_of_each_provider() {
+        for (reason, words) in [
+            (FinishReason::Stop, &["stop", "STOP", "end_turn", "eos", "COMPLETE"][..]),
+            (FinishReason::ToolCalls, &["tool_calls", "tool_use", "function_call", "TOOL_CALL"]),
+            (FinishReason::Length, &["length", "max_tokens", "MAX_TOKENS"]),
+            (FinishReason::ContextWindow, &["model_context_window_exceeded", "model_length"]),
+            (
+                FinishReason::ContentFilter,
+                &["content_filter", "SAFETY", "refusal", "content_filter: RECITATION", "PROHIBITED_CONTENT"],
+            ),
+            (FinishReason::Unsaid, &["", "null"]),
+            (FinishReason::Other("compaction".into()), &["compaction"]),
+        ] {
+            for word in words {
+                assert_eq!(told(word), Ok(reason.clone()), "{word}");
+            }
+        }
+        assert_eq!(finish(None), Ok(FinishReason::Unsaid));
+    }
+
+    #[test]
+    fn a_reason_that_says_that_something_went_wrong_is_a_failure_of_its_class() {
+        let policy = Policy::builtin();
+        for (word, class) in [
+            ("error", ErrorClass::ModelError),
+            ("ERROR", ErrorClass::ModelError),
+            ("abort", ErrorClass::ModelError),
+            ("generation_cancelled", ErrorClass::ModelError),
+            ("insufficient_system_resource", ErrorClass::Overloaded),
+            ("network_error", ErrorClass::NetworkError),
+            ("TIMEOUT", ErrorClass::Timeout),
+            ("MALFORMED_FUNCTION_CALL", ErrorClass::MalformedToolCall),
+            ("function_call_filter: MALFORMED_FUNCTION_CALL", ErrorClass::MalformedToolCall),
+            ("UNEXPECTED_TOOL_CALL", ErrorClass::MalformedToolCall),
+            ("malformed_tool_use", ErrorClass::MalformedToolCall),
+            ("malformed_model_output", ErrorClass::ModelError),
+        ] {
+            let failure = told(word).unwrap_err();
+            assert_eq!(failure.classified(&policy).class, class, "{word}");
+            assert_eq!(
+                failure.message,
+                format!("the model stopped with `{word}` before the answer was whole")
+            );
+        }
+    }
+}
