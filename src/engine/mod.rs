@@ -44,7 +44,7 @@ pub use event::{
 };
 #[cfg(feature = "host")]
 pub(crate) use failure::plain;
-pub use failure::{BodyFacts, EffectState, Failure, Hint, may_run_again};
+pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
 pub use repeats::{LoopPattern, LoopStage, Repetition};

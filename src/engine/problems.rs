@@ -5,7 +5,10 @@ use core::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use crate::policy::{Policy, Problem, Template, TemplateError, Validator};
-use crate::repair::repair_broken;
+use crate::repair::{repair_broken, too_long};
+
+/// How many digits of a number are told.
+const MOST_DIGITS: usize = 40;
 
 /// What the validators have against the value. One that cannot be evaluated counts as one that does not hold.
 pub(crate) fn violations(validators: &[Validator], vars: Value) -> Vec<Problem> {
@@ -39,6 +42,23 @@ pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, Problem> 
         }
         Problem { pointer: String::new(), message }
     })
+}
+
+/// What is wrong with JSON that would not stay what it is: an integer that does not fit into 64 bits.
+pub(crate) fn changed(json: &str) -> Option<Problem> {
+    let (_, number) = too_long(json)?;
+    let number = shortened(number);
+    let message =
+        format!("the integer {number} does not fit into 64 bits and would be changed: send it as a string");
+    Some(Problem { pointer: String::new(), message })
+}
+
+/// A number as it is told, however long it is.
+fn shortened(number: &str) -> String {
+    match number.get(..MOST_DIGITS) {
+        Some(first) if number.len() > MOST_DIGITS => format!("{first}…"),
+        _ => number.to_owned(),
+    }
 }
 
 /// The problems in one line, as records keep them.

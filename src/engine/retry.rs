@@ -159,16 +159,7 @@ fn weigh(
         return Verdict::Stop(StopReason::Attempts);
     }
     let (delay, by, refused) = wait(rules, progress.attempt, case.hint, seed);
-    let policy_deadline = match policy.deadline.value {
-        Bound::Within(length) => Some(progress.started.saturating_add(length)),
-        Bound::Unlimited => None,
-    };
-    // What is left must be something, and enough for an attempt.
-    let past = |deadline: Instant| {
-        let starts = now.saturating_add(delay);
-        starts >= deadline || deadline.since(starts) < policy.min_attempt_time.value
-    };
-    if policy_deadline.is_some_and(past) || case.run_deadline.is_some_and(past) {
+    if is_late(policy, progress, case.run_deadline, now, delay) {
         return Verdict::Stop(StopReason::Deadline);
     }
     if case.obstacle == Obstacle::CircuitOpen {
@@ -180,15 +171,53 @@ fn weigh(
     if refused {
         return Verdict::Stop(StopReason::ServerDelay);
     }
-    if let Bound::Within(most) = policy.total_delay.value
-        && progress.slept.saturating_add(delay) > most
-    {
+    if is_too_much(policy, progress, delay) {
         return Verdict::Stop(StopReason::TotalDelay);
     }
     if shadow {
         return Verdict::Stop(StopReason::Shadow);
     }
     Verdict::Retry { delay, by }
+}
+
+/// Which limit an attempt would miss that starts after this delay: a deadline, or `total_delay`.
+pub fn missed(
+    policy: &RetryPolicy,
+    progress: Progress,
+    run_deadline: Option<Instant>,
+    now: Instant,
+    delay: Nanos,
+) -> Option<StopReason> {
+    if is_late(policy, progress, run_deadline, now, delay) {
+        return Some(StopReason::Deadline);
+    }
+    is_too_much(policy, progress, delay).then_some(StopReason::TotalDelay)
+}
+
+/// Whether what is left until a deadline after the delay is nothing, or not enough for an attempt.
+fn is_late(
+    policy: &RetryPolicy,
+    progress: Progress,
+    run_deadline: Option<Instant>,
+    now: Instant,
+    delay: Nanos,
+) -> bool {
+    let policy_deadline = match policy.deadline.value {
+        Bound::Within(length) => Some(progress.started.saturating_add(length)),
+        Bound::Unlimited => None,
+    };
+    let starts = now.saturating_add(delay);
+    let past =
+        |deadline: Instant| starts >= deadline || deadline.since(starts) < policy.min_attempt_time.value;
+    policy_deadline.is_some_and(past) || run_deadline.is_some_and(past)
+}
+
+/// Whether the waits together would exceed `total_delay`.
+fn is_too_much(policy: &RetryPolicy, progress: Progress, delay: Nanos) -> bool {
+    match policy.total_delay.value {
+        Bound::Within(most) => progress.slept.saturating_add(delay) > most,
+        Bound::Unlimited => false,
+    }
 }
 
 /// The longest one attempt may take when it starts now: the attempt's own limit, or what is left until a
@@ -302,14 +331,12 @@ impl RetryPolicy {
         self.for_class(class).max_attempts.value.limit().map(|most| most.max(attempt))
     }
 
-    /// Whether another target is asked when attempts at one end for this reason, after a failure of that class.
+    /// Whether another target is asked when attempts at one end for this reason, after a failure of that class, if
+    /// there is still time for an attempt.
     pub fn goes_on_elsewhere(&self, reason: StopReason, class: ErrorClass) -> bool {
         match reason {
-            // Neither time, nor what was shown already, nor the objection of a reducer is a matter of the target.
-            StopReason::Cancelled
-            | StopReason::AfterPartial
-            | StopReason::Deadline
-            | StopReason::ReducerError => false,
+            // Neither what was shown already, nor the objection of a reducer is a matter of the target.
+            StopReason::Cancelled | StopReason::AfterPartial | StopReason::ReducerError => false,
             StopReason::ServerDelay => self.for_class(class).server_delay.value.above_max != AboveMax::GiveUp,
             StopReason::NeverRetry
             | StopReason::NotRetryable
@@ -318,6 +345,8 @@ impl RetryPolicy {
             | StopReason::Attempts
             | StopReason::CircuitOpen
             | StopReason::Budget
+            // Another target does not have to be waited for.
+            | StopReason::Deadline
             | StopReason::TotalDelay
             | StopReason::Shadow => true,
         }

@@ -64,6 +64,8 @@ pub enum Next {
     },
     /// No model is left.
     Nobody,
+    /// There are models left, and each has to be waited for longer than there is time.
+    Late,
 }
 
 /// Models that are passed over for a while, by name or by provider.
@@ -114,16 +116,18 @@ impl Rotation {
         (0..count).filter(|target| *target != self.current && !self.left.contains(target)).count()
     }
 
-    /// The attempt at the model under way failed. Those that rest are asked only if no other one is left.
+    /// The attempt at the model under way failed. Those that rest are asked only if no other one is left; `in_time` says
+    /// whether a model may be waited for so long.
     pub fn failed(
         &mut self,
         rules: &TargetsPolicy,
         count: usize,
         fate: Fate,
         rests: impl Fn(usize) -> bool,
+        in_time: impl Fn(usize, Nanos) -> bool,
         now: Instant,
     ) -> Next {
-        let next = match fate {
+        let (open, round, due) = match fate {
             Fate::Again { delay, .. } if rules.advance.value == Advance::Exhausted => {
                 return Next::Ask { target: self.current, delay };
             }
@@ -133,34 +137,51 @@ impl Rotation {
                 self.round.limited = self.round.limited.saturating_add(usize::from(limited));
                 self.round.wait = self.round.wait.max(delay);
                 let open = self.in_order(count, rests);
-                if open.len() <= 1 {
-                    // There is nobody else to ask meanwhile.
-                    open.first().map(|target| (*target, delay))
-                } else {
-                    match rules.wait.value {
-                        TargetWait::Turn => open.first().map(|target| (*target, delay)),
-                        TargetWait::Target => self.soonest(&open, now),
-                        TargetWait::Round => {
-                            open.first().map(|target| (*target, self.end_of_round(open.len())))
-                        }
-                    }
-                }
+                // Where there is one model only, there is nobody else to ask meanwhile.
+                let wait = if open.len() <= 1 { TargetWait::Turn } else { rules.wait.value };
+                let round = self.round;
+                let due = self.due(wait, &open, delay, now);
+                (open, round, due)
             }
             Fate::Leave => {
                 self.left.push(self.current);
                 let open = self.in_order(count, rests);
-                match rules.wait.value {
-                    TargetWait::Round => open.first().map(|target| (*target, self.end_of_round(open.len()))),
-                    TargetWait::Turn | TargetWait::Target => self.soonest(&open, now),
-                }
+                // What the others have to be waited for, the one that is left does not add to.
+                let wait = match rules.wait.value {
+                    TargetWait::Turn => TargetWait::Target,
+                    wait => wait,
+                };
+                let round = self.round;
+                let due = self.due(wait, &open, Nanos::ZERO, now);
+                (open, round, due)
             }
         };
-        match next {
-            Some((target, delay)) => {
-                self.current = target;
-                Next::Ask { target, delay }
-            }
-            None => Next::Nobody,
+        if due.is_none() {
+            return Next::Nobody;
+        }
+        let possible = |(target, wait): &(usize, Nanos)| wait.is_zero() || in_time(*target, *wait);
+        // Where the wait that is due takes too long, somebody may still be asked without it.
+        let next = due.filter(possible).or_else(|| self.soonest(&open, now).filter(possible));
+        let Some((target, delay)) = next else {
+            self.round = round;
+            return Next::Late;
+        };
+        self.current = target;
+        Next::Ask { target, delay }
+    }
+
+    /// Who is due after which wait.
+    fn due(
+        &mut self,
+        wait: TargetWait,
+        open: &[usize],
+        delay: Nanos,
+        now: Instant,
+    ) -> Option<(usize, Nanos)> {
+        match wait {
+            TargetWait::Turn => open.first().map(|target| (*target, delay)),
+            TargetWait::Target => self.soonest(open, now),
+            TargetWait::Round => open.first().map(|target| (*target, self.end_of_round(open.len()))),
         }
     }
 
@@ -193,10 +214,21 @@ impl Rotation {
 }
 
 /// Whether another model may be asked in the turn when attempts at one end for that reason, after a failure of that class.
-pub fn goes_on(rules: &TargetsPolicy, model: &ModelPolicy, reason: StopReason, class: ErrorClass) -> bool {
-    // Where the attempts at all models count together, their end is the end of the turn.
-    let spent = rules.advance.value == Advance::Attempt
-        && matches!(reason, StopReason::Attempts | StopReason::TotalDelay);
+/// `late`: there is no time left for an attempt, not even for one without a wait.
+pub fn goes_on(
+    rules: &TargetsPolicy,
+    model: &ModelPolicy,
+    reason: StopReason,
+    class: ErrorClass,
+    late: bool,
+) -> bool {
+    let spent = match reason {
+        // Where the attempts at all models count together, their end is the end of the turn.
+        StopReason::Attempts => rules.advance.value == Advance::Attempt,
+        // A wait that is too long is one for this model. A deadline that is over is over for all.
+        StopReason::Deadline => late,
+        _ => false,
+    };
     !spent && !model.abort_on.value.contains(class) && model.retry.goes_on_elsewhere(reason, class)
 }
 
@@ -294,12 +326,12 @@ mod tests {
         let mut rotation = Rotation::begin(2, |_| false, |_| true);
         let mut asked = Vec::new();
         for fate in fates {
-            match rotation.failed(&rules, 2, *fate, |_| false, now) {
+            match rotation.failed(&rules, 2, *fate, |_| false, |_, _| true, now) {
                 Next::Ask { target, delay } => {
                     now = now.saturating_add(delay);
                     asked.push((target, delay.0 / 1_000_000_000));
                 }
-                Next::Nobody => asked.push((9, 0)),
+                Next::Nobody | Next::Late => asked.push((9, 0)),
             }
         }
         asked
@@ -327,6 +359,29 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_that_takes_too_long_is_left_out_for_a_model_that_need_not_be_waited_for() {
+        let in_time = |_, wait: Nanos| wait < Nanos::from_secs(3);
+        for (wait, fates, expected) in [
+            (TargetWait::Turn, vec![limited(5)], Next::Ask { target: 1, delay: Nanos::ZERO }),
+            (
+                TargetWait::Round,
+                vec![limited(5), limited(2)],
+                Next::Ask { target: 1, delay: Nanos::from_secs(2) },
+            ),
+            (TargetWait::Round, vec![limited(5), limited(4)], Next::Late),
+            (TargetWait::Target, vec![limited(5), Fate::Leave], Next::Late),
+        ] {
+            let (rules, mut rotation) =
+                (rules(Advance::Attempt, wait), Rotation::begin(2, |_| false, |_| true));
+            let mut next = Next::Nobody;
+            for fate in fates {
+                next = rotation.failed(&rules, 2, fate, |_| false, in_time, NOW);
+            }
+            assert_eq!(next, expected, "{wait:?}");
+        }
+    }
+
+    #[test]
     fn every_failure_may_hold_back_the_turn() {
         assert_eq!(played(Advance::Attempt, TargetWait::Turn, &[limited(2), broken(3)]), [(1, 2), (0, 3)]);
     }
@@ -343,9 +398,9 @@ mod tests {
         let mut rotation = Rotation::begin(3, rests, |target| target != 2);
         assert_eq!((rotation.current(), rotation.remaining(3)), (1, 1));
         let rules = rules(Advance::Exhausted, TargetWait::Target);
-        let next = rotation.failed(&rules, 3, Fate::Leave, rests, NOW);
+        let next = rotation.failed(&rules, 3, Fate::Leave, rests, |_, _| true, NOW);
         assert_eq!(next, Next::Ask { target: 0, delay: Nanos::ZERO });
-        assert_eq!(rotation.failed(&rules, 3, Fate::Leave, rests, NOW), Next::Nobody);
+        assert_eq!(rotation.failed(&rules, 3, Fate::Leave, rests, |_, _| true, NOW), Next::Nobody);
     }
 
     #[test]
@@ -368,9 +423,17 @@ mod tests {
                 let told = then.contains("the next model of the agent is called");
                 assert_eq!(
                     told,
-                    goes_on(&policy.turn().targets, &model, reason, *class),
+                    goes_on(&policy.turn().targets, &model, reason, *class, false),
                     "{rules} {class}: {then}"
                 );
+                // What ends them is not always a number of attempts; a wait nobody has time for is one at this model.
+                if reason == StopReason::Attempts && policy.turn().targets.advance.value == Advance::Exhausted
+                {
+                    for reason in [StopReason::Deadline, StopReason::TotalDelay] {
+                        assert_eq!(told, goes_on(&policy.turn().targets, &model, reason, *class, false));
+                    }
+                    assert!(!goes_on(&policy.turn().targets, &model, StopReason::Deadline, *class, true));
+                }
             }
         }
     }
@@ -379,7 +442,7 @@ mod tests {
     fn a_turn_that_begins_once_more_goes_on_with_the_next_model_that_is_left() {
         let mut rotation = Rotation::begin(3, |_| false, |_| true);
         let rules = |advance| rules(advance, TargetWait::Round);
-        rotation.failed(&rules(Advance::Attempt), 3, Fate::Leave, |_| false, NOW);
+        rotation.failed(&rules(Advance::Attempt), 3, Fate::Leave, |_| false, |_, _| true, NOW);
         let mut asked = vec![rotation.current()];
         for _ in 0..3 {
             rotation.begin_again(&rules(Advance::Attempt), 3, |_| false, |_| true);
@@ -397,6 +460,7 @@ mod tests {
         fn a_rotation_asks_only_those_that_are_left(
             count in 1usize..5, attempt in proptest::bool::ANY, wait in 0u8..3,
             fates in proptest::collection::vec(proptest::option::of((0u64..60, proptest::bool::ANY)), 1..40),
+            most in 0u64..60,
         ) {
             let advance = if attempt { Advance::Attempt } else { Advance::Exhausted };
             let wait = [TargetWait::Target, TargetWait::Round, TargetWait::Turn][usize::from(wait)];
@@ -412,14 +476,20 @@ mod tests {
                     left.push(asked);
                     Fate::Leave
                 };
-                match rotation.failed(&rules, count, fate, |_| false, now) {
+                match rotation.failed(&rules, count, fate, |_| false, |_, wait| wait <= Nanos::from_secs(most), now) {
                     Next::Ask { target, delay } => {
                         prop_assert!(!left.contains(&target) && target < count);
+                        // The model under way is held against its limits before it is asked again.
+                        prop_assert!(!attempt || delay <= Nanos::from_secs(most));
                         prop_assert!(delay <= Nanos::from_secs(longest));
                         now = now.saturating_add(delay);
                     }
                     Next::Nobody => {
                         prop_assert_eq!(left.len(), count);
+                        break;
+                    }
+                    Next::Late => {
+                        prop_assert!(longest > most && left.len() < count);
                         break;
                     }
                 }

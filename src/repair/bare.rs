@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 
 use super::cursor::Cursor;
-use super::{Reason, Refusal, Repair};
+use super::{Reason, Refusal, Repair, number};
 
 /// Reads a value that begins with none of the signs that begin one.
 pub(super) fn value(cursor: &mut Cursor<'_>, inside: Option<u8>) -> Result<Value, Refusal> {
@@ -43,7 +43,8 @@ pub(super) fn value(cursor: &mut Cursor<'_>, inside: Option<u8>) -> Result<Value
         return cursor.refuse(Reason::CutInScalar);
     }
     match word.parse::<Number>() {
-        Ok(number) => Ok(Value::Number(number)),
+        Ok(number) if number::is_kept(word, &number) => Ok(Value::Number(number)),
+        Ok(_) => Err(Refusal { reason: Reason::NumberChanges, at: start }),
         Err(_) => Err(Refusal { reason: Reason::NotAValue, at: start }),
     }
 }

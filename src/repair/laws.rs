@@ -17,6 +17,7 @@ fn value() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
         text().prop_map(Value::from),
     ];
     leaf.prop_recursive(4, 24, 4, move |inner| {
@@ -62,6 +63,24 @@ proptest! {
             let found = repair(&text).unwrap();
             prop_assert_eq!(&found.value, &value);
             prop_assert!(found.repairs.is_empty());
+        }
+    }
+
+    /// A number is what was written, or it is refused.
+    #[test]
+    fn no_number_is_ever_changed(number in "-?(0|[1-9][0-9]{0,40})(\\.[0-9]{1,30})?(e-?[0-9]{1,2})?") {
+        for text in [format!("[{number}]"), format!("[{number},]"), format!("{{'a': {number}}}")] {
+            match repair(&text) {
+                Err(refusal) => prop_assert_eq!(refusal.reason, Reason::NumberChanges, "{}", text),
+                Ok(found) => {
+                    let is_float = number.contains(['.', 'e']);
+                    let read = found.value.get(0).or_else(|| found.value.get("a")).unwrap().to_string();
+                    // Without a repair the text itself stays as it is, and a float is read as one.
+                    let same = read == number || number == "-0" || is_float
+                        && read.parse::<f64>().unwrap().to_bits() == number.parse::<f64>().unwrap().to_bits();
+                    prop_assert!(same, "{} is now {}", number, read);
+                }
+            }
         }
     }
 

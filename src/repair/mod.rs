@@ -2,6 +2,7 @@
 //!
 //! Text that is JSON is never changed. Text that can be read in one way only is repaired. Text that can be read in
 //! two ways, or that stops before its end is known, is refused: a guess would run a tool with arguments nobody sent.
+//! So is a number with more digits than can be kept.
 //!
 //! No recursion: open objects and arrays are on a stack of their own. The text is gone through once, and size, depth
 //! and work are bounded.
@@ -20,6 +21,7 @@ mod around;
 mod bare;
 mod cursor;
 mod kind;
+mod number;
 mod refusal;
 mod string;
 mod structure;
@@ -27,6 +29,7 @@ mod structure;
 use serde_json::Value;
 
 pub use kind::{Repair, Repairs};
+pub(crate) use number::too_long;
 pub use refusal::{Reason, Refusal};
 
 /// The most bytes of text that are repaired.
@@ -52,7 +55,10 @@ pub fn repair(text: &str) -> Result<Repaired, Refusal> {
     if ends_as_it_begins(text)
         && let Ok(value) = serde_json::from_str(text)
     {
-        return Ok(Repaired { value, repairs: Repairs::default() });
+        return match too_long(text) {
+            Some((at, _)) => Err(Refusal { reason: Reason::NumberChanges, at }),
+            None => Ok(Repaired { value, repairs: Repairs::default() }),
+        };
     }
     repair_broken(text)
 }

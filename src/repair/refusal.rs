@@ -59,6 +59,8 @@ reasons! {
     MissingValue = "a value is missing",
     /// A text without quotes, or a number that is none.
     NotAValue = "neither a string in quotes, a number nor a literal",
+    /// A number would not be the same afterwards.
+    NumberChanges = "a number has more digits than can be kept: send it as a string",
     /// Something else than a key, or no colon after it.
     NotAMember = "a key and a colon are due",
     /// Something else than a comma or a closing bracket after a value.

@@ -149,6 +149,16 @@ async fn the_end_of_the_attempts_has_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_history_with_nothing_to_repair_has_its_reason_too() {
+    let message = "messages.2: `tool_use` ids were found without `tool_result` blocks immediately after: x";
+    let attempts = attempts(&agent(POLICY, [Entry::error(400, "invalid_request_error", message)])).await;
+    assert_eq!(attempts.len(), 1);
+    assert_eq!(attempts[0].error_type, Some(ErrorClass::OrphanToolCall));
+    assert_eq!(attempts[0].action, Some(RetryAction::Abort));
+    assert_eq!(attempts[0].reason, Some(StopReason::NotRetryable));
+}
+
+#[tokio::test(start_paused = true)]
 async fn calls_tokens_and_money_are_counted() {
     let report = run(&agent(POLICY, story())).await;
     let all = read(&report);

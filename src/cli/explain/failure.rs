@@ -158,6 +158,7 @@ fn hint(hint: &Hint) -> Option<String> {
     match hint {
         Hint::None => None,
         Hint::Wait(wait) => Some(wait.to_string()),
+        Hint::Partly(partly) => Some(format!("{}; ignored {}", partly.wait, partly.ignored)),
         Hint::Ignored(reason) => Some(format!("ignored {reason}")),
     }
 }

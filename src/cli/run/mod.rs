@@ -210,6 +210,9 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str) -> Resul
             let all =
                 if given_up.last() == Some(exhausted) { given_up } else { std::slice::from_ref(exhausted) };
             out::say(&history(all));
+            if let Some(wait) = exhausted.retry_after {
+                out::say(&format!("  {} asked to wait {wait}\n", one_line(&exhausted.action)));
+            }
             out::say(&format!("{}\n", visible(&report.text)));
             Ok(())
         }

@@ -10,9 +10,9 @@ use super::answer::Answer;
 use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten, tokens};
 use unfazed::engine::{
-    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, Hint, LoopPattern, LoopStage,
-    ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Repetition, RetryAction, RunStarted,
-    ToolOutcome, Work, WorkId,
+    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, LoopPattern, LoopStage, ModelReply,
+    Note, Order, OrphanToolCallsPruned, Outcome, Repetition, RetryAction, RunStarted, ToolOutcome, Work,
+    WorkId,
 };
 use unfazed::host::{Observer, PolicyFilesError};
 use unfazed::policy::{ErrorClass, Scope};
@@ -200,7 +200,7 @@ impl<W: Write + Send> Timeline<W> {
         let class = failure.class.map(|class| format!("{class}: ")).unwrap_or_default();
         let text = shorten(&one_line(&failure.message), SHOWN);
         self.line("✗", BAD, &format!("{what} failed: {status}{class}{text}"));
-        if let Hint::Ignored(reason) = &failure.retry_after {
+        if let Some(reason) = failure.retry_after.ignored() {
             let _ = writeln!(self.out, "{DIM}             ignored {}{DIM:#}", one_line(reason));
         }
     }

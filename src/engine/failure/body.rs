@@ -7,14 +7,13 @@
 use serde_json::Value;
 
 use super::details::Details;
+use super::inside::Inside;
 use super::json::{Json, Node, Shape};
 use super::plain::plain;
 use super::{BodyFacts, Failure, window};
 
 /// How often an error may stand inside another one.
 const DEEPEST: usize = 6;
-/// The longest text inside a body that is looked at as JSON.
-const LONGEST_JSON: usize = 64 << 10;
 
 /// Where the error itself stands in what is around it, in the order of looking.
 const INSIDE: &[&str] =
@@ -41,7 +40,10 @@ impl Failure {
             Ok(body) => plain(body),
             Err(_) => plain(&String::from_utf8_lossy(body)),
         };
-        json.map_or_else(|| Found::of_text(text()).failure(Vec::new()), Self::from_node)
+        match json {
+            Some(json) => Self::from_node(json),
+            None => Self::from_node(&Json::Text(text().into())),
+        }
     }
 
     fn from_node(body: &impl Node) -> Self {
@@ -86,7 +88,7 @@ impl Found {
 }
 
 /// Whether a body says that it is an error, whatever its status.
-fn is_error(body: &impl Node) -> bool {
+pub(super) fn is_error(body: &impl Node) -> bool {
     match body.shape() {
         Shape::List(items) => items.iter().any(has_error),
         Shape::Object => {
@@ -154,8 +156,8 @@ impl Reading {
                 let told = items.iter().find(|item| is_error(*item)).or_else(|| items.first())?;
                 self.value(told, deeper)
             }
-            Shape::Text(text) => match embedded(text) {
-                Some(json) => self.value(&json, deeper),
+            Shape::Text(text) => match Inside::find(text) {
+                Some(inside) => self.inside(inside, Found::default(), deeper),
                 None => Some(Found::of_text(text.to_owned())),
             },
             Shape::Object => match failed_choice(value).filter(|_| !is_error(value)) {
@@ -176,20 +178,18 @@ impl Reading {
             }
         }
         let mut own = own(object);
-        if let Some(json) = embedded(&own.message) {
-            let inner = self.value(&json, depth);
-            own.message.clear();
-            return match inner {
-                Some(inner) => around(own, inner, false),
-                None => own,
-            };
+        let message = core::mem::take(&mut own.message);
+        if let Some(inside) = Inside::find(&message) {
+            let said = self.inside(inside, own.clone(), depth);
+            return said.unwrap_or(own);
         }
+        own.message = message;
         let inside = INSIDE.iter().find_map(|key| {
             let value = object.get(key).filter(|value| !value.is_blank())?;
             // A list of plain values, and a body that is no error, tell nothing.
             let told = *key == "error"
                 || matches!(value.shape(), Shape::Object | Shape::List(_))
-                || value.text().is_some_and(|text| embedded(text).is_some());
+                || value.text().is_some_and(|text| Inside::find(text).is_some());
             self.value(value, depth).filter(|_| told)
         });
         let raw = object.get("metadata").and_then(|metadata| metadata.get("raw"));
@@ -199,6 +199,21 @@ impl Reading {
             (None, Some(upstream)) => around(own, upstream, false),
             (None, None) => own,
         }
+    }
+
+    /// What an error inside a text says, with the words around it.
+    fn inside(
+        &mut self,
+        Inside { before, json, after }: Inside<'_>,
+        own: Found,
+        depth: usize,
+    ) -> Option<Found> {
+        let mut inner = self.value(&json, depth)?;
+        if !after.is_empty() {
+            let apart = if inner.message.is_empty() { "" } else { " " };
+            inner.message = format!("{}{apart}{after}", inner.message);
+        }
+        Some(around(Found { message: before.to_owned(), ..own }, inner, false))
     }
 
     fn detail(&mut self, details: &impl Node) {
@@ -276,18 +291,6 @@ fn around(outer: Found, inner: Found, wrapper: bool) -> Found {
         limit: inner.limit.or(outer.limit),
         size: inner.size.or(outer.size),
     }
-}
-
-/// JSON inside a text, if it is one that may hold an error.
-fn embedded(text: &str) -> Option<Json<'_>> {
-    let text = text.trim();
-    let looks = text.len() <= LONGEST_JSON && (text.starts_with('{') || text.starts_with('['));
-    let json = looks.then(|| Json::read(text.as_bytes())).flatten();
-    json.filter(|json| match json {
-        Json::List(items) => items.iter().any(is_error),
-        Json::Object(fields) => !fields.is_empty(),
-        _ => false,
-    })
 }
 
 fn is_list(value: &impl Node) -> bool {

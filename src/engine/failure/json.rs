@@ -90,6 +90,11 @@ impl<'t> Json<'t> {
     pub(in crate::engine) fn read(text: &'t [u8]) -> Option<Self> {
         serde_json::from_str(core::str::from_utf8(text).ok()?).ok()
     }
+
+    /// An object of these fields, each key once.
+    pub(in crate::engine) fn unique(fields: Vec<(Cow<'t, str>, Self)>) -> Self {
+        Self::Object(unique(fields))
+    }
 }
 
 impl Node for Json<'_> {
@@ -171,7 +176,7 @@ impl<'de> Visitor<'de> for Reader {
             let Json::Text(key) = key else { return Err(A::Error::custom("a key is a text")) };
             fields.push((key, map.next_value()?));
         }
-        Ok(Json::Object(unique(fields)))
+        Ok(Json::unique(fields))
     }
 }
 

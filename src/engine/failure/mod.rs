@@ -2,8 +2,10 @@
 
 mod body;
 mod details;
+mod inside;
 pub(super) mod json;
 mod plain;
+mod python;
 pub(super) mod sentence;
 mod window;
 
@@ -85,9 +87,21 @@ pub enum Hint {
     /// This long, in nanoseconds.
     /// Example: `{"wait": 3000000000}`
     Wait(Nanos),
+    /// This long, in nanoseconds, and something else that cannot be used.
+    /// Example: `{"partly": {"wait": 1000000000, "ignored": "retry-after-ms: `soon` is not a number of milliseconds"}}`
+    Partly(Box<Partly>),
     /// Something that cannot be used; why, for the log.
     /// Example: `{"ignored": "`soon` is neither a number nor a date"}`
     Ignored(String),
+}
+
+/// A wait, and what was said besides and cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Partly {
+    /// How long, in nanoseconds.
+    pub wait: Nanos,
+    /// What cannot be used; why, for the log.
+    pub ignored: String,
 }
 
 /// How far a run of a tool got before it failed.
@@ -154,8 +168,18 @@ impl Hint {
     /// The wait that is asked for; `None`: none is, or not in a way that can be used.
     pub const fn wait(&self) -> Option<Nanos> {
         match self {
-            Self::Wait(delay) => Some(*delay),
+            Self::Wait(wait) => Some(*wait),
+            Self::Partly(partly) => Some(partly.wait),
             Self::None | Self::Ignored(_) => None,
+        }
+    }
+
+    /// What was said and cannot be used; why.
+    pub fn ignored(&self) -> Option<&str> {
+        match self {
+            Self::Ignored(reason) => Some(reason),
+            Self::Partly(partly) => Some(&partly.ignored),
+            Self::None | Self::Wait(_) => None,
         }
     }
 }

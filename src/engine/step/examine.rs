@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::because::because;
-use super::super::problems::{parse, violations};
+use super::super::problems::{changed, parse, violations};
 use super::super::state::{Invalid, LastTurn, Refusal, SlotPhase};
 use super::Step;
 use super::breaking::Entry;
@@ -40,7 +40,10 @@ impl Step<'_> {
             Ok(arguments) => arguments,
             Err(problem) => return invalid(Value::Null, ErrorClass::MalformedToolCall, vec![problem]),
         };
-        let mut problems = schema.problems(&arguments);
+        let mut problems: Vec<Problem> = changed(&call.arguments).into_iter().collect();
+        if problems.is_empty() {
+            problems = schema.problems(&arguments);
+        }
         if problems.is_empty() {
             let rules = self.policy.call(&call.name, &arguments, planner);
             for left_out in rules.left_out {

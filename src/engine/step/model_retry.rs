@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::because::{because, of_retry};
 use super::super::directive::{Because, Decision, MetricName, Note, RetryAction, TurnRetry};
-use super::super::retry::{Case, DelayRule, Progress};
+use super::super::retry::{Case, DelayRule, Progress, missed};
 use super::super::state::{Pending, Subject};
 use super::super::targets::{Fate, Next, goes_on};
 use super::Step;
@@ -34,14 +34,24 @@ impl Step<'_> {
     pub(super) fn retry_model(&mut self, failed: FailedCall, delay: Nanos, by: DelayRule) {
         let class = failed.case.class;
         let why = of_retry(self.policy, &failed.policy.retry, failed.progress, &failed.case, delay, by);
-        self.charge(&failed.name, &failed.policy.retry, class);
-        let max_attempts = failed.max_attempts();
-        let told = self.is_news(class).then(|| self.nudge(class, max_attempts));
-        let next = self.rotate(Fate::Again { delay, limited: class.is_a_limit() });
-        let Next::Ask { delay, .. } = next else { return self.model_exhausted(failed, StopReason::Attempts) };
+        let next = self.rotate(Fate::Again { delay, limited: class.is_a_limit() }, &failed);
+        let delay = match next {
+            Next::Ask { delay, .. } => delay,
+            Next::Nobody => return self.model_exhausted(failed, StopReason::Attempts),
+            Next::Late => {
+                // Nobody waits.
+                if let Some(last) = self.state.model.as_mut() {
+                    last.waits(Nanos::ZERO);
+                }
+                return self.model_exhausted(failed, StopReason::Deadline);
+            }
+        };
         if let Some(reason) = self.stop_instead_of(delay) {
             return self.stopped(reason);
         }
+        self.charge(&failed.name, &failed.policy.retry, class);
+        let max_attempts = failed.max_attempts();
+        let told = self.is_news(class).then(|| self.nudge(class, max_attempts));
         // What another model does not have to wait for has not been waited for.
         if let Some(last) = self.state.model.as_mut() {
             last.waits(delay);
@@ -67,11 +77,15 @@ impl Step<'_> {
         if aborts {
             why.push(because(self.policy, "abort_on", &policy.abort_on, []));
         }
-        if goes_on(&self.policy.turn().targets, policy, reason, case.class)
-            && let Next::Ask { delay, .. } = self.rotate(Fate::Leave)
+        let late = missed(&policy.retry, *progress, case.run_deadline, self.state.now, Nanos::ZERO);
+        if goes_on(&self.policy.turn().targets, policy, reason, case.class, late.is_some())
+            && let Next::Ask { delay, .. } = self.rotate(Fate::Leave, &failed)
         {
             if let Some(reason) = self.stop_instead_of(delay) {
                 return self.stopped(reason);
+            }
+            if let Some(last) = self.state.model.as_mut() {
+                last.waits(delay);
             }
             self.tell_retry(&failed, RetryAction::SkipProvider, delay, None, &why);
             self.note(Note::Exhausted { exhausted, decision: None }, why);
@@ -111,14 +125,20 @@ impl Step<'_> {
         of_reply && history.filter(|attempt| attempt.error_type == class).count() <= 1
     }
 
-    fn rotate(&mut self, fate: Fate) -> Next {
+    fn rotate(&mut self, fate: Fate, failed: &FailedCall) -> Next {
         let state = &mut *self.state;
         let (policy, now, resting) = (self.policy, state.now, &state.resting);
         let targets = &state.targets;
         let rests = |place: usize| {
             targets.get(place).is_some_and(|target| resting.holds(target, &policy.model(target), now))
         };
-        state.rotation.failed(&policy.turn().targets, targets.len(), fate, rests, now)
+        let in_time = |place: usize, delay| {
+            let model = targets.get(place).map(|target| policy.model(target));
+            model.is_some_and(|model| {
+                missed(&model.retry, failed.progress, failed.case.run_deadline, now, delay).is_none()
+            })
+        };
+        state.rotation.failed(&policy.turn().targets, targets.len(), fate, rests, in_time, now)
     }
 
     fn ask_model(&mut self, failed: FailedCall, delay: Nanos, why: Vec<Because>) {

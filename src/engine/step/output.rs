@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::because::{because, of_retry};
 use super::super::directive::{Because, Decision, MetricName, Note, Outcome};
 use super::super::event::Drive;
-use super::super::problems::{join_problems, parse, violations};
+use super::super::problems::{changed, join_problems, parse, violations};
 use super::super::retry::{Obstacle, Verdict};
 use super::super::state::{Pending, Series, SlotPhase, Subject};
 use super::Step;
@@ -188,7 +188,10 @@ impl Step<'_> {
     /// Holds a report against the schema, the validators and the reducers.
     fn judge(&mut self, output: &OutputPolicy, raw: &str) -> Result<Value, Fault> {
         let report = parse(self.policy, raw).map_err(|problem| Fault::Invalid(vec![problem]))?;
-        let mut problems = output.schema.value.problems(&report);
+        let mut problems: Vec<Problem> = changed(raw).into_iter().collect();
+        if problems.is_empty() {
+            problems = output.schema.value.problems(&report);
+        }
         if problems.is_empty() {
             problems =
                 violations(&output.validators.value, json!({ "output": report, "tool": output.tool.value }));

@@ -26,7 +26,7 @@ use core::cell::LazyCell;
 use serde_json::Value;
 
 use super::failure::json::{Json, Node};
-use super::failure::{Failure, Hint};
+use super::failure::{Failure, Hint, Partly};
 use crate::time::{Instant, Nanos};
 pub use headers::Headers;
 
@@ -96,7 +96,8 @@ impl Said {
 
     fn hint(self) -> Hint {
         match (self.longest, self.unusable) {
-            (Some(wait), _) => Hint::Wait(wait),
+            (Some(wait), None) => Hint::Wait(wait),
+            (Some(wait), Some(ignored)) => Hint::Partly(Box::new(Partly { wait, ignored })),
             (None, Some(reason)) => Hint::Ignored(reason),
             (None, None) => Hint::None,
         }

@@ -303,9 +303,26 @@ fn what_is_no_text_is_said_so_and_shown_cut() {
 }
 
 #[test]
-fn one_wait_that_can_be_read_makes_up_for_others_that_cannot() {
-    assert_eq!(read(429, &[("retry-after", "NaN"), ("x-ratelimit-reset", "4")], ""), wait(4000));
-    assert_eq!(read(429, &[("retry-after", "-3")], "try again in 2s"), wait(2000));
+fn one_wait_that_can_be_read_makes_up_for_others_that_cannot_and_those_are_told() {
+    for (headers, message, wait, says) in [
+        (
+            &[("retry-after", "NaN"), ("x-ratelimit-reset", "4")][..],
+            "",
+            4000,
+            "retry-after: `NaN` is not a number of",
+        ),
+        (&[("retry-after", "-3")], "try again in 2s", 2000, "retry-after: `-3` is not a number of seconds"),
+        (
+            &[("retry-after-ms", "soon"), ("retry-after", "1")],
+            "",
+            1000,
+            "retry-after-ms: `soon` is not a number of milli",
+        ),
+    ] {
+        let hint = read(429, headers, message);
+        assert_eq!(hint.wait(), Some(Nanos::from_millis(wait)));
+        assert!(hint.ignored().is_some_and(|ignored| ignored.starts_with(says)), "{hint:?}");
+    }
 }
 
 #[test]

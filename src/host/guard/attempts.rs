@@ -177,6 +177,12 @@ impl<'a, E: Classify> Attempts<'a, E> {
         Progress { started: self.started, attempt: self.attempt, slept: self.slept }
     }
 
+    /// How far they have come, without the wait after the last one.
+    pub(super) fn before_wait(&self) -> Progress {
+        let last = self.failed.last().map_or(Nanos::ZERO, |failed| failed.delay);
+        Progress { slept: self.slept.saturating_sub(last), ..self.progress() }
+    }
+
     /// The class of the last failure, if there was one.
     pub(super) fn last_class(&self) -> Option<ErrorClass> {
         self.failed.last().map(|failed| failed.class)

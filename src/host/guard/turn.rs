@@ -12,12 +12,12 @@ use super::history::{Find, Request};
 use super::record::UnderWay;
 use super::session::listens;
 use super::{CallContext, CallError, Classify, GivenUp, Inner, Refusal};
-use crate::engine::retry::{Case, Obstacle, Verdict};
+use crate::engine::retry::{Case, Obstacle, Verdict, missed};
 use crate::engine::targets::{Fate, Next, Rotation, goes_on, passed_over};
 use crate::engine::{MetricName, RetryAction};
 use crate::host::telemetry::Which;
 use crate::host::trace;
-use crate::policy::{Advance, AfterPartial, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
+use crate::policy::{Advance, AfterPartial, Bound, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
 use crate::session::{Message, StopReason, Usage};
 use crate::time::{Instant, Nanos};
 
@@ -120,7 +120,7 @@ impl<R: Clone> TurnGuard<R> {
             let retry = &policy.retry;
             let mut attempts = match spent.take() {
                 Some(attempts) => attempts.under(retry),
-                None => Attempts::new(retry, &self.inner, call, start(retry, &self.inner)),
+                None => Attempts::new(retry, &self.inner, call, turn.start()),
             };
             let CallContext { attempt, max_attempts, timeout, .. } = attempts.context();
             let which = Which { run: &self.inner.run, turn: number, attempt, max_attempts, target };
@@ -235,6 +235,12 @@ impl<'a> Turn<'a> {
         (target, policy)
     }
 
+    /// When the first attempt starts. Only deadlines need to know.
+    fn start(&self) -> Instant {
+        let limited = self.policies.iter().find(|policy| policy.retry.deadline.value != Bound::Unlimited);
+        limited.map_or_else(Instant::default, |policy| start(&policy.retry, self.guard))
+    }
+
     /// Begins with the first model that does not rest and whose window is large enough.
     fn begin(&self, tokens: Option<u64>) -> Result<Rotation, Box<Refusal>> {
         let now = self.guard.clock.now();
@@ -283,23 +289,34 @@ impl<'a> Turn<'a> {
                 if class.is_some_and(ErrorClass::is_of_target) && self.policies.len() > 1 {
                     self.guard.session.resting(|resting| resting.add(target, policy, hint, now));
                 }
-                if !class.is_some_and(|class| goes_on(rules, policy, reason, class)) {
+                let late = missed(&policy.retry, attempts.progress(), None, now, Nanos::ZERO).is_some();
+                if !class.is_some_and(|class| goes_on(rules, policy, reason, class, late)) {
                     return Err(reason);
                 }
                 (Fate::Leave, Some(reason))
             }
         };
-        match order.failed(rules, self.policies.len(), fate, |place| self.rests(place, now), now) {
+        let progress = attempts.before_wait();
+        let in_time = |place: usize, delay| {
+            let next = self.policies.get(place);
+            next.is_some_and(|next| missed(&next.retry, progress, None, now, delay).is_none())
+        };
+        let rests = |place| self.rests(place, now);
+        match order.failed(rules, self.policies.len(), fate, rests, in_time, now) {
             Next::Ask { delay, .. } => {
                 let action = if reason.is_none() { RetryAction::Retry } else { RetryAction::SkipProvider };
+                attempts.waits(delay);
                 if action == RetryAction::Retry {
-                    attempts.waits(delay);
                     self.guard.count(MetricName::RetryDelaySeconds, format!("model {target}"), delay.0);
                 }
                 let together = action == RetryAction::Retry || rules.advance.value == Advance::Attempt;
                 Ok(Then { delay, action, reason, together })
             }
             Next::Nobody => Err(reason.unwrap_or(StopReason::Attempts)),
+            Next::Late => {
+                attempts.waits(Nanos::ZERO);
+                Err(reason.unwrap_or(StopReason::Deadline))
+            }
         }
     }
 

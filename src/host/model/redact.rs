@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
 use super::failure::presentable;
-use crate::engine::{BodyFacts, Failure, Hint, ModelReply, ToolOutcome};
+use crate::engine::{BodyFacts, Failure, Hint, ModelReply, Partly, ToolOutcome};
 use crate::session::Message;
 
 /// What stands where a secret stood.
@@ -157,7 +157,10 @@ impl Redactor {
             }),
             retry_after: match failure.retry_after {
                 Hint::Ignored(reason) => Hint::Ignored(clean(reason)),
-                hint => hint,
+                Hint::Partly(partly) => {
+                    Hint::Partly(Box::new(Partly { ignored: clean(partly.ignored), ..*partly }))
+                }
+                hint @ (Hint::None | Hint::Wait(_)) => hint,
             },
             received: failure.received,
         }

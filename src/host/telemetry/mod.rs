@@ -19,8 +19,8 @@ use self::calls::TRIGGER;
 use super::metrics::{Meter, Metrics};
 use super::port::Traffic;
 use crate::engine::{
-    CallModel, Directives, Envelope, Event, Note, Order, Outcome, RunTool, ToolOutcome, TurnMeasure,
-    TurnRetry, Work, WorkId,
+    CallModel, Directive, Directives, Envelope, Event, Note, Order, Outcome, RunTool, ToolOutcome,
+    TurnMeasure, TurnRetry, Work, WorkId,
 };
 use crate::policy::{ErrorClass, Policy};
 use crate::session::{FinalReason, ReportSource, RetryExhausted};
@@ -135,6 +135,11 @@ impl Telemetry {
                 }
                 Order::Note(note) => self.note(note, policy),
             }
+        }
+        // What is done about a refused history is decided when it has been looked at.
+        let looks = |directive: &Directive| matches!(directive.order, Order::Work(Work::RepairHistory(_)));
+        if directives.0.iter().any(looks) {
+            return Vec::new();
         }
         let mut ended = std::mem::take(&mut self.ended);
         for attempt in &mut ended {

@@ -1,0 +1,136 @@
+//! JSON that stands inside a text: `OpenAIException - {"error": {…}}`, as JSON or as Python writes a dictionary.
+
+use super::body::is_error;
+use super::json::{Json, Node};
+use super::python;
+
+/// The longest text that is looked at.
+const LONGEST: usize = 64 << 10;
+/// How many places of a text are tried.
+const MOST_TRIES: usize = 8;
+
+/// An error that stands in a text.
+pub(super) struct Inside<'t> {
+    /// What stands before it.
+    pub(super) before: &'t str,
+    pub(super) json: Json<'t>,
+    /// What stands behind it.
+    pub(super) after: &'t str,
+}
+
+impl<'t> Inside<'t> {
+    /// The error in a text. Where the whole text is JSON any object is one; what stands between words must say so.
+    pub(super) fn find(text: &'t str) -> Option<Self> {
+        let text = text.trim();
+        if text.len() > LONGEST {
+            return None;
+        }
+        if text.starts_with(['{', '['])
+            && let Some(json) = Json::read(text.as_bytes())
+        {
+            return is_told(&json).then_some(Self { before: "", json, after: "" });
+        }
+        let mut from = 0_usize;
+        for _ in 0..MOST_TRIES {
+            let at = from.saturating_add(next_object(text.get(from..)?)?);
+            let (before, rest) = text.split_at_checked(at)?;
+            // What cannot be read may hold something that can.
+            let Some((json, end)) = read(rest) else {
+                from = at.saturating_add(1);
+                continue;
+            };
+            let (_, after) = rest.split_at_checked(end)?;
+            if says_error(&json) {
+                // Python writes bytes as `b'…'`.
+                let before = before.strip_suffix("b'").unwrap_or(before);
+                let (before, after) = (before.trim_end_matches(is_joint), after.trim_start_matches(is_joint));
+                return Some(Self { before, json, after: after.trim_end() });
+            }
+            from = at.saturating_add(end);
+        }
+        None
+    }
+}
+
+/// Where the next object begins that has a key. Keys are quoted, by Python with `'`.
+fn next_object(text: &str) -> Option<usize> {
+    let opens = |at: &usize| {
+        let inside = text.get(at.saturating_add(1)..).unwrap_or_default();
+        inside.trim_start().starts_with(['"', '\''])
+    };
+    text.match_indices('{').map(|(at, _)| at).find(opens)
+}
+
+/// The object that a text begins with, and where it ends.
+fn read(text: &str) -> Option<(Json<'_>, usize)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Json<'_>>();
+    match values.next() {
+        Some(Ok(json)) => Some((json, values.byte_offset())),
+        _ => python::read(text),
+    }
+}
+
+/// Whether JSON that is the whole of a text may be an error.
+fn is_told(json: &Json<'_>) -> bool {
+    match json {
+        Json::List(items) => items.iter().any(is_error),
+        Json::Object(fields) => !fields.is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether an object between words is an error, and not a part of what was asked for.
+fn says_error(json: &Json<'_>) -> bool {
+    let has = |keys: &[&str]| keys.iter().any(|key| json.get(key).is_some_and(|value| !value.is_blank()));
+    is_error(json) || (has(&["message", "detail"]) && has(&["code", "type", "status", "status_code"]))
+}
+
+/// What joins words and JSON, and tells nothing.
+fn is_joint(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '-' | ':' | ',' | '\'' | '"' | '`' | '|' | '=')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn found(text: &str) -> Option<(&str, String, &str)> {
+        Inside::find(text).map(|Inside { before, json, after }| (before, json.written(), after))
+    }
+
+    #[test]
+    fn an_error_between_words_is_found_with_the_words() {
+        for (text, before, json, after) in [
+            (r#"Upstream error: {"error":"x"}"#, "Upstream error", r#"{"error":"x"}"#, ""),
+            (r#"{"error":"x"} (request id 7)"#, "", r#"{"error":"x"}"#, "(request id 7)"),
+            (r#"A - b'{"error":"x"}'"#, "A", r#"{"error":"x"}"#, ""),
+            ("429 - {'error': {'code': None}}", "429", r#"{"error":{"code":null}}"#, ""),
+            (r#"{a} {"a":1} {"error":"x"}"#, r#"{a} {"a":1}"#, r#"{"error":"x"}"#, ""),
+            (r#"cut {"a":{"message":"m","code":"c"}"#, r#"cut {"a"#, r#"{"message":"m","code":"c"}"#, ""),
+        ] {
+            assert_eq!(found(text), Some((before, json.to_owned(), after)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_message_quotes_of_the_request_is_no_error() {
+        for text in [
+            r#"invalid schema: {"type": "object", "properties": {"error": {"type": "string"}}}"#,
+            r#"unknown part {"type": "image", "code": 3}"#,
+            "[{'loc': ('body', 'x'), 'input': {'error': 'rate limit'}}]",
+            "use {braces} and {'more'}",
+            r#"{"error""#,
+            "",
+        ] {
+            assert_eq!(found(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_looked_at(text in r#"([\[\]{}(),:' ]|"[ab]"|'error'|\\|None|"error":|é|[0-9.]){0,40}"#) {
+            let _ = Inside::find(&text);
+        }
+    }
+}
