@@ -285,6 +285,28 @@ models:
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_that_goes_past_the_deadline_is_none_for_a_model_that_need_not_be_waited_for() {
+    let rules = "models: {'*': {retry: {retry_on: [overloaded], backoff: {kind: constant, delay: 5s}, deadline: 3s}}}";
+    for (targets, limit) in [
+        ("exhausted, wait: target", "deadline"),
+        ("attempt, wait: round", "deadline"),
+        ("attempt", "total_delay"),
+    ] {
+        let rules = rules.replace("deadline", limit);
+        let text = format!("version: 1\nturn: {{targets: {{advance: {targets}}}}}\n{rules}\n");
+        let guard = Guard::builder(policy(&text)).targets(["main", "spare"]).build();
+        let start = Instant::now();
+        let turn = guard.turn("hello");
+        let call = turn.call(async |target, _| match target.as_str() {
+            "main" => Err(Failure { status: Some(529), ..Failure::default() }),
+            _ => Ok(target),
+        });
+        assert_eq!(call.await.unwrap(), "spare", "{text}");
+        assert!(start.elapsed().is_zero(), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_answer_follows_one_that_was_half_shown_if_the_policy_says_so() {
     let text = "version: 1\nturn: {after_partial: fail}\n";
     let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();

@@ -213,7 +213,7 @@ mod tests {
         let look = json!({"name": "look"});
         let body = json!({"choices": [{"message": {"tool_calls": [
             {"function": look}, {"id": "", "function": look}, {"id": "x", "function": look}, {"id": "y", "function": look},
-        ]}}]});
+        ]}, "finish_reason": "tool_calls"}]});
         let reply = read_body(body.to_string().as_bytes(), &HeaderMap::new(), &[before]).unwrap();
         let ids: Vec<_> = reply.calls.iter().map(|proposal| proposal.call.id.as_str()).collect();
         assert_eq!(ids, ["call_3", "call_4", "call_5", "y"]);
