@@ -220,7 +220,7 @@ fn every_value_of_the_first_policy_is_another_than_the_built_in_one() {
         "effect",
         "validate",
         "max_turns",
-        "billing_hard_limit_reached",
+        "tenant_budget_spent",
     ] {
         assert!(diff.contains(field), "{field} is not in\n{diff}\n{coverage}");
     }
