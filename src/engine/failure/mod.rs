@@ -101,6 +101,7 @@ pub struct Partly {
     /// How long, in nanoseconds.
     pub wait: Nanos,
     /// What cannot be used; why, for the log.
+    /// Example: `retry-after: soon`
     pub ignored: String,
 }
 
