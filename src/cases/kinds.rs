@@ -56,6 +56,8 @@ const ORPHAN: Shape = shape!["id", "name", "arguments"];
 const INJECTED: Shape = shape!["call", "tool", "splice", "message"];
 const REPAIR: Shape = shape!["splices": SPLICE, "pruned": ORPHAN, "injected": INJECTED, "dropped", "moved"];
 const RAN: Shape = shape!["outcome", "data", "failure": FAILURE, "effect"];
+const FACTS_OF_RUN: Shape = shape!["duration", "process_id", "handle"];
+const SPILL: Shape = shape!["handle", "over"];
 const REPORT: Shape = shape![
     "reason",
     "text",
@@ -85,7 +87,10 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
         "work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "guidance", "timeout",
         "timeouts": TIMEOUTS,
     ],
-    "run_tool" = ["work", "call", "tool", "attempt", "max_attempts", "arguments", "timeout", "idempotency_key"],
+    "run_tool" = [
+        "work", "call", "tool", "attempt", "max_attempts", "arguments", "timeout", "idempotency_key",
+        "spill": SPILL,
+    ],
     "wait" = ["work", "delay", "until", "subject", "attempt", "max_attempts", "error_type", "message"],
     "consult" = ["work", "exhausted": EXHAUSTED],
     "append" = ["message": MESSAGE],
@@ -99,6 +104,7 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
     "repaired" = ["tool", "call", "repairs"],
     "tool_ended" = ["call", "tool", "attempts", "error_type", "message"],
     "leaked_calls" = ["tools"],
+    "result_cut" = ["call", "tool", "unit", "shown", "total", "handle"],
     "reject_turn" = ["error_type", "message"],
     "turn_retracted" = ["target", "attempt", "received"],
     "turn_retry" = [
@@ -127,10 +133,11 @@ kinds!(pub(crate) EVENTS by "event" {
     "model_failed" = ["work", "failure": FAILURE],
     "tools_proposed" = ["calls": CALL],
     "output_proposed" = ["output"],
-    "tool_finished" = ["work", "outcome": RAN],
+    "tool_finished" = ["work", "outcome": RAN, "run": FACTS_OF_RUN],
     "timer_fired" = ["work"],
     "planner_decided" = ["work", "decision"],
     "policy_changed" = ["policy"],
+    "tools_changed" = ["tools"],
     "stop_requested" = ["reason"],
     "cancelled" = ["reason"],
 });

@@ -76,7 +76,7 @@ fields! {
         "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
         "system_message", "sources", "source", "reason", "guidance", "received", "orphan_calls", "splices",
         "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error", "pattern",
-        "length", "count", "stage",
+        "length", "count", "stage", "unit", "shown", "total", "handle", "spill",
     ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [
@@ -153,6 +153,11 @@ impl Fields for HappeningFields {
         "repair",
         "orphan_calls",
         "splices",
+        "unit",
+        "shown",
+        "total",
+        "handle",
+        "spill",
         "pruned_count",
         "injected_count",
         "dropped_count",

@@ -215,6 +215,7 @@ impl Record {
             | Note::Splice { .. }
             | Note::OrphanToolCallsPruned(_)
             | Note::Repaired { .. }
+            | Note::ResultCut { .. }
             | Note::TurnRetracted { .. }
             | Note::TurnRetry(_)
             | Note::FinalTurn { .. }

@@ -10,7 +10,8 @@ use super::record::Record;
 use crate::context::{Estimate, findings, measure, message_tokens, repair};
 use crate::engine::{
     CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter, ModelReply,
-    Note, Order, Proposal, RunStarted, RunTool, State, ToolFacts, ToolOutcome, TurnMeasure, Work,
+    Note, Order, Proposal, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome, TurnMeasure,
+    Work,
 };
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
@@ -494,11 +495,24 @@ fn answered(work: Work, answer: Answer) -> Option<Event> {
             Ok(reply) => call.responded(reply),
             Err(failure) => call.failed(failure),
         },
-        (Work::RunTool(run), Answer::Tool(outcome)) => run.finished(outcome),
+        (Work::RunTool(run), Answer::Tool(outcome)) => {
+            let handle = run.spill.as_ref().filter(|spill| spills(&outcome, spill));
+            let facts = RunFacts { handle: handle.map(|spill| spill.handle.clone()), ..RunFacts::default() };
+            run.finished_with(outcome, facts)
+        }
         (Work::Wait(wait), Answer::Fired) => wait.fired(),
         (Work::Consult(consult), Answer::Decided(decision)) => consult.decided(decision),
         _ => return None,
     })
+}
+
+/// Whether a host would keep that.
+fn spills(outcome: &ToolOutcome, spill: &Spill) -> bool {
+    match outcome {
+        ToolOutcome::Ok { data: Value::String(text) } => !spill.over.holds(text),
+        ToolOutcome::Ok { data } => !spill.over.holds(&data.to_string()),
+        ToolOutcome::Failed { .. } => false,
+    }
 }
 
 /// Arguments as a model would write them.

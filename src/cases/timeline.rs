@@ -123,6 +123,10 @@ fn directive(json: &Value) -> Option<String> {
             format!("repair the history: {}", done.join(", "))
         }
         "reject_turn" => format!("reject the reply: {}", word(json, "error_type")),
+        "result_cut" => {
+            let unit = word(json, "unit");
+            format!("show {} of {} {unit}", number(json, "shown"), number(json, "total"))
+        }
         "turn_retracted" => {
             format!(
                 "retract the answer of {} ({} characters)",

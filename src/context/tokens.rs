@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::history::findings;
 use crate::engine::{ToolSpec, TurnMeasure};
+use crate::policy::estimated_tokens;
 use crate::session::Message;
 
 /// What a message costs besides its text.
@@ -29,8 +30,7 @@ pub struct Estimate;
 
 impl TokenCounter for Estimate {
     fn count(&self, text: &str) -> u64 {
-        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-        if looks_like_json(text) { bytes.saturating_mul(5).div_ceil(14) } else { bytes.div_ceil(4) }
+        estimated_tokens(text)
     }
 }
 
@@ -81,12 +81,6 @@ pub fn measure(counter: &dyn TokenCounter, messages: &[Message], tools: &[&ToolS
         tool_tokens: tool_tokens(counter, tools),
         history_faults: u64::try_from(findings(messages).len()).unwrap_or(u64::MAX),
     }
-}
-
-/// By the first and the last character: reading the whole text would cost more than the answer is worth.
-fn looks_like_json(text: &str) -> bool {
-    let text = text.trim();
-    (text.starts_with('{') && text.ends_with('}')) || (text.starts_with('[') && text.ends_with(']'))
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@ use serde_json::Value;
 use super::breaker::BreakerPhase;
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
+use super::metric::Metric;
 use super::repeats::Repetition;
-use crate::policy::{ErrorClass, ModelTimeouts, OrphanCalls, Place, Scope};
+use super::result::{RunFacts, Spill};
+use crate::policy::{ErrorClass, ModelTimeouts, OrphanCalls, Place, Scope, Unit};
 use crate::repair::Repairs;
 use crate::session::{
     FailureReport, FinalReason, HistoryRepair, Message, ReducerError, ReportSource, RetryExhausted,
@@ -176,6 +178,9 @@ pub struct RunTool {
     /// The same for every attempt of this call, and for no other call.
     /// Example: `0199a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b-1-0`
     pub idempotency_key: String,
+    /// Keep the whole result if it is too large for the model; `None`: it need not be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spill: Option<Spill>,
 }
 
 /// Wait. Never for no time at all: a zero delay gives the next directive at once.
@@ -303,6 +308,27 @@ pub enum Note {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         /// Example: `connection reset`
         message: String,
+    },
+    /// A result is too large to be shown whole; the event that brought it has all of it.
+    ResultCut {
+        /// The model's id of the call.
+        /// Example: `call_1`
+        call: String,
+        /// The tool.
+        /// Example: `lookup_price`
+        tool: String,
+        /// What the sizes are counted in.
+        unit: Unit,
+        /// How much of it the model is shown.
+        /// Example: `5940`
+        shown: u64,
+        /// How much there is.
+        /// Example: `32613`
+        total: u64,
+        /// The handle by which the model may read the rest; `None`: it is not kept.
+        /// Example: `r1-0`
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        handle: Option<String>,
     },
     /// The reply is not what was due: the model is told to do otherwise.
     RejectTurn {
@@ -485,37 +511,6 @@ pub enum RetryAction {
     Abort,
 }
 
-/// One measurement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Metric {
-    /// `validation_retry_total`, `reducer_error_total`, `retry_delay_seconds`, `retry_attempts`.
-    pub name: MetricName,
-    /// What it is about.
-    /// Example: `tool lookup_price`
-    pub subject: String,
-    /// The count, the attempts, or nanoseconds of delay.
-    /// Example: `3`
-    pub value: u64,
-}
-
-/// The metrics there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum MetricName {
-    /// Counter: retryable failures of validation.
-    ValidationRetryTotal,
-    /// Counter: reducers that failed.
-    ReducerErrorTotal,
-    /// Counter: ends of attempts for which the retry budget is the reason.
-    BudgetExhaustedTotal,
-    /// Counter: what was done about models that repeat themselves.
-    LoopGuardTotal,
-    /// Histogram: delays before a next attempt; the value is in nanoseconds, shown in seconds.
-    RetryDelaySeconds,
-    /// Histogram: attempts that a call, turn or report took in the end.
-    RetryAttempts,
-}
-
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
@@ -648,7 +643,12 @@ impl From<&ModelTimeouts> for CallTimeouts {
 impl RunTool {
     /// The run ended.
     pub fn finished(self, outcome: ToolOutcome) -> Event {
-        Event::ToolFinished { work: self.work, outcome }
+        self.finished_with(outcome, RunFacts::default())
+    }
+
+    /// The run ended, and this is known of it besides.
+    pub fn finished_with(self, outcome: ToolOutcome, run: RunFacts) -> Event {
+        Event::ToolFinished { work: self.work, outcome, run }
     }
 }
 
@@ -673,20 +673,6 @@ impl RetryAction {
             Self::Retry => "retry",
             Self::SkipProvider => "skip-provider",
             Self::Abort => "abort",
-        }
-    }
-}
-
-impl MetricName {
-    /// The name it is exported by.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ValidationRetryTotal => "validation_retry_total",
-            Self::ReducerErrorTotal => "reducer_error_total",
-            Self::BudgetExhaustedTotal => "budget_exhausted_total",
-            Self::LoopGuardTotal => "loop_guard_total",
-            Self::RetryDelaySeconds => "retry_delay_seconds",
-            Self::RetryAttempts => "retry_attempts",
         }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::ToolSpec;
 use super::directive::{Decision, WorkId};
 use super::failure::{EffectState, Failure};
+use super::result::RunFacts;
 use crate::policy::{CallOverride, Effect};
 use crate::session::{HistoryRepair, Message, ToolCall, Usage};
 use crate::time::Instant;
@@ -79,6 +80,9 @@ pub enum Event {
         work: WorkId,
         /// How it ended.
         outcome: ToolOutcome,
+        /// What else is known of it.
+        #[serde(default, skip_serializing_if = "RunFacts::is_empty")]
+        run: RunFacts,
     },
     /// A wait is over.
     TimerFired {
@@ -98,6 +102,11 @@ pub enum Event {
         /// Its digest.
         /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
         policy: String,
+    },
+    /// The agent has other tools from now on; the interpreter that takes this event has them.
+    ToolsChanged {
+        /// All tools there are now.
+        tools: Vec<ToolFacts>,
     },
     /// The user or the host asks the run to end, as the policy's `turn.on_stop` says.
     StopRequested {
@@ -142,6 +151,7 @@ impl Event {
             | Self::ToolsProposed { .. }
             | Self::OutputProposed { .. }
             | Self::PolicyChanged { .. }
+            | Self::ToolsChanged { .. }
             | Self::StopRequested { .. }
             | Self::Cancelled { .. } => None,
         }

@@ -203,7 +203,7 @@ impl RecordRef<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Directive, Event, Failure, ModelReply, Proposal, ToolOutcome, WorkId};
+    use crate::engine::{Directive, Event, Failure, ModelReply, Proposal, RunFacts, ToolOutcome, WorkId};
     use crate::policy::ErrorClass;
     use crate::session::{FeedbackSource, ToolCall};
     use crate::time::Nanos;
@@ -299,8 +299,11 @@ mod tests {
         let call = (any::<String>(), any::<String>(), any::<String>());
         let call = call.prop_map(|(id, name, arguments)| ToolCall { id, name, arguments });
         prop_oneof![
-            (work.clone(), any_json())
-                .prop_map(|(work, data)| Event::ToolFinished { work, outcome: ToolOutcome::Ok { data } }),
+            (work.clone(), any_json()).prop_map(|(work, data)| Event::ToolFinished {
+                work,
+                outcome: ToolOutcome::Ok { data },
+                run: RunFacts::default()
+            }),
             (work.clone(), any::<String>()).prop_map(|(work, message)| Event::ModelFailed {
                 work,
                 failure: Failure::of(ErrorClass::RateLimit, message)
@@ -368,7 +371,7 @@ mod tests {
     fn a_float_keeps_its_last_bit() {
         let data = json!([0.1 + 0.2, 1.0e-7, 5e-324, 1.797_693_134_862_315_7e308]);
         let outcome = ToolOutcome::Ok { data };
-        let event = Event::ToolFinished { work: WorkId(1), outcome };
+        let event = Event::ToolFinished { work: WorkId(1), outcome, run: RunFacts::default() };
         let record = Record::Event(Envelope { seq: 1, now: Instant(0), event });
         assert_eq!(Record::parse(line(&record).as_bytes()).unwrap(), record);
     }

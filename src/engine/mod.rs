@@ -21,9 +21,11 @@ mod failure;
 mod gate;
 mod leaked;
 mod log;
+mod metric;
 pub(crate) mod orphans;
 mod problems;
 mod repeats;
+mod result;
 pub mod retry;
 mod state;
 mod step;
@@ -34,9 +36,9 @@ pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
 pub use directive::{
-    Because, CallModel, CallTimeouts, Consult, Decision, Directive, Directives, Metric, MetricName, Note,
-    Order, OrphanToolCallsPruned, Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice,
-    TurnRetry, Wait, Work, WorkId,
+    Because, CallModel, CallTimeouts, Consult, Decision, Directive, Directives, Note, Order,
+    OrphanToolCallsPruned, Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice, TurnRetry,
+    Wait, Work, WorkId,
 };
 pub use event::{
     Drive, Envelope, Event, FinishReason, ModelReply, Proposal, RunStarted, ToolFacts, ToolOutcome,
@@ -45,9 +47,13 @@ pub use event::{
 #[cfg(feature = "host")]
 pub(crate) use failure::plain;
 pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
+pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
 pub use repeats::{LoopPattern, LoopStage, Repetition};
+pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
+#[cfg(feature = "host")]
+pub(crate) use result::{json_size, walk};
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]

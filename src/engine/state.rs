@@ -12,6 +12,7 @@ use super::event::{Drive, FinishReason, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
 use super::gate::Gate;
 use super::repeats::Lately;
+use super::result::RunFacts;
 use super::retry::Progress;
 use super::targets::{Resting, Rotation};
 use crate::policy::{Attempts, BreakerScope, CallOverride, Effect, ErrorClass, Problem};
@@ -171,6 +172,9 @@ pub(super) struct Slot {
     pub(super) arguments: Value,
     pub(super) planner: Option<CallOverride>,
     pub(super) series: Series,
+    /// What is known of its last run.
+    #[serde(default, skip_serializing_if = "RunFacts::is_empty")]
+    pub(super) ran: RunFacts,
     pub(super) phase: SlotPhase,
 }
 
@@ -350,6 +354,7 @@ impl Slot {
             arguments: self.arguments.clone(),
             planner: self.planner.clone(),
             series: Series { started, slept, history: Vec::new(), over },
+            ran: self.ran.clone(),
             phase: self.phase.clone(),
         }
     }

@@ -4,6 +4,7 @@
 //! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
@@ -16,20 +17,19 @@ use super::clock::Clock;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
-use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, Traffic};
+use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, ToolSource, Traffic};
+use super::results::{ReadResult, Results};
+use super::task::{RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
 use super::under_way::UnderWay;
-use super::{
-    Cost, LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace,
-};
+use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace};
 use crate::context::{Estimate, TokenCounter, findings, message_tokens, repair, tool_tokens};
 use crate::engine::{
-    CallModel, CatalogueError, Directives, Drive, Envelope, Event, Failure, Interpreter, NameClash, Note,
-    Order, Outcome, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work,
-    WorkId,
+    CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RunStarted, RunTool,
+    Spill, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
 };
-use crate::policy::ErrorClass;
+use crate::policy::{ErrorClass, OverMax, Policy};
 use crate::session::{Message, splice};
 use crate::time::Nanos;
 
@@ -43,60 +43,13 @@ pub struct Agent {
     facts: BTreeMap<String, ModelFacts>,
     metrics: Option<Arc<Metrics>>,
     tools: Tools,
+    sources: Vec<Arc<dyn ToolSource>>,
     planner: Arc<dyn Planner>,
     counter: Arc<dyn TokenCounter>,
     clock: Option<Clock>,
     redactor: Arc<Redactor>,
     drain: Nanos,
-}
-
-/// What one run is to do.
-#[derive(Clone, Debug, Default)]
-pub struct Task {
-    /// The run's id; the correlation id of everything logged about it.
-    pub run: String,
-    /// Instructions above the conversation.
-    pub system: String,
-    /// A conversation there was before, which goes on with the task.
-    pub history: Vec<Message>,
-    /// What the user wants.
-    pub task: String,
-    /// The seed of every jittered delay.
-    pub seed: u64,
-    /// The longest the run may take; `None`: no limit.
-    pub deadline: Option<Nanos>,
-}
-
-/// What a run came to.
-#[derive(Debug)]
-pub struct RunReport {
-    /// How it ended.
-    pub outcome: Outcome,
-    /// The state at its end.
-    pub state: State,
-    /// The conversation at its end.
-    pub messages: Vec<Message>,
-    /// What was counted: in this run, or in every run of the agent if it was given metrics to share.
-    pub metrics: Arc<Metrics>,
-    /// What the calls of models cost; `None`: no price is known. Calls without a known price are not in it.
-    pub cost: Option<Cost>,
-}
-
-/// A run that could not go on, for reasons outside the policy.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The tools cannot be used.
-    #[error(transparent)]
-    Tools(#[from] CatalogueError),
-    /// The policy and the tools do not go together.
-    #[error(transparent)]
-    Names(#[from] NameClash),
-    /// The session cannot be written.
-    #[error("the session cannot be written, so the run stops: {0}")]
-    Journal(#[from] JournalError),
-    /// The interpreter gave no work and no end: a fault of this product.
-    #[error("the run has neither work nor an end; please report this with the session file")]
-    Stalled,
+    results: Option<PathBuf>,
 }
 
 impl Agent {
@@ -110,11 +63,13 @@ impl Agent {
             facts: BTreeMap::new(),
             metrics: None,
             tools: Tools::default(),
+            sources: Vec::new(),
             planner: Arc::new(TellModel),
             counter: Arc::new(Estimate),
             clock: None,
             redactor: Arc::default(),
             drain: Nanos::from_secs(5),
+            results: None,
         }
     }
 
@@ -154,6 +109,19 @@ impl Agent {
         self
     }
 
+    /// Adds tools that may change while a run goes on, after those that do not. They are looked at before every turn.
+    #[must_use]
+    pub fn tool_source(mut self, source: impl ToolSource + 'static) -> Self {
+        self.sources.push(Arc::new(source));
+        self
+    }
+
+    /// All tools as they are now.
+    fn all_tools(&self) -> Tools {
+        let changing = self.sources.iter().flat_map(|source| source.tools());
+        self.tools.iter().map(Arc::clone).chain(changing).collect()
+    }
+
     /// Sets who decides where the policy says `ask_planner`, and who may give single calls a layer of their own.
     #[must_use]
     pub fn planner(mut self, planner: impl Planner + 'static) -> Self {
@@ -165,6 +133,14 @@ impl Agent {
     #[must_use]
     pub fn counter(mut self, counter: Box<dyn TokenCounter>) -> Self {
         self.counter = counter.into();
+        self
+    }
+
+    /// Keeps results that are too large for the model in this folder, where the policy says so (`result.over: spill`);
+    /// without it, in a private one that is gone after the run.
+    #[must_use]
+    pub fn results(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.results = Some(folder.into());
         self
     }
 
@@ -215,17 +191,21 @@ impl Agent {
         let mut unwritten = Silent;
         let journal = journal.unwrap_or(&mut unwritten);
         let (generation, policy) = self.policy.numbered();
-        let tools = self.tools.catalogue()?;
-        tools.fits(&policy)?;
-        let interpreter = Interpreter::new(policy, tools);
+        let results = Arc::new(Results::new(self.results.clone()));
+        let tools = with_readers(&self.all_tools(), &policy, &results);
+        let catalogue = tools.catalogue()?;
+        catalogue.fits(&policy)?;
+        let interpreter = Interpreter::new(policy, catalogue);
         let policy = interpreter.policy().digest();
         let span = tracing::info_span!("run", correlation_id = %task.run, policy);
         let metrics = self.metrics.clone().unwrap_or_default();
         let run = Run {
             agent: self,
+            results,
             generation,
             told: 0,
             offered: offered(&interpreter),
+            tools,
             interpreter,
             measure: TurnMeasure::default(),
             clock: self.clock.unwrap_or_else(Clock::system),
@@ -249,11 +229,14 @@ impl Agent {
 /// One run under way.
 struct Run<'a> {
     agent: &'a Agent,
+    results: Arc<Results>,
     interpreter: Interpreter,
     /// Which policy of the agent was looked at last.
     generation: u64,
     /// Which complaint about the policy's files was told last.
     told: u64,
+    /// The tools as they were before this turn, and the ones that read kept results.
+    tools: Tools,
     /// Every tool the model may be shown, the report's included.
     offered: Arc<[ToolSpec]>,
     measure: TurnMeasure,
@@ -286,11 +269,15 @@ impl Run<'_> {
         let mut event = self.started(task);
         let mut asked = false;
         loop {
-            if matches!(event, Event::TurnPrepared { .. })
-                && let Some(changed) = self.reload()
-            {
-                let directives = self.step(changed)?;
-                self.set_going(directives, &mut work);
+            if matches!(event, Event::TurnPrepared { .. }) {
+                let changed = [self.reload(), self.look_at_tools(&outside).await];
+                for changed in changed.into_iter().flatten() {
+                    let directives = self.step(changed)?;
+                    self.set_going(directives, &mut work);
+                }
+            }
+            if let Event::TurnPrepared { measure, .. } = &mut event {
+                measure.tool_tokens = self.measure.tool_tokens;
             }
             let directives = self.step(event)?;
             self.set_going(directives, &mut work);
@@ -455,6 +442,41 @@ impl Run<'_> {
         Some(Event::PolicyChanged { policy })
     }
 
+    /// Takes other tools, if there are any. Those that cannot be used together leave everything as it was.
+    async fn look_at_tools(&mut self, outside: &Stop) -> Option<Event> {
+        let agent = self.agent;
+        let looks = agent.sources.iter().map(|source| source.refresh());
+        let looked = tokio::select! {
+            biased;
+            () = outside.kill.cancelled() => return None,
+            () = outside.now.cancelled() => return None,
+            looked = futures_util::future::join_all(looks) => looked,
+        };
+        if !looked.contains(&true) {
+            return None;
+        }
+        let policy = self.interpreter.policy().clone();
+        let tools = with_readers(&agent.all_tools(), &policy, &self.results);
+        let fit = tools.catalogue().map_err(|error| error.to_string()).and_then(|catalogue| {
+            catalogue.fits(&policy).map_err(|unfit| unfit.to_string())?;
+            Ok(catalogue)
+        });
+        let catalogue = match fit {
+            Ok(catalogue) => catalogue,
+            Err(error) => {
+                tracing::error!(error, "the tools have changed but cannot be used; the last good ones stay");
+                return None;
+            }
+        };
+        self.tools = tools;
+        self.interpreter = Interpreter::new(policy, catalogue);
+        self.offered = offered(&self.interpreter);
+        self.measure_tools();
+        let tools: Vec<ToolFacts> = self.interpreter.tools().iter().map(ToolFacts::from).collect();
+        tracing::info!(tools = tools.len(), "the tools have changed");
+        Some(Event::ToolsChanged { tools })
+    }
+
     fn keep_last_good(&mut self, error: &PolicyFilesError) {
         tracing::error!(error = %error, "the policy cannot be reloaded; the last good one stays in force");
         self.observer.on_reload_error(error);
@@ -516,6 +538,7 @@ impl Run<'_> {
             | Note::ToolEnded { .. }
             | Note::RejectTurn { .. }
             | Note::TurnRetracted { .. }
+            | Note::ResultCut { .. }
             | Note::TurnRetry(_)
             | Note::FinalTurn { .. }
             | Note::LeakedCalls { .. }
@@ -591,8 +614,8 @@ impl Run<'_> {
     }
 
     fn run_tool(&self, run: RunTool) -> BoxFuture<'static, Event> {
-        let tool = self.agent.tools.get(&run.tool).map(Arc::clone);
-        let cancel = self.stop.clone();
+        let tool = self.tools.get(&run.tool).map(Arc::clone);
+        let (cancel, clock, results) = (self.stop.clone(), self.clock, Arc::clone(&self.results));
         let redactor = Arc::clone(&self.agent.redactor);
         Box::pin(async move {
             let Some(tool) = tool else {
@@ -608,10 +631,46 @@ impl Run<'_> {
                 timeout: run.timeout,
                 cancel,
             };
-            let outcome = tool.run(input).await;
-            run.finished(redactor.outcome(outcome))
+            let began = clock.now();
+            let (outcome, mut facts) = tool.run_told(input).await;
+            facts.duration = Some(clock.now().since(began));
+            let mut outcome = redactor.outcome(outcome);
+            if let Some(spill) = &run.spill {
+                (outcome, facts.handle) = kept(results, outcome, spill.clone()).await;
+            }
+            run.finished_with(outcome, facts)
         })
     }
+}
+
+/// The tools, and those by which a model reads results that the policy has kept.
+fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<Results>) -> Tools {
+    let mut all = tools.clone();
+    for tool in tools.iter() {
+        let rules = &policy.tool(&tool.spec().name).result;
+        let reader = &rules.reader.value;
+        if rules.over.value == OverMax::Spill && all.get(reader).is_none() {
+            all.push(Arc::new(ReadResult::new(reader, Arc::clone(results))));
+        }
+    }
+    all
+}
+
+/// Keeps a result that is too large. Returns it, and its handle if it is kept.
+async fn kept(results: Arc<Results>, outcome: ToolOutcome, spill: Spill) -> (ToolOutcome, Option<String>) {
+    let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
+    let data = Arc::new(data);
+    let (shared, asked) = (Arc::clone(&data), spill.clone());
+    let done = tokio::task::spawn_blocking(move || results.keep(&shared, &asked)).await;
+    let handle = match done.unwrap_or_else(|broken| Err(std::io::Error::other(broken))) {
+        Ok(true) => Some(spill.handle),
+        Ok(false) => None,
+        Err(error) => {
+            tracing::warn!(handle = spill.handle, error = %error, "result not kept");
+            None
+        }
+    };
+    (ToolOutcome::Ok { data: Arc::unwrap_or_clone(data) }, handle)
 }
 
 /// Waits. The interpreter never asks for a wait of no time, so there is no timer without need.

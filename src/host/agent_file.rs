@@ -1,6 +1,7 @@
 //! The agent file: what an agent is told, which models it speaks to, which tools it has, under which policy.
 
 mod headers;
+mod mcp;
 mod price;
 mod process;
 
@@ -23,6 +24,7 @@ use crate::policy::{
 use crate::time::Nanos;
 
 pub use self::headers::HeaderEntry;
+pub use self::mcp::McpEntry;
 pub use self::price::{Dollars, PriceEntry};
 pub use self::process::ArgumentEntry;
 
@@ -55,6 +57,9 @@ record! {
         /// The tools by the names the model calls them by.
         /// Example: `{"calc": {"kind": "builtin"}}`
         pub tools: IndexMap<String, ToolEntry> = IndexMap::new(),
+        /// Servers of tools that speak the Model Context Protocol, by the names that go before those of their tools.
+        /// Example: `{"fs": {"command": ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]}}`
+        pub mcp: IndexMap<String, McpEntry> = IndexMap::new(),
         /// Where sessions are kept.
         pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), fsync: FsyncEntry::Turn },
         /// What becomes of work under way when the run ends.
@@ -403,6 +408,9 @@ fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
             problems.push(Diagnostic::error(Code::BAD_VALUE, at(), message).help(help));
         }
         problems.extend(tool_problem(name, entry, at));
+    }
+    for (name, entry) in &file.mcp {
+        problems.extend(mcp::problems(document, name, entry));
     }
     problems
 }

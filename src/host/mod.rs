@@ -11,8 +11,10 @@ mod observer;
 mod policy_files;
 mod policy_watch;
 mod port;
+mod results;
 pub mod scripted;
 mod stop;
+mod task;
 mod telemetry;
 mod tokenizer;
 mod tool;
@@ -20,8 +22,8 @@ pub mod tools_file;
 mod trace;
 mod under_way;
 
+pub use agent::Agent;
 pub(crate) use agent::offered;
-pub use agent::{Agent, RunError, RunReport, Task};
 pub use clock::Clock;
 pub use guard::Guard;
 pub use live::{LivePolicy, ReloadStatus};
@@ -35,11 +37,14 @@ pub use model::{
 pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use policy_watch::PolicyWatch;
-pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput, Traffic};
+pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput, ToolSource, Traffic};
 pub use stop::Stop;
+pub use task::{RunError, RunReport, Task};
 pub use telemetry::{AttemptStatus, Cost, ModelAttempt, ModelFacts, Price};
 pub use tokenizer::{Tiktoken, counter_for};
 pub use tool::{
     Argument, BUILTINS, DEFAULT_ENV, FunctionTool, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig,
     ProcessTool, Processes, Stdin, ToolContext, ToolError, Tools, builtin,
 };
+#[cfg(feature = "mcp")]
+pub use tool::{McpConfig, McpError, McpReach, McpServer};

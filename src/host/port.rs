@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{CallTimeouts, Failure, ModelReply, ToolChoice, ToolOutcome, ToolSpec};
+use crate::engine::{CallTimeouts, Failure, ModelReply, RunFacts, ToolChoice, ToolOutcome, ToolSpec};
 use crate::session::Message;
 use crate::time::Nanos;
 
@@ -104,11 +104,25 @@ pub trait Tool: Send + Sync {
     /// `input.timeout` has passed.
     fn run<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome>;
 
+    /// As [`run`](Self::run), with what else the tool knows of the run, such as its process.
+    fn run_told<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, (ToolOutcome, RunFacts)> {
+        Box::pin(async move { (self.run(input).await, RunFacts::default()) })
+    }
+
     /// Ends when nothing is left of runs whose `cancel` has fired. Asked at the end of a run of the agent; a tool that
     /// leaves nothing behind its runs need not say anything.
     fn settled(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
+}
+
+/// Tools that may change while a run goes on.
+pub trait ToolSource: Send + Sync {
+    /// The tools as they are now, in the order they are shown to the model.
+    fn tools(&self) -> Vec<Arc<dyn Tool>>;
+
+    /// Looks whether they are others now, and says so. Called before every turn; must end soon.
+    fn refresh(&self) -> BoxFuture<'_, bool>;
 }
 
 /// One run of a tool.

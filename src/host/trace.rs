@@ -142,6 +142,10 @@ fn taken(note: &Note, directive: &Directive) {
                 "tool call ended"
             );
         }
+        Note::ResultCut { tool, call, unit, shown, total, handle } => {
+            let unit = unit.name();
+            tracing::info!(tool, call, unit, shown, total, handle, because = %because(directive), "result cut");
+        }
         Note::LeakedCalls { tools } => tracing::warn!(tools = ?tools, "calls in the text of a reply"),
         Note::RejectTurn { error_type, .. } => {
             tracing::warn!(error_type = error_type.name(), "reply rejected");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::{EffectState, Event, Failure, ToolOutcome, Work, WorkId};
+use crate::engine::{EffectState, Event, Failure, RunFacts, ToolOutcome, Work, WorkId};
 use crate::policy::ErrorClass;
 
 /// Calls of models and tools under way.
@@ -44,7 +44,7 @@ impl UnderWay {
                 Callee::Tool => {
                     let failure = failure("the run was dropped before it ended");
                     let outcome = ToolOutcome::Failed { failure, effect: EffectState::Unknown };
-                    Event::ToolFinished { work, outcome }
+                    Event::ToolFinished { work, outcome, run: RunFacts::default() }
                 }
             }
         })

@@ -177,6 +177,10 @@ codes! {
     LATE_STAGE = "W0231",
     /// Probes of a breaker that never lets one through.
     NO_PROBE = "W0232",
+    /// Results that are kept where none is too large.
+    NEVER_SPILLS = "W0234",
+    /// A size of results that the notice fills.
+    NOTICE_ALONE = "W0235",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

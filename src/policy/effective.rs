@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     Backoff, BreakerPolicy, ClassSet, ContextWindow, ErrorClass, Expr, LoopGuardPolicy, Origin, Provider,
-    Setting, TargetsPolicy, Template,
+    ResultPolicy, Setting, TargetsPolicy, Template,
 };
 use crate::time::Nanos;
 
@@ -232,6 +232,8 @@ pub struct ToolPolicy {
     pub breaker: BreakerPolicy,
     /// What is done when the model repeats itself.
     pub loop_guard: LoopGuardPolicy,
+    /// How much of its results a model is shown, and what becomes of the rest.
+    pub result: ResultPolicy,
     /// Checks of the arguments beyond the schema.
     pub validators: Setting<Arc<[Validator]>>,
     /// What is decided when attempts are exhausted.

@@ -437,7 +437,11 @@ mod tests {
         let mut log = scene.create();
         let data = (0..118).fold(json!("[[["), |inner, _| Value::Array(vec![inner]));
         let work: WorkId = serde_json::from_value(json!(1)).unwrap();
-        let deep = |data| Event::ToolFinished { work, outcome: ToolOutcome::Ok { data } };
+        let deep = |data| Event::ToolFinished {
+            work,
+            outcome: ToolOutcome::Ok { data },
+            run: crate::engine::RunFacts::default(),
+        };
         let envelope = |event| Envelope { seq: 1, now: Instant(0), event };
         let fits = envelope(deep(data.clone()));
         let too_deep = envelope(deep(json!([data])));

@@ -3,6 +3,7 @@
 mod answer;
 mod ended;
 mod json;
+mod mcp;
 mod metrics;
 mod secrets;
 mod setup;
@@ -129,7 +130,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         None => None,
     };
     let setup = Setup::load(&args.agent, &loader, settings, wishes).await?;
-    let Setup { agent, id, session, servers, .. } = setup;
+    let Setup { agent, id, session, servers, mcp, .. } = setup;
     let agent = agent.metrics(metrics);
     if let Some(serving) = &serving {
         out::say(&format!("metrics  {}\n", serving.url()));
@@ -174,6 +175,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         out::say("Cancelled at once; tools under way were killed\n");
         return Ok(Exit::Cancelled);
     };
+    mcp::shutdown(&mcp).await;
     for server in servers {
         server.shutdown().await;
     }

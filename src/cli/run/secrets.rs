@@ -1,4 +1,4 @@
-//! The secrets an agent file says the place of: keys of models, and headers.
+//! The secrets an agent file says the place of: keys of models, and headers of models and MCP servers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,15 +13,18 @@ use crate::cli::exit::Failed;
 use crate::cli::files;
 use crate::cli::policies::reported;
 
-/// What the requests to one model carry that nobody may see.
+/// What the requests to one model or server carry that nobody may see.
 #[derive(Default)]
 pub(super) struct Access {
     pub(super) key: Option<SecretString>,
     pub(super) headers: Vec<(String, SecretString)>,
 }
 
-/// The secrets of all models, by their names.
-pub(super) struct Secrets(HashMap<String, Access>);
+/// The secrets of all models and MCP servers, by their names.
+pub(super) struct Secrets {
+    models: HashMap<String, Access>,
+    mcp: HashMap<String, Access>,
+}
 
 impl Secrets {
     /// Reads them.
@@ -29,41 +32,69 @@ impl Secrets {
     /// # Errors
     /// Every one that is missing or cannot be sent, each at its place.
     pub(super) fn read(file: &Document<AgentFile>, folder: &Path) -> Result<Self, Failed> {
-        let (mut models, mut missing) = (HashMap::new(), Vec::new());
+        let (mut models, mut mcp, mut missing) = (HashMap::new(), HashMap::new(), Vec::new());
         for (name, entry) in &file.value.models {
-            let mut access = Access::default();
-            let mut take = |source: &KeySource, header: Option<&str>| match secret(source, header, folder)? {
-                (_, Ok(secret)) => Some(secret),
-                (span, Err(message)) => {
-                    let message = format!("model `{name}`: {message}");
-                    missing.push(Diagnostic::error(Code::UNKNOWN_NAME, span, message));
-                    None
-                }
-            };
-            access.key = entry.api_key().and_then(|source| take(source, None));
-            for (header, value) in entry.headers() {
-                if let HeaderEntry::From(source) = value
-                    && let Some(secret) = take(source, Some(header))
-                {
-                    access.headers.push((header.to_owned(), secret));
-                }
-            }
+            let access = access(entry.api_key(), entry.headers(), folder, &mut |span, message| {
+                let message = format!("model `{name}`: {message}");
+                missing.push(Diagnostic::error(Code::UNKNOWN_NAME, span, message));
+            });
             models.insert(name.clone(), access);
         }
-        if missing.is_empty() { Ok(Self(models)) } else { Err(reported(&[file.report(missing)])) }
+        for (name, entry) in &file.value.mcp {
+            let headers = entry.headers.iter().map(|(name, value)| (name.as_str(), value));
+            let access = access(None, headers, folder, &mut |span, message| {
+                let message = format!("MCP server `{name}`: {message}");
+                missing.push(Diagnostic::error(Code::UNKNOWN_NAME, span, message));
+            });
+            mcp.insert(name.clone(), access);
+        }
+        if missing.is_empty() { Ok(Self { models, mcp }) } else { Err(reported(&[file.report(missing)])) }
     }
 
     /// All of them.
     pub(super) fn all(&self) -> impl Iterator<Item = SecretString> {
         let headers =
             |access: &Access| access.headers.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>();
-        self.0.values().flat_map(move |access| access.key.clone().into_iter().chain(headers(access)))
+        self.models
+            .values()
+            .chain(self.mcp.values())
+            .flat_map(move |access| access.key.clone().into_iter().chain(headers(access)))
     }
 
     /// Those of one model.
     pub(super) fn take(&mut self, model: &str) -> Access {
-        self.0.remove(model).unwrap_or_default()
+        self.models.remove(model).unwrap_or_default()
     }
+
+    /// The headers of one MCP server.
+    pub(super) fn take_mcp(&mut self, server: &str) -> Vec<(String, SecretString)> {
+        self.mcp.remove(server).unwrap_or_default().headers
+    }
+}
+
+/// The key and the headers that come from elsewhere; `missing` is told of each that does not.
+fn access<'a>(
+    key: Option<&KeySource>,
+    headers: impl Iterator<Item = (&'a str, &'a HeaderEntry)>,
+    folder: &Path,
+    missing: &mut dyn FnMut(Span, String),
+) -> Access {
+    let mut take = |source: &KeySource, header: Option<&str>| match secret(source, header, folder)? {
+        (_, Ok(secret)) => Some(secret),
+        (span, Err(message)) => {
+            missing(span, message);
+            None
+        }
+    };
+    let mut access = Access { key: key.and_then(|source| take(source, None)), headers: Vec::new() };
+    for (header, value) in headers {
+        if let HeaderEntry::From(source) = value
+            && let Some(secret) = take(source, Some(header))
+        {
+            access.headers.push((header.to_owned(), secret));
+        }
+    }
+    access
 }
 
 /// The key, or the value of that header, or why there is none; and where the file says so.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 use tracing::Instrument;
-use unfazed::engine::{LogHeader, ToolOutcome, ToolSpec};
+use unfazed::engine::{LogHeader, RunFacts, ToolOutcome, ToolSpec};
 use unfazed::host::agent_file::{AgentFile, FinishReasonEntry, FsyncEntry, ModelEntry, ToolEntry};
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
-    Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, OpenAi, OpenAiConfig, PolicyWatch, ProcessConfig,
-    ProcessTool, Processes, Tool, ToolInput, Tools, builtin, counter_for,
+    Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, McpServer, OpenAi, OpenAiConfig, PolicyWatch,
+    ProcessConfig, ProcessTool, Processes, Tool, ToolInput, Tools, builtin, counter_for,
 };
 use unfazed::policy::Loader;
 use unfazed::store::{Fsync, JsonlStore, SessionId, SessionLog, Store};
@@ -22,6 +22,7 @@ use crate::cli::named::{self, Named};
 use crate::cli::policies::reported;
 use crate::cli::settings::Settings;
 
+use super::mcp;
 use super::secrets::{Access, Secrets};
 
 /// An agent that can run.
@@ -30,6 +31,7 @@ pub(crate) struct Setup {
     pub(crate) id: SessionId,
     pub(crate) session: Box<dyn SessionLog>,
     pub(crate) servers: Vec<ScriptedServer>,
+    pub(crate) mcp: Vec<McpServer>,
     pub(crate) system: String,
     pub(crate) task: Option<String>,
     pub(crate) seed: u64,
@@ -90,12 +92,17 @@ impl Setup {
         if let Some(ModelEntry::OpenAi { model, .. }) = file.models.values().next() {
             agent = agent.counter(counter_for(model));
         }
+        let mcp = mcp::start(&file, &folder, &mut secrets).instrument(span).await?;
+        for server in &mcp {
+            agent = agent.tool_source(server.clone());
+        }
         let dir = settings.sessions.clone().unwrap_or_else(|| PathBuf::from(&file.session.dir));
         let store = JsonlStore::new(dir, fsync(file.session.fsync));
         let header = LogHeader::new(id.to_string(), digest, Clock::system().now());
         let session = store.create(&id, &header).map_err(|error| Failed::Stopped(error.to_string()))?;
+        let agent = agent.results(session.path().with_extension("results"));
         let AgentFile { system, task, seed, .. } = file;
-        Ok(Self { agent, id, session, servers, system, task: task.map(|task| task.value), seed })
+        Ok(Self { agent, id, session, servers, mcp, system, task: task.map(|task| task.value), seed })
     }
 }
 
@@ -167,12 +174,15 @@ async fn with_model(
 /// The values of variables passed on to tools whose names say that they are secrets.
 fn passed_secrets(file: &AgentFile) -> Vec<SecretString> {
     let mut secrets = Vec::new();
-    for entry in file.tools.values() {
-        if let ToolEntry::Process { env, pass_env, .. } = entry {
-            let passed = pass_env.iter().filter(|name| is_secret(name));
-            secrets.extend(passed.filter_map(|name| std::env::var(name).ok()));
-            secrets.extend(env.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value.clone()));
-        }
+    let of_tools = file.tools.values().filter_map(|entry| match entry {
+        ToolEntry::Process { env, pass_env, .. } => Some((env.clone(), pass_env.clone())),
+        ToolEntry::Builtin { .. } => None,
+    });
+    let of_servers = file.mcp.values().map(mcp::environment);
+    for (env, pass_env) in of_tools.chain(of_servers) {
+        let passed = pass_env.iter().filter(|name| is_secret(name));
+        secrets.extend(passed.filter_map(|name| std::env::var(name).ok()));
+        secrets.extend(env.into_iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value));
     }
     secrets.into_iter().map(SecretString::from).collect()
 }
@@ -253,6 +263,10 @@ impl Tool for Renamed {
 
     fn settled(&self) -> BoxFuture<'_, ()> {
         self.tool.settled()
+    }
+
+    fn run_told<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, (ToolOutcome, RunFacts)> {
+        self.tool.run_told(input)
     }
 }
 

@@ -323,6 +323,17 @@ impl<W: Write + Send> Timeline<W> {
         self.line("✗", BAD, &text);
     }
 
+    fn result_cut(&mut self, note: &Note) {
+        let Note::ResultCut { tool, unit, shown, total, handle, .. } = note else { return };
+        let kept = if handle.is_some() { "; the whole is kept" } else { "" };
+        let (tool, unit) = (one_line(tool), unit.name());
+        self.line(
+            "✂",
+            WARN,
+            &format!("the model is shown {shown} of {total} {unit} of the result of {tool}{kept}"),
+        );
+    }
+
     fn retracted(&mut self, target: &str, received: u64) {
         let plural = if received == 1 { "character" } else { "characters" };
         let text = if self.spoke {
@@ -395,6 +406,7 @@ impl<W: Write + Send> Timeline<W> {
                     &format!("reply rejected ({error_type}); the model is told what is due"),
                 );
             }
+            Note::ResultCut { .. } => self.result_cut(note),
             Note::TurnRetracted { target, received, .. } => self.retracted(target, *received),
             Note::Breaker { tool, state, until } => self.breaker(tool, *state, *until),
             Note::ToolsHidden { tools } => self.hidden(tools),
@@ -466,13 +478,17 @@ impl<W: Write + Send> Observer for Timeline<W> {
                 let name = self.name(*work);
                 self.failed(&name, failure);
             }
-            Event::ToolFinished { work, outcome } => {
+            Event::ToolFinished { work, outcome, .. } => {
                 let name = self.name(*work);
                 self.tool_finished(&name, outcome);
             }
             Event::PolicyChanged { policy } => {
                 let digest = policy.get(..12).unwrap_or(policy);
                 self.line("↻", WARN, &format!("the policy has changed; from now on {digest} is in force"));
+            }
+            Event::ToolsChanged { tools } => {
+                let count = tools.len();
+                self.line("↻", WARN, &format!("the tools have changed; there are {count} of them now"));
             }
             Event::StopRequested { reason } | Event::Cancelled { reason } => self.line("■", WARN, reason),
             Event::TurnPrepared { .. }

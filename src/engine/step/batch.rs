@@ -9,11 +9,13 @@ use serde_json::{Value, json};
 
 use super::super::because::of_retry;
 use super::super::breaker::BreakerPhase;
-use super::super::directive::{Because, MetricName, Note, RunTool, Work};
+use super::super::directive::{Because, Note, RunTool, Work};
 use super::super::event::{Drive, Proposal, ToolOutcome};
 use super::super::failure::{EffectState, Failure, may_run_again};
 use super::super::gate::Gate;
+use super::super::metric::MetricName;
 use super::super::problems::join_problems;
+use super::super::result::RunFacts;
 use super::super::retry::{self, Case, Obstacle, Verdict};
 use super::super::state::{Guidance, Invalid, LastTurn, Pending, Refusal, Series, Slot, SlotPhase, Subject};
 use super::Step;
@@ -42,7 +44,8 @@ impl Step<'_> {
                 Finding::Stays(arguments, phase) => (arguments, phase),
             };
             let series = Series::begin(now);
-            self.state.batch.push(Slot { call: call.id, tool: call.name, arguments, planner, series, phase });
+            let (call, tool, ran) = (call.id, call.name, RunFacts::default());
+            self.state.batch.push(Slot { call, tool, arguments, planner, series, ran, phase });
         }
         for slot in running {
             self.run_tool(slot, Vec::new());
@@ -68,6 +71,7 @@ impl Step<'_> {
             max_attempts: rules.max_attempts.value.limit(),
             timeout,
             idempotency_key: self.idempotency_key(index),
+            spill: self.spill(index, &slot.tool, &policy.result),
             call: slot.call,
             tool: slot.tool,
             arguments: slot.arguments,
@@ -75,8 +79,11 @@ impl Step<'_> {
         self.ask(Work::RunTool(run), why);
     }
 
-    pub(super) fn tool_finished(&mut self, index: usize, outcome: ToolOutcome) {
+    pub(super) fn tool_finished(&mut self, index: usize, outcome: ToolOutcome, run: RunFacts) {
         let now = self.state.now;
+        if let Some(slot) = self.state.batch.get_mut(index) {
+            slot.ran = run;
+        }
         self.set_phase(index, SlotPhase::Ended(outcome, now));
         self.settle();
     }
@@ -201,6 +208,7 @@ impl Step<'_> {
             None => text,
         };
         self.note(Note::Refused { call, tool, error_type: class, message: text.clone() }, because);
+        let text = self.show_failure(index, class, &text.clone(), text);
         self.answer(index, text, true);
         objection.is_some()
     }
@@ -278,15 +286,20 @@ impl Step<'_> {
         let attempts = slot.series.attempt();
         let after = slot.series.history.last().or(corrections.last()).map(|record| record.error_type);
         self.earn(&format!("tool {}", slot.tool), &policy.retry.budget.value, after);
-        let event = json!({
-            "tool": slot.tool, "call": slot.call, "attempts": attempts, "arguments": slot.arguments, "data": data,
+        // A result may be large: it is copied only for reducers that look at it.
+        let reducers = &self.policy.session().reducers;
+        let objection = reducers.iter().any(|rule| rule.on.contains(&Trigger::ToolSucceeded)).then(|| {
+            json!({
+                "tool": slot.tool, "call": slot.call, "attempts": attempts, "arguments": slot.arguments,
+                "data": data,
+            })
         });
-        let objection = self.reduce(Trigger::ToolSucceeded, &event);
+        let objection = objection.and_then(|event| self.reduce(Trigger::ToolSucceeded, &event));
         // The attempts whose arguments were refused are attempts of this call, too.
         let all = u64::from(attempts).saturating_add(u64::try_from(corrected).unwrap_or(u64::MAX));
         self.count(MetricName::RetryAttempts, format!("tool {}", slot.tool), all);
         let ended = Note::ToolEnded {
-            call: slot.call,
+            call: slot.call.clone(),
             tool: slot.tool.clone(),
             attempts,
             error_type: None,
@@ -295,7 +308,7 @@ impl Step<'_> {
         self.note(ended, Vec::new());
         match objection {
             None => {
-                let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+                let text = self.show_result(&slot, &policy, data);
                 self.answer(index, text, false);
             }
             Some(error) => {

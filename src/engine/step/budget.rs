@@ -2,7 +2,8 @@
 
 use super::super::because::{because, of_retry, of_stop};
 use super::super::budget::Overdrawn;
-use super::super::directive::{Because, MetricName, Note};
+use super::super::directive::{Because, Note};
+use super::super::metric::MetricName;
 use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
 use super::Step;
 use crate::policy::{Budget, ErrorClass, RetryPolicy, Seed};

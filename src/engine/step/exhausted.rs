@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::super::because::{Shown, because};
-use super::super::directive::{Because, Consult, Decision, MetricName, Note, Work};
+use super::super::directive::{Because, Consult, Decision, Note, Work};
+use super::super::metric::MetricName;
 use super::super::retry::{Case, Obstacle, Progress};
 use super::super::state::{LastTurn, Pending, SlotPhase};
 use super::Step;
@@ -60,11 +61,15 @@ impl Step<'_> {
             "tool": slot.tool, "error": message, "error_type": error_type, "attempts": progress.attempt,
             "may_have_acted": reason == StopReason::MayHaveActed,
         });
-        let text = match objection {
-            Some(error) => self.reducer_text(&slot.tool, error),
-            None if reason.used_up() => self.say(&policy.messages.exhausted, vars),
-            None => self.say(&policy.messages.failed, vars),
+        let (class, told, text) = if let Some(error) = objection {
+            let text = self.reducer_text(&slot.tool, error);
+            (ErrorClass::ReducerError, text.clone(), text)
+        } else {
+            let used_up = reason.used_up();
+            let words = if used_up { &policy.messages.exhausted } else { &policy.messages.failed };
+            (error_type, message, self.say(words, vars))
         };
+        let text = self.show_failure(index, class, &told, text);
         // Only attempts that were used up are the planner's business; any other failure the model is told.
         let decision = if reason.used_up() {
             self.decide(&policy.on_exhausted, &mut why)

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::because::because;
-use super::super::directive::{Metric, MetricName, Note};
+use super::super::directive::Note;
+use super::super::metric::{Metric, MetricName};
 use super::super::problems::told;
 use super::Step;
 use crate::policy::{ErrorClass, RetryPolicy, Setting, Template, Trigger};

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::super::because::because;
 use super::super::canonical;
-use super::super::directive::{Because, MetricName, Note};
+use super::super::directive::{Because, Note};
 use super::super::event::Drive;
+use super::super::metric::MetricName;
 use super::super::repeats::{LoopPattern, LoopStage, Repetition};
 use super::super::state::{Guidance, LastTurn, Refusal, Slot};
 use super::Step;

@@ -5,8 +5,9 @@ use core::mem;
 use serde_json::json;
 
 use super::super::because::{Shown, because};
-use super::super::directive::{Because, MetricName, Note};
+use super::super::directive::{Because, Note};
 use super::super::event::{ModelReply, Proposal};
+use super::super::metric::MetricName;
 use super::super::problems::parse;
 use super::Step;
 use crate::policy::{ErrorClass, MalformedCalls, Problem};

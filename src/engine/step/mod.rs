@@ -15,6 +15,7 @@ mod mend;
 mod model_retry;
 mod output;
 mod reply;
+mod results;
 mod retract;
 mod turn;
 
@@ -25,7 +26,7 @@ use super::because::{because, threshold};
 use super::breaker::BreakerPhase;
 use super::catalogue::Catalogue;
 use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Work, WorkId};
-use super::event::{Drive, Envelope, Event, RunStarted};
+use super::event::{Drive, Envelope, Event, RunStarted, ToolFacts};
 use super::state::{Pending, State};
 use crate::policy::{Policy, Seed};
 use crate::session::{Message, Slices};
@@ -104,8 +105,8 @@ impl Step<'_> {
                 Some(Pending::Model) => self.model_failed(&failure),
                 other => self.unasked(work, other),
             },
-            Event::ToolFinished { work, outcome } => match self.claim(work) {
-                Some(Pending::Tool(slot)) => self.tool_finished(slot, outcome),
+            Event::ToolFinished { work, outcome, run } => match self.claim(work) {
+                Some(Pending::Tool(slot)) => self.tool_finished(slot, outcome, run),
                 other => self.unasked(work, other),
             },
             Event::TimerFired { work } => match self.claim(work) {
@@ -135,6 +136,7 @@ impl Step<'_> {
                 }
             }
             Event::PolicyChanged { policy: _ } => self.policy_changed(),
+            Event::ToolsChanged { tools } => self.take_effects(tools),
             Event::StopRequested { reason } => self.stop_requested(reason),
             Event::Cancelled { reason } => self.stopped(reason),
         }
@@ -151,7 +153,7 @@ impl Step<'_> {
         self.state.drive = drive;
         self.state.targets = targets;
         self.state.deadline = deadline;
-        self.state.effects = tools.into_iter().filter_map(|tool| Some((tool.name, tool.effect?))).collect();
+        self.take_effects(tools);
         self.state.slices = Slices::new(self.policy.session());
         if !system.is_empty() {
             self.append(Message::System { text: system });
@@ -166,6 +168,12 @@ impl Step<'_> {
             Drive::Turns => self.next_turn(),
             Drive::Calls => {}
         }
+    }
+
+    /// What the tools say a run of them does to the world. What is remembered of tools that are gone stays: they may
+    /// come back.
+    fn take_effects(&mut self, tools: Vec<ToolFacts>) {
+        self.state.effects = tools.into_iter().filter_map(|tool| Some((tool.name, tool.effect?))).collect();
     }
 
     /// The rules are others now: what they no longer fit begins anew.

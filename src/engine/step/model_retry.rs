@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::super::because::{because, of_retry};
-use super::super::directive::{Because, Decision, MetricName, Note, RetryAction, TurnRetry};
+use super::super::directive::{Because, Decision, Note, RetryAction, TurnRetry};
+use super::super::metric::MetricName;
 use super::super::retry::{Case, DelayRule, Progress, missed};
 use super::super::state::{Pending, Subject};
 use super::super::targets::{Fate, Next, goes_on};

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::super::because::{because, of_retry};
-use super::super::directive::{Because, Decision, MetricName, Note, Outcome};
+use super::super::directive::{Because, Decision, Note, Outcome};
 use super::super::event::Drive;
+use super::super::metric::MetricName;
 use super::super::problems::{changed, join_problems, parse, violations};
 use super::super::retry::{Obstacle, Verdict};
 use super::super::state::{Pending, Series, SlotPhase, Subject};

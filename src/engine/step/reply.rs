@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use super::super::directive::{MetricName, Outcome};
+use super::super::directive::Outcome;
 use super::super::event::{FinishReason, ModelReply};
 use super::super::failure::Failure;
+use super::super::metric::MetricName;
 use super::super::retry::{Obstacle, Verdict};
 use super::super::state::{Guidance, LastTurn, Series};
 use super::Step;

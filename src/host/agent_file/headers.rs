@@ -1,4 +1,4 @@
-//! Further headers of a model's requests: written into the agent file, or, if they are secret, told where they are.
+//! Further headers of requests to models and servers of tools: written into the agent file, or, if they are secret, told where they are.
 
 use std::collections::HashMap;
 
@@ -66,10 +66,19 @@ impl ModelEntry {
 
 /// What is wrong with the headers of a model.
 pub(super) fn problems(document: &Document<AgentFile>, model: &str, entry: &ModelEntry) -> Vec<Diagnostic> {
+    problems_of(document, &["models", model, "headers"], entry.headers())
+}
+
+/// What is wrong with headers that stand under that key.
+pub(super) fn problems_of<'a>(
+    document: &Document<AgentFile>,
+    path: &[&str],
+    headers: impl Iterator<Item = (&'a str, &'a HeaderEntry)>,
+) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
     let mut seen: HashMap<String, &str> = HashMap::new();
-    for (name, entry) in entry.headers() {
-        let key = AgentFile::key(document, &["models", model, "headers", name]);
+    for (name, entry) in headers {
+        let key = AgentFile::key(document, &[path, &[name]].concat());
         // The value of a secret is not known before the run.
         let (value, at) = match entry {
             HeaderEntry::Text(text) => (text.value.as_str(), text.span),

@@ -16,7 +16,7 @@ const CONNECT: Option<Nanos> = Some(Nanos::from_secs(10));
 
 /// Clients for one server: no retries, no redirects, no process-wide TLS settings needed. Only a request that was never
 /// written, because a kept connection turned out to be closed, goes out on another one.
-pub(super) struct Clients {
+pub(in crate::host) struct Clients {
     tls: ClientConfig,
     /// Whether the server is on this machine.
     here: bool,
@@ -26,14 +26,14 @@ pub(super) struct Clients {
 
 impl Clients {
     /// For the server at `url`.
-    pub(super) fn new(url: &Url) -> Result<Self, ConfigError> {
+    pub(in crate::host) fn new(url: &Url) -> Result<Self, ConfigError> {
         let (tls, here) = (tls(url)?, is_loopback(url));
         let client = build(tls.clone(), here, CONNECT)?;
         Ok(Self { tls, here, latest: Mutex::new((CONNECT, client)) })
     }
 
     /// The client that gives up connecting after that time.
-    pub(super) fn connecting_within(&self, limit: Option<Nanos>) -> Result<Client, ConfigError> {
+    pub(in crate::host) fn connecting_within(&self, limit: Option<Nanos>) -> Result<Client, ConfigError> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.0 != limit {
             *latest = (limit, build(self.tls.clone(), self.here, limit)?);

@@ -2,7 +2,7 @@
 
 mod answer;
 mod anthropic;
-mod client;
+pub(super) mod client;
 mod config;
 mod failure;
 mod openai;

@@ -106,13 +106,14 @@ impl Telemetry {
                     self.ended.push(attempt);
                 }
             }
-            Event::ToolFinished { work, outcome } => self.tool_ended(*work, outcome, *now, policy),
+            Event::ToolFinished { work, outcome, .. } => self.tool_ended(*work, outcome, *now, policy),
             Event::HistoryRepaired { .. }
             | Event::TimerFired { .. }
             | Event::PlannerDecided { .. }
             | Event::ToolsProposed { .. }
             | Event::OutputProposed { .. }
             | Event::PolicyChanged { .. }
+            | Event::ToolsChanged { .. }
             | Event::StopRequested { .. }
             | Event::Cancelled { .. } => {}
         }
@@ -232,6 +233,7 @@ impl Telemetry {
             | Note::Repaired { .. }
             | Note::LeakedCalls { .. }
             | Note::TurnRetracted { .. }
+            | Note::ResultCut { .. }
             | Note::ToolEnded { .. }
             | Note::Breaker { .. }
             | Note::ToolsHidden { .. }

@@ -4,12 +4,16 @@ mod builtin;
 mod calc;
 mod error;
 mod function;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod process;
 mod registry;
 
 pub use builtin::{BUILTINS, builtin};
 pub use error::ToolError;
 pub use function::{FunctionTool, ToolContext};
+#[cfg(feature = "mcp")]
+pub use mcp::{McpConfig, McpError, McpReach, McpServer};
 pub use process::{
     Argument, DEFAULT_ENV, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig, ProcessTool, Processes,
     Stdin,

@@ -4,10 +4,10 @@ mod argv;
 mod background;
 #[cfg(test)]
 mod background_tests;
-mod capture;
-mod group;
+pub(super) mod capture;
+pub(super) mod group;
 mod look;
-mod output;
+pub(super) mod output;
 mod running;
 #[cfg(test)]
 mod tests;
@@ -26,6 +26,8 @@ pub use self::background::Processes;
 use self::group::Patience;
 pub use self::look::PROCESS_TOOLS;
 pub use self::output::OutputFormat;
+#[cfg(feature = "mcp")]
+pub(super) use self::running::forever;
 use self::running::{Ended, Kept, Printed, Running, STDERR_BYTES};
 use super::ToolError;
 use crate::engine::{EffectState, ToolOutcome, ToolSpec};

@@ -25,7 +25,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
     let (block, field) = path.rsplit_once('.').unwrap_or(("", path));
     Some(match (block, field) {
         // Of these no value is looser than another; classes have rows of their own.
-        ("messages" | "loop_guard.messages" | "targets" | "guidance", _)
+        ("messages" | "loop_guard.messages" | "targets" | "guidance" | "result", _)
         | ("breaker", "count")
         | (
             "",

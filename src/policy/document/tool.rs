@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::breaker::{BreakerLayer, MergedBreaker};
 use super::loop_guard::{LoopGuardLayer, MergedLoopGuard};
+use super::result::{MergedResult, ResultLayer};
 use super::retry::{Classes, LimitsRule, MergedRetry, RetryLayer};
 use super::targets::{MergedTargets, TargetsLayer};
 use super::text::{Cel, Text, Variables, variables};
@@ -66,6 +67,8 @@ layer! {
             breaker: BreakerLayer => MergedBreaker,
             /// What is done when the model repeats itself.
             loop_guard: LoopGuardLayer => MergedLoopGuard,
+            /// How much of its results a model is shown, and what becomes of the rest.
+            result: ResultLayer => MergedResult,
             /// What the model is told.
             messages: MessagesLayer => MergedMessages,
         }
@@ -397,12 +400,13 @@ pub(super) fn validators<V: Variables + Clone + PartialEq>(
 impl MergedTool {
     /// The plain values; `None` if the layers leave one open, which the built-in default does not.
     pub(crate) fn policy(&self) -> Option<ToolPolicy> {
-        let Self { effect, validate, on_exhausted, retry, breaker, loop_guard, messages } = self;
+        let Self { effect, validate, on_exhausted, retry, breaker, loop_guard, result, messages } = self;
         Some(ToolPolicy {
             retry: retry.policy()?,
             effect: effect.setting()?,
             breaker: breaker.policy()?,
             loop_guard: loop_guard.policy()?,
+            result: result.policy()?,
             validators: validators(validate)?,
             on_exhausted: on_exhausted.setting()?,
             messages: ToolMessages {

@@ -15,6 +15,7 @@ mod numbers;
 mod of_class;
 mod plain;
 mod rest;
+mod results;
 mod rows;
 mod selectors;
 mod steps;
@@ -128,6 +129,7 @@ impl Policy {
         }
         classes::judge(self.parts(), &mut found);
         numbers::judge(self.parts(), &mut found);
+        results::judge(self.parts(), &mut found);
         nulls::judge(self.parts(), &mut found);
         plain::judge(self.parts(), &mut found);
         rows::judge(self, &mut found);

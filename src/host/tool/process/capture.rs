@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Reads to the end, piece by piece.
-pub(super) async fn drain<R: AsyncRead + Unpin>(pipe: Option<R>, mut each: impl FnMut(&[u8])) {
+pub(in crate::host::tool) async fn drain<R: AsyncRead + Unpin>(pipe: Option<R>, mut each: impl FnMut(&[u8])) {
     let Some(mut pipe) = pipe else { return };
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(read) = pipe.read(&mut buffer).await {
@@ -17,37 +17,37 @@ pub(super) async fn drain<R: AsyncRead + Unpin>(pipe: Option<R>, mut each: impl 
 }
 
 /// The first bytes, and how many there were in all.
-pub(super) struct Head {
+pub(in crate::host::tool) struct Head {
     bytes: Vec<u8>,
     most: usize,
     seen: u64,
 }
 
 /// The last bytes.
-pub(super) struct Tail {
+pub(in crate::host::tool) struct Tail {
     bytes: VecDeque<u8>,
     most: usize,
 }
 
 impl Head {
-    pub(super) fn new(most: usize) -> Self {
+    pub(in crate::host::tool) fn new(most: usize) -> Self {
         Self { bytes: Vec::new(), most, seen: 0 }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(in crate::host::tool) fn push(&mut self, bytes: &[u8]) {
         let room = self.most.saturating_sub(self.bytes.len()).min(bytes.len());
         self.bytes.extend_from_slice(&bytes[..room]);
         self.seen = self.seen.saturating_add(bytes.len() as u64);
     }
 
     /// All that was kept. Bytes that are no UTF-8 are shown as U+FFFD.
-    pub(super) fn text(&self) -> String {
+    pub(in crate::host::tool) fn text(&self) -> String {
         let whole = if self.cut().is_some() { whole_chars(&self.bytes) } else { &self.bytes };
         String::from_utf8_lossy(whole).into_owned()
     }
 
     /// The last of what was kept.
-    pub(super) fn last(&self, most: usize) -> String {
+    pub(in crate::host::tool) fn last(&self, most: usize) -> String {
         let mut tail = Tail::new(most);
         tail.push(&self.bytes);
         tail.text()
@@ -59,17 +59,17 @@ impl Head {
     }
 
     /// How many bytes were kept of how many, if not all were.
-    pub(super) fn cut(&self) -> Option<(usize, u64)> {
+    pub(in crate::host::tool) fn cut(&self) -> Option<(usize, u64)> {
         (self.seen > self.bytes.len() as u64).then_some((self.bytes.len(), self.seen))
     }
 }
 
 impl Tail {
-    pub(super) fn new(most: usize) -> Self {
+    pub(in crate::host::tool) fn new(most: usize) -> Self {
         Self { bytes: VecDeque::new(), most }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(in crate::host::tool) fn push(&mut self, bytes: &[u8]) {
         let bytes = &bytes[bytes.len().saturating_sub(self.most)..];
         let over = (self.bytes.len() + bytes.len()).saturating_sub(self.most);
         self.bytes.drain(..over);
@@ -77,7 +77,7 @@ impl Tail {
     }
 
     /// What was kept, without the white space around it.
-    pub(super) fn text(&self) -> String {
+    pub(in crate::host::tool) fn text(&self) -> String {
         // A character that the cut went through is left out.
         let bytes = self.bytes.iter().copied();
         let bytes: Vec<u8> = if self.bytes.len() < self.most {

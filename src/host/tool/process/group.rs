@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The process group of one run. Killed when dropped, unless it is to outlive the host.
-pub(super) struct Group {
+pub(in crate::host::tool) struct Group {
     /// `None`: gone, its number may belong to others by now.
     #[cfg(unix)]
     id: Option<rustix::process::Pid>,
@@ -23,16 +23,16 @@ pub(super) struct Group {
 
 /// How long processes are waited for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(in crate::host::tool) struct Patience {
     /// From the request to end to the kill.
-    pub(super) grace: Duration,
+    pub(in crate::host::tool) grace: Duration,
     /// After the leader has ended, for those it left behind.
-    pub(super) linger: Duration,
+    pub(in crate::host::tool) linger: Duration,
 }
 
 impl Group {
     /// After the leader has exited: lets what it left behind write out what it has, for a moment.
-    pub(super) async fn settle<P: FusedFuture<Output = ()>>(&self, mut pipes: Pin<&mut P>) {
+    pub(in crate::host::tool) async fn settle<P: FusedFuture<Output = ()>>(&self, mut pipes: Pin<&mut P>) {
         let settled = async {
             if !pipes.is_terminated() {
                 pipes.as_mut().await;
@@ -46,7 +46,7 @@ impl Group {
 
     /// Tells every process to end, waits for that as long as there is patience, kills what is left, and reaps the leader.
     /// Meanwhile the pipes are read, so that nobody hangs on a full one.
-    pub(super) async fn end<P: FusedFuture<Output = ()>>(
+    pub(in crate::host::tool) async fn end<P: FusedFuture<Output = ()>>(
         &mut self,
         child: &mut Child,
         mut pipes: Pin<&mut P>,
@@ -84,7 +84,7 @@ impl Group {
 #[cfg(unix)]
 impl Group {
     /// The group that `child` leads.
-    pub(super) fn of(child: &Child, patience: Patience) -> Self {
+    pub(in crate::host::tool) fn of(child: &Child, patience: Patience) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
         Self { id, kept: false, patience }
     }
@@ -132,7 +132,7 @@ impl Drop for Group {
 #[cfg(not(unix))]
 impl Group {
     /// There are no groups here: the leader alone is ended.
-    pub(super) fn of(_child: &Child, patience: Patience) -> Self {
+    pub(in crate::host::tool) fn of(_child: &Child, patience: Patience) -> Self {
         Self { patience }
     }
 
@@ -154,7 +154,7 @@ impl Group {
 
 /// The signal that ended a process, for people.
 #[cfg(unix)]
-pub(super) fn signal_of(status: ExitStatus) -> String {
+pub(in crate::host::tool) fn signal_of(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     let Some(number) = status.signal() else { return "something unknown".to_owned() };
     let name = match number {
@@ -175,6 +175,6 @@ pub(super) fn signal_of(status: ExitStatus) -> String {
 }
 
 #[cfg(not(unix))]
-pub(super) fn signal_of(_status: ExitStatus) -> String {
+pub(in crate::host::tool) fn signal_of(_status: ExitStatus) -> String {
     "the system".to_owned()
 }

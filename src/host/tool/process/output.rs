@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::capture::Head;
 
 /// The deepest JSON that is taken for data. Records of the session nest it further, and have to be read back.
-const MAX_DEPTH: usize = 64;
+pub(in crate::host::tool) const MAX_DEPTH: usize = 64;
 
 /// What a command's standard output holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -62,7 +62,7 @@ fn reads_the_same(scalar: &Value, text: &str) -> bool {
     written == text
 }
 
-fn shallow(value: &Value, levels: usize) -> bool {
+pub(in crate::host::tool) fn shallow(value: &Value, levels: usize) -> bool {
     let Some(below) = levels.checked_sub(1) else { return false };
     match value {
         Value::Array(items) => items.iter().all(|item| shallow(item, below)),

@@ -133,7 +133,7 @@ impl Running {
 }
 
 /// Does the work, then never ends.
-async fn forever<T>(work: impl Future<Output = T>) -> std::convert::Infallible {
+pub(in crate::host::tool) async fn forever<T>(work: impl Future<Output = T>) -> std::convert::Infallible {
     work.await;
     std::future::pending().await
 }

@@ -1,0 +1,114 @@
+//! Results of several parts of several kinds, such as MCP servers send: told as one text, which the cap holds for.
+
+use crate::policy::visible;
+
+/// A part of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentPart {
+    /// Text.
+    Text(String),
+    /// An image, a sound, or another thing that is no text.
+    Binary {
+        /// What it is: `image`, `audio`, `resource`.
+        kind: String,
+        /// Its media type, if it says so.
+        media_type: String,
+        /// How many bytes it has.
+        bytes: u64,
+    },
+    /// A text with an address.
+    Resource {
+        /// Its address.
+        uri: String,
+        /// The text.
+        text: String,
+    },
+    /// An address of something that is not sent along.
+    Link {
+        /// The address.
+        uri: String,
+        /// Its name, if it has one.
+        name: String,
+    },
+    /// Something of a kind nobody here knows.
+    Unknown {
+        /// The kind.
+        kind: String,
+        /// How many bytes it has.
+        bytes: u64,
+    },
+}
+
+/// The parts as one text: what is text as it is, of the rest what it is and how large. A result of this text is cut as any
+/// other, so nothing gets around the cap as another kind of content.
+///
+/// ```
+/// use unfazed::engine::{ContentPart, content_text};
+/// let image = ContentPart::Binary { kind: "image".into(), media_type: "image/png".into(), bytes: 2048 };
+/// let text = content_text([ContentPart::Text("Here it is:".into()), image]);
+/// assert_eq!(text, "Here it is:\n[image, image/png, 2048 bytes: not shown]");
+/// ```
+pub fn content_text(parts: impl IntoIterator<Item = ContentPart>) -> String {
+    let mut text = String::new();
+    for part in parts {
+        // One text, as most results are, is not copied.
+        if text.is_empty() {
+            text = part.into_text();
+        } else {
+            text.push('\n');
+            text.push_str(&part.into_text());
+        }
+    }
+    text
+}
+
+impl ContentPart {
+    fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Binary { kind, media_type, bytes } => {
+                let named = [&*kind, &*media_type].map(short);
+                let named: Vec<&str> =
+                    named.iter().map(|name| &**name).filter(|name| !name.is_empty()).collect();
+                format!("[{}, {bytes} bytes: not shown]", named.join(", "))
+            }
+            Self::Resource { uri, text } => format!("[{}]\n{text}", short(&uri)),
+            Self::Link { uri, name } if name.is_empty() => format!("[{}]", short(&uri)),
+            Self::Link { uri, name } => format!("[{}: {}]", short(&name), short(&uri)),
+            Self::Unknown { kind, bytes } => format!("[{}, {bytes} bytes: not shown]", short(&kind)),
+        }
+    }
+}
+
+/// A name or an address in one line, however long somebody made it.
+fn short(text: &str) -> String {
+    const MOST: usize = 300;
+    let text: String = text.chars().take(MOST).collect();
+    visible(&text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_told() {
+        let parts = [
+            ContentPart::Text("one".into()),
+            ContentPart::Binary { kind: "audio".into(), media_type: String::new(), bytes: 7 },
+            ContentPart::Resource { uri: "file:///a".into(), text: "two".into() },
+            ContentPart::Link { uri: "file:///b".into(), name: "b".into() },
+            ContentPart::Link { uri: "file:///c".into(), name: String::new() },
+            ContentPart::Unknown { kind: "hologram".into(), bytes: 3 },
+        ];
+        let expected = "one\n[audio, 7 bytes: not shown]\n[file:///a]\ntwo\n[b: file:///b]\n[file:///c]\n[hologram, 3 bytes: not shown]";
+        assert_eq!(content_text(parts), expected);
+        assert_eq!(content_text([]), "");
+    }
+
+    #[test]
+    fn names_that_somebody_made_endless_are_short() {
+        let link = ContentPart::Link { uri: "x".repeat(1_000_000), name: String::new() };
+        assert_eq!(content_text([link]).len(), 302);
+    }
+}

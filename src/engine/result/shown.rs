@@ -1,0 +1,175 @@
+//! What a model is shown of a result: as much as the policy allows.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::cut::{CutRules, Piece, cut_text};
+use super::json::cut_json;
+use super::write::{json_size, json_text};
+use crate::policy::{ResultPolicy, Size};
+
+/// Texts up to this size are looked at whether they are JSON.
+const READ_BYTES: usize = 4 << 20;
+
+/// What a model is shown.
+pub(crate) struct Shown {
+    pub(crate) text: String,
+    /// How much of how much that is, if it is not all.
+    pub(crate) of: Option<(u64, u64)>,
+}
+
+/// As much of a value as the policy allows. `notice` makes the notice of how much of how much is shown; it stands in every
+/// text that is cut, and after JSON if `always`.
+pub(crate) fn show(
+    value: &Value,
+    rules: &ResultPolicy,
+    always: bool,
+    notice: &mut dyn FnMut(u64, u64) -> String,
+) -> Shown {
+    let text: Cow<'_, str> = match value {
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Array(_) | Value::Object(_) => return structure(value, rules, always, notice),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Cow::Owned(value.to_string()),
+    };
+    let Some(max) = rules.max.value.size() else { return whole(text.into_owned()) };
+    if max.holds(&text) {
+        return whole(text.into_owned());
+    }
+    let total = max.unit.measure(&text);
+    if rules.json.value
+        && let Some(read) = as_json(&text)
+        && let Some(shown) = json(&read, max, total, rules, always, notice)
+    {
+        return shown;
+    }
+    cut(&text, max, total, rules, notice)
+}
+
+fn structure(
+    value: &Value,
+    rules: &ResultPolicy,
+    always: bool,
+    notice: &mut dyn FnMut(u64, u64) -> String,
+) -> Shown {
+    let Some(max) = rules.max.value.size() else { return whole(json_text(value)) };
+    let total = json_size(value, max.unit);
+    if total <= max.count {
+        return whole(json_text(value));
+    }
+    if rules.json.value
+        && let Some(shown) = json(value, max, total, rules, always, notice)
+    {
+        return shown;
+    }
+    cut(&json_text(value), max, total, rules, notice)
+}
+
+/// As JSON; `None`: too little of it fits.
+fn json(
+    value: &Value,
+    max: Size,
+    total: u64,
+    rules: &ResultPolicy,
+    always: bool,
+    notice: &mut dyn FnMut(u64, u64) -> String,
+) -> Option<Shown> {
+    let limit = max.of_json();
+    let told = if always { format!("\n{}", notice(total, total)) } else { String::new() };
+    let count = limit.count.checked_sub(limit.unit.measure(&told))?;
+    let mut text = cut_json(value, Size { count, unit: limit.unit }, rules.keep.value)?;
+    let shown = max.unit.measure(&text);
+    if always {
+        let exact = format!("\n{}", notice(shown, total));
+        let fits = limit.unit.measure(&exact) <= limit.unit.measure(&told);
+        text.push_str(if fits { &exact } else { &told });
+    }
+    Some(Shown { text, of: Some((shown, total)) })
+}
+
+fn cut(
+    text: &str,
+    max: Size,
+    total: u64,
+    rules: &ResultPolicy,
+    notice: &mut dyn FnMut(u64, u64) -> String,
+) -> Shown {
+    let rules = CutRules { max, keep: rules.keep.value, error_lines: rules.error_lines.value };
+    match cut_text(text, &rules, &mut |shown| notice(shown, total)) {
+        Some(Piece { text, shown }) => Shown { text, of: Some((shown, total)) },
+        None => whole(text.to_owned()),
+    }
+}
+
+const fn whole(text: String) -> Shown {
+    Shown { text, of: None }
+}
+
+/// A text that is a list or a mapping.
+fn as_json(text: &str) -> Option<Value> {
+    if text.len() > READ_BYTES || !text.trim_start().starts_with(['{', '[']) {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}
+
+/// Tests of the whole way.
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::policy::{Cap, Keep, Policy, Unit};
+
+    fn rules(count: u64, unit: Unit) -> ResultPolicy {
+        let mut rules = Policy::from_yaml("p.yaml", "version: 1\n").unwrap().tool("look").result.clone();
+        rules.max.value = Cap::Most(Size { count, unit });
+        rules
+    }
+
+    fn of(value: &Value, rules: &ResultPolicy, always: bool) -> String {
+        show(value, rules, always, &mut |shown, total| format!("[{shown} of {total}]")).text
+    }
+
+    #[test]
+    fn a_text_that_is_json_is_cut_to_json() {
+        let list: Value = (0..1000).collect();
+        let text = of(&json!(list.to_string()), &rules(100, Unit::Chars), false);
+        assert!(serde_json::from_str::<Value>(&text).unwrap().is_array(), "{text}");
+    }
+
+    #[test]
+    fn where_json_need_not_stay_json_it_is_cut_as_text() {
+        let mut rules = rules(60, Unit::Chars);
+        (rules.json.value, rules.keep.value) = (false, Keep::Head);
+        let list: Value = (0..1000).collect();
+        assert!(of(&list, &rules, false).ends_with(" of 3891]"));
+    }
+
+    #[test]
+    fn the_notice_follows_json_where_it_is_needed() {
+        let list: Value = (0..1000).collect();
+        let text = of(&list, &rules(100, Unit::Chars), true);
+        let (json, notice) = text.split_once('\n').unwrap();
+        assert!(serde_json::from_str::<Value>(json).is_ok() && notice.ends_with("of 3891]"), "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_shown_exceeds_the_cap(
+            items in prop::collection::vec("[a-z\u{e4}{\\[\"]{0,30}", 0..20), count in 0_u64..200, unit in 0..3, form in 0..3,
+            always in any::<bool>(),
+        ) {
+            let unit = [Unit::Chars, Unit::Bytes, Unit::Tokens][usize::try_from(unit).unwrap()];
+            let value = match form {
+                0 => json!(items),
+                1 => json!({"items": items, "n": items.len()}),
+                _ => json!(items.join("\n")),
+            };
+            let text = of(&value, &rules(count, unit), always);
+            prop_assert!(unit.measure(&text) <= count, "{text}");
+            prop_assert_eq!(of(&json!(text.clone()), &rules(count, unit), always), text);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Writing JSON piece by piece, as far as somebody wants it: without recursion, and without a copy of the whole.
+
+use std::slice;
+
+use serde_json::{Value, map};
+
+use crate::policy::Unit;
+
+/// So many bytes of a text are escaped at once.
+const CHUNK: usize = 4096;
+
+enum Open<'v> {
+    List(slice::Iter<'v, Value>),
+    Mapping(map::Iter<'v>),
+}
+
+/// Gives the JSON text of a value to `take`, without spaces, until that answers `false`. Returns whether all of it was
+/// taken. What is nested deeper than `depth` is not.
+pub(crate) fn walk(value: &Value, depth: u32, take: &mut dyn FnMut(&str) -> bool) -> bool {
+    let most = usize::try_from(depth).unwrap_or(usize::MAX);
+    let mut open: Vec<(Open<'_>, bool)> = Vec::new();
+    let mut next = Some(value);
+    loop {
+        if let Some(value) = next.take() {
+            let goes_on = match value {
+                Value::String(text) => string(text, take),
+                Value::Array(items) => {
+                    open.push((Open::List(items.iter()), false));
+                    take("[")
+                }
+                Value::Object(entries) => {
+                    open.push((Open::Mapping(entries.iter()), false));
+                    take("{")
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) => take(&value.to_string()),
+            };
+            if !goes_on || open.len() > most {
+                return false;
+            }
+        }
+        let Some((within, begun)) = open.last_mut() else { return true };
+        let comma = core::mem::replace(begun, true);
+        let goes_on = match within {
+            Open::List(items) => match items.next() {
+                Some(item) => {
+                    next = Some(item);
+                    !comma || take(",")
+                }
+                None => open.pop().is_some() && take("]"),
+            },
+            Open::Mapping(entries) => match entries.next() {
+                Some((key, value)) => {
+                    next = Some(value);
+                    (!comma || take(",")) && string(key, take) && take(":")
+                }
+                None => open.pop().is_some() && take("}"),
+            },
+        };
+        if !goes_on {
+            return false;
+        }
+    }
+}
+
+/// The JSON text of a value.
+pub(super) fn json_text(value: &Value) -> String {
+    let mut text = String::new();
+    walk(value, u32::MAX, &mut |part| {
+        text.push_str(part);
+        true
+    });
+    text
+}
+
+/// The size of the JSON text of a value.
+pub(crate) fn json_size(value: &Value, unit: Unit) -> u64 {
+    // All of it looks like JSON, so tokens are counted by the bytes.
+    let counted = if unit == Unit::Chars { Unit::Chars } else { Unit::Bytes };
+    let mut size = 0_u64;
+    walk(value, u32::MAX, &mut |part| {
+        size = size.saturating_add(counted.measure(part));
+        true
+    });
+    if unit == Unit::Tokens { size.saturating_mul(5).div_ceil(14) } else { size }
+}
+
+fn string(text: &str, take: &mut dyn FnMut(&str) -> bool) -> bool {
+    if !take("\"") {
+        return false;
+    }
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = (CHUNK..=rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
+        let (chunk, others) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        let quoted = serde_json::to_string(chunk).unwrap_or_default();
+        let bare = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        if !take(bare.unwrap_or_default()) {
+            return false;
+        }
+        rest = others;
+    }
+    take("\"")
+}
+
+/// A character as it stands within a JSON text.
+pub(super) fn escaped(c: char) -> String {
+    let text = c.to_string();
+    if c >= ' ' && c != '"' && c != '\\' {
+        return text;
+    }
+    let quoted = serde_json::to_string(&text).unwrap_or_default();
+    let bare = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    bare.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_written_as_everywhere() {
+        let value = json!({
+            "text": "a \"b\" \\ \n ü".repeat(1000), "list": [1, 2.5, null, true, [], {}], "nested": {"a": {"b": [[]]}},
+        });
+        assert_eq!(json_text(&value), value.to_string());
+        assert_eq!(json_size(&value, Unit::Bytes), value.to_string().len() as u64);
+        assert_eq!(json_size(&value, Unit::Chars), value.to_string().chars().count() as u64);
+        assert_eq!(json_size(&value, Unit::Tokens), Unit::Tokens.measure(&value.to_string()));
+    }
+
+    #[test]
+    fn writing_ends_where_nobody_wants_more() {
+        let list: Value = (0..1_000_000).collect();
+        let mut pieces = 0;
+        assert!(!walk(&list, 8, &mut |_| {
+            pieces += 1;
+            pieces < 10
+        }));
+        assert_eq!(pieces, 10);
+    }
+
+    #[test]
+    fn quotes_at_the_edge_are_escaped() {
+        for c in ['"', '\\', '\n', '\u{1}', 'ü', 'a'] {
+            assert_eq!(format!("\"{}\"", escaped(c)), serde_json::to_string(&c).unwrap());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Results of tools: what the model is shown of them.
+
+use serde_json::{Value, json};
+
+use super::super::because::because;
+use super::super::directive::Note;
+use super::super::result::{Spill, ToolResult, show};
+use super::super::state::Slot;
+use super::Step;
+use crate::policy::{ErrorClass, OverMax, ResultForm, ResultPolicy, ToolPolicy};
+
+impl Step<'_> {
+    /// What the model is shown of what a tool answered.
+    pub(super) fn show_result(&mut self, slot: &Slot, policy: &ToolPolicy, data: &Value) -> String {
+        let rules = &policy.result;
+        match rules.form.value {
+            ResultForm::Full => {
+                let full = ToolResult::succeeded(&slot.tool, data.clone(), &slot.ran).full();
+                self.capped(slot, rules, &full)
+            }
+            ResultForm::Json if data.is_null() => String::new(),
+            ResultForm::Json | ResultForm::Text => self.capped(slot, rules, data),
+        }
+    }
+
+    /// What the model is shown of a failure: `told` in the words of the policy, or what is wrong as JSON.
+    pub(super) fn show_failure(
+        &mut self,
+        index: usize,
+        class: ErrorClass,
+        error: &str,
+        told: String,
+    ) -> String {
+        let Some(slot) = self.state.batch.get(index) else { return told };
+        let slot = slot.without_history();
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let result = || ToolResult::failed(&slot.tool, error.to_owned(), class, &slot.ran);
+        let value = match policy.result.form.value {
+            ResultForm::Text => return told,
+            ResultForm::Json => result().failure(),
+            ResultForm::Full => result().full(),
+        };
+        self.capped(&slot, &policy.result, &value)
+    }
+
+    /// What the host is told about keeping a result that is too large.
+    pub(super) fn spill(&self, index: usize, tool: &str, rules: &ResultPolicy) -> Option<Spill> {
+        let over = rules.max.value.size().filter(|_| rules.over.value == OverMax::Spill)?;
+        let reader = &rules.reader.value;
+        // Nothing is kept that nobody can read, and what the reader answers is there already.
+        (tool != reader && self.tools.get(reader).is_some())
+            .then(|| Spill { handle: format!("r{}-{index}", self.state.batches), over })
+    }
+
+    /// As much of it as the policy allows.
+    fn capped(&mut self, slot: &Slot, rules: &ResultPolicy, value: &Value) -> String {
+        let handle = slot.ran.handle.clone().filter(|_| rules.over.value == OverMax::Spill);
+        let unit = rules.max.value.size().map_or("", |size| size.unit.name());
+        let mut notice = |shown: u64, total: u64| {
+            let mut vars = json!({ "tool": slot.tool, "shown": shown, "total": total, "unit": unit });
+            let Some(handle) = &handle else { return self.say(&rules.notice, vars) };
+            if let Value::Object(vars) = &mut vars {
+                vars.insert("handle".into(), json!(handle));
+                vars.insert("reader".into(), json!(rules.reader.value));
+            }
+            self.say(&rules.kept_notice, vars)
+        };
+        let shown = show(value, rules, handle.is_some(), &mut notice);
+        if let (Some((shown, total)), Some(max)) = (shown.of, rules.max.value.size()) {
+            let fact = format!("the result has {total} {unit}");
+            let why = because(self.policy, "result.max", &rules.max, [fact]);
+            let (call, tool) = (slot.call.clone(), slot.tool.clone());
+            self.note(Note::ResultCut { call, tool, unit: max.unit, shown, total, handle }, vec![why]);
+        }
+        shown.text
+    }
+}

@@ -1,0 +1,168 @@
+//! Servers of tools, as the agent file names them: a command to start, or an address.
+
+use indexmap::IndexMap;
+
+use super::{AgentFile, HeaderEntry, MOST_NAME, headers};
+use crate::policy::decode::{Document, Spanned, record};
+use crate::policy::{Code, Diagnostic, Span};
+use crate::time::Nanos;
+
+record! {
+    /// A server of tools that speaks the Model Context Protocol: `command` or `url` says how it is reached.
+    #[part(true)]
+    pub struct McpEntry {
+        /// The program and its arguments; it speaks on its standard input and output. No shell is involved unless it is
+        /// the program.
+        /// Example: `["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]`
+        pub command: Option<Spanned<Vec<String>>>,
+        /// Where it is, if it is reached over HTTP.
+        /// Example: `https://tools.example.org/mcp`
+        pub url: Option<Spanned<String>>,
+        /// Variables of its environment, besides those every program sees.
+        /// Example: `{"LOG_LEVEL": "error"}`
+        pub env: Option<Spanned<IndexMap<String, String>>>,
+        /// Variables of this process that are passed on to it.
+        /// Example: `["GITHUB_TOKEN"]`
+        pub pass_env: Option<Spanned<Vec<String>>>,
+        /// The folder it runs in; the path starts at this file's folder, which is also the default.
+        /// Example: `data`
+        pub cwd: Option<Spanned<String>>,
+        /// Further headers of its requests. What is secret is not written here but where it is: `{env: NAME}` or
+        /// `{file: PATH}`.
+        /// Example: `{"authorization": {"env": "TOOLS_AUTHORIZATION"}}`
+        pub headers: IndexMap<String, HeaderEntry> = IndexMap::new(),
+        /// What goes before the names of its tools. Left out: the server's name and `__`.
+        /// Example: `fs_`
+        pub prefix: Option<Spanned<String>>,
+        /// The longest it may take to start, and to list its tools.
+        /// Example: `1m`
+        pub start_timeout: Nanos = Nanos::from_secs(30),
+        /// The most bytes of a result that are kept.
+        /// Example: `65536`
+        pub max_output: u32 = 1_048_576,
+    }
+}
+
+impl McpEntry {
+    /// What goes before the names of the tools of the server of that name.
+    pub fn prefix_for(&self, name: &str) -> String {
+        self.prefix.as_ref().map_or_else(|| format!("{name}__"), |prefix| prefix.value.clone())
+    }
+}
+
+/// What is wrong with the server of that name.
+pub(super) fn problems(document: &Document<AgentFile>, name: &str, entry: &McpEntry) -> Vec<Diagnostic> {
+    let at = AgentFile::key(document, &["mcp", name]);
+    let wrong = |at: Span, message: String| Diagnostic::error(Code::BAD_VALUE, at, message);
+    let mut problems = headers::problems_of(document, &["mcp", name, "headers"], headers_of(entry));
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let prefix = entry.prefix_for(name);
+    if prefix.len() >= MOST_NAME || !prefix.chars().all(allowed) {
+        let at = entry.prefix.as_ref().map_or(at, |prefix| prefix.span);
+        let problem = wrong(at, format!("providers refuse names of tools that begin with `{prefix}`"));
+        problems
+            .push(problem.help("use letters, digits, `_` and `-`, less than 64 of them; or set `prefix`"));
+    }
+    match (&entry.command, &entry.url) {
+        (None, None) if !document.lost().any(&["McpEntry"]) => {
+            let problem = wrong(at, format!("nothing says how MCP server `{name}` is reached"));
+            problems.push(problem.help("write `command: [npx, ...]` or `url: https://...`"));
+        }
+        (Some(_), Some(url)) => {
+            let message = "a server is reached by `command` or by `url`, not by both".to_owned();
+            problems.push(wrong(url.span, message).help("remove one of them"));
+        }
+        _ => {}
+    }
+    if let Some(command) = &entry.command {
+        if command.value.first().is_none_or(|program| program.trim().is_empty()) {
+            let problem = wrong(command.span, "the command is empty".into());
+            problems.push(problem.help("write the program and its arguments: `[npx, -y, some-server]`"));
+        }
+        if let Some(first) = entry.headers.keys().next() {
+            let at = AgentFile::key(document, &["mcp", name, "headers", first]);
+            problems.push(wrong(at, "a server that is a command gets no headers".into()).help("use `env`"));
+        }
+    }
+    if let Some(url) = &entry.url {
+        problems.extend(url_problem(url));
+        let of_commands = [
+            ("env", entry.env.as_ref().map(|env| env.span)),
+            ("pass_env", entry.pass_env.as_ref().map(|env| env.span)),
+            ("cwd", entry.cwd.as_ref().map(|cwd| cwd.span)),
+        ];
+        for (field, span) in of_commands {
+            if let Some(span) = span {
+                problems.push(wrong(
+                    span,
+                    format!("`{field}` is of no use to a server that is reached by `url`"),
+                ));
+            }
+        }
+    }
+    problems
+}
+
+fn headers_of(entry: &McpEntry) -> impl Iterator<Item = (&str, &HeaderEntry)> {
+    entry.headers.iter().map(|(name, entry)| (name.as_str(), entry))
+}
+
+fn url_problem(url: &Spanned<String>) -> Option<Diagnostic> {
+    let wrong = |message: String| Diagnostic::error(Code::BAD_VALUE, url.span, message);
+    match reqwest::Url::parse(url.value.trim()) {
+        Err(error) => {
+            let problem = wrong(format!("`url` is not a URL ({error})"));
+            Some(problem.help("write it like `https://tools.example.org/mcp`"))
+        }
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => {
+            Some(wrong(format!("`url` starts with `{}:`; only http and https are spoken", url.scheme())))
+        }
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            let problem = wrong("`url` holds a user name or password".into());
+            Some(problem.help("put the key into `headers`, as `{env: NAME}`"))
+        }
+        Ok(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(mcp: &str) -> String {
+        let text = format!("version: 1\nmodels: {{m: {{api: scripted, script: s.yaml}}}}\nmcp:{mcp}");
+        AgentFile::read("agent.yaml", text.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_server_is_a_command_or_an_address() {
+        let text = "version: 1\nmodels: {m: {api: scripted, script: s.yaml}}\nmcp:\n  \
+                    fs: {command: [npx, server], env: {A: b}, cwd: data}\n  \
+                    web: {url: 'https://example.org/mcp', headers: {authorization: {env: TOKEN}}, prefix: ''}\n";
+        let file = AgentFile::read("agent.yaml", text.as_bytes()).unwrap().value;
+        assert_eq!(file.mcp["fs"].prefix_for("fs"), "fs__");
+        assert_eq!(file.mcp["web"].prefix_for("web"), "");
+        assert_eq!(file.mcp["fs"].start_timeout, Nanos::from_secs(30));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_places() {
+        insta::assert_snapshot!(mistakes("
+  none: {}
+  both: {command: [a], url: 'http://x/'}
+  empty: {command: []}
+  ftp: {url: 'ftp://x/', env: {A: b}}
+  secret: {url: 'http://x/', headers: {authorization: Bearer abc}}
+  odd: {command: [a], headers: {x-a: b}, prefix: 'a.b'}
+"), @r"
+        agent.yaml:4:3: error[P0104]: nothing says how MCP server `none` is reached
+        agent.yaml:5:29: error[P0104]: a server is reached by `command` or by `url`, not by both
+        agent.yaml:6:20: error[P0104]: the command is empty
+        agent.yaml:7:14: error[P0104]: `url` starts with `ftp:`; only http and https are spoken
+        agent.yaml:7:31: error[P0104]: `env` is of no use to a server that is reached by `url`
+        agent.yaml:8:40: error[P0104]: header `authorization` holds a secret, and secrets are never written into the file
+        agent.yaml:9:33: error[P0104]: a server that is a command gets no headers
+        agent.yaml:9:50: error[P0104]: providers refuse names of tools that begin with `a.b`
+        ");
+    }
+}

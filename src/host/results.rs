@@ -1,0 +1,254 @@
+//! Results that are too large for a model: kept whole in files, and read back piece by piece.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::port::{BoxFuture, Tool, ToolInput};
+use super::tool::ToolError;
+use crate::engine::{Spill, ToolOutcome, ToolSpec, json_size, walk};
+use crate::policy::Effect;
+
+/// The most bytes that are read back at once.
+const MOST: u64 = 16_000;
+/// How many are, if nobody says.
+const USUAL: u64 = 8_000;
+/// No character has more bytes.
+const CHAR_BYTES: u64 = 4;
+
+/// Where the results of one run are kept. Without a folder of its own it has a private one, which goes with it.
+#[derive(Debug)]
+pub(super) struct Results {
+    folder: Option<PathBuf>,
+    private: OnceLock<PathBuf>,
+}
+
+impl Results {
+    pub(super) const fn new(folder: Option<PathBuf>) -> Self {
+        Self { folder, private: OnceLock::new() }
+    }
+
+    /// Keeps the result if it is too large. Returns whether it is kept. Blocks.
+    pub(super) fn keep(&self, data: &Value, spill: &Spill) -> io::Result<bool> {
+        let size = match data {
+            Value::String(text) => spill.over.unit.measure(text),
+            data => json_size(data, spill.over.unit),
+        };
+        if size <= spill.over.count {
+            return Ok(false);
+        }
+        let path = self.path(&spill.handle).ok_or(io::ErrorKind::InvalidInput)?;
+        if let Some(folder) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let part = path.with_extension("part");
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+        let written = write(file, data).and_then(|()| fs::rename(&part, &path));
+        if written.is_err() {
+            // What is half written is of no use; that it cannot be removed either is no news.
+            let _ = fs::remove_file(&part);
+        }
+        written.map(|()| true)
+    }
+
+    /// A piece of what is kept: the text, where it ends, and how large all of it is, in bytes. Blocks.
+    fn read(&self, handle: &str, offset: u64, length: u64) -> Result<(String, u64, u64), ToolError> {
+        let unknown = || ToolError::invalid_args(format!("nothing is kept under the handle `{handle}`"));
+        let mut file = self.path(handle).and_then(|path| File::open(path).ok()).ok_or_else(unknown)?;
+        let failed = |error: io::Error| ToolError::failed(format!("the result cannot be read: {error}"));
+        let of = file.metadata().map_err(failed)?.len();
+        if offset >= of {
+            return Err(ToolError::invalid_args(format!("the result has {of} bytes: `offset` must be less")));
+        }
+        file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+        let mut bytes = Vec::new();
+        file.take(length.clamp(CHAR_BYTES, MOST)).read_to_end(&mut bytes).map_err(failed)?;
+        // An offset in the middle of a character begins at the next.
+        let begin = bytes.iter().position(|byte| byte & 0xc0 != 0x80).unwrap_or(bytes.len());
+        let bytes = &bytes[begin..];
+        let whole = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        };
+        let read = u64::try_from(begin + whole.len()).unwrap_or(u64::MAX);
+        Ok((whole.to_owned(), offset.saturating_add(read), of))
+    }
+
+    /// The file of a handle; `None`: it is no handle.
+    fn path(&self, handle: &str) -> Option<PathBuf> {
+        let named = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if handle.is_empty() || handle.len() > 64 || !handle.chars().all(named) {
+            return None;
+        }
+        Some(self.folder().join(format!("{handle}.txt")))
+    }
+
+    fn folder(&self) -> &Path {
+        let private = || std::env::temp_dir().join(format!("unfazed-{}", Uuid::now_v7()));
+        self.folder.as_deref().unwrap_or_else(|| self.private.get_or_init(private))
+    }
+}
+
+impl Drop for Results {
+    fn drop(&mut self) {
+        if let Some(folder) = self.private.get() {
+            // It may never have been made.
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+fn write(file: File, data: &Value) -> io::Result<()> {
+    let mut file = BufWriter::new(file);
+    if let Value::String(text) = data {
+        file.write_all(text.as_bytes())?;
+        return file.flush();
+    }
+    let mut written = Ok(());
+    walk(data, u32::MAX, &mut |part| {
+        written = file.write_all(part.as_bytes());
+        written.is_ok()
+    });
+    written.and_then(|()| file.flush())
+}
+
+/// The tool by which a model reads what is kept.
+pub(super) struct ReadResult {
+    spec: ToolSpec,
+    results: Arc<Results>,
+}
+
+impl ReadResult {
+    pub(super) fn new(name: &str, results: Arc<Results>) -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "handle": {"type": "string", "description": "The handle that the notice names, for example r1-0"},
+                "offset": {"type": "integer", "minimum": 0, "description": "The byte to begin at; 0 if left out"},
+                "length": {
+                    "type": "integer", "minimum": 1, "maximum": MOST,
+                    "description": format!("How many bytes to read; {USUAL} if left out"),
+                },
+            },
+            "required": ["handle"],
+            "additionalProperties": false,
+        });
+        let description = "Reads a piece of a result that was too large to be shown whole. Answers with the text, where it \
+                           begins (`from`) and ends (`to`), and how large all of it is (`of`), in bytes. Go on at `to`.";
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            parameters,
+            effect: Some(Effect::ReadOnly),
+        };
+        Self { spec, results }
+    }
+}
+
+impl Tool for ReadResult {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn run<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome> {
+        let number = |name, usual| input.arguments.get(name).and_then(Value::as_u64).unwrap_or(usual);
+        let (offset, length) = (number("offset", 0), number("length", USUAL));
+        let handle = input.arguments.get("handle").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let results = Arc::clone(&self.results);
+        Box::pin(async move {
+            let read = tokio::task::spawn_blocking(move || results.read(&handle, offset, length)).await;
+            let read = read.unwrap_or_else(|_| Err(ToolError::failed("reading was broken off")));
+            read.map(|(text, to, of)| json!({"text": text, "from": offset, "to": to, "of": of})).into()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Size, Unit};
+
+    fn spill(handle: &str, count: u64) -> Spill {
+        Spill { handle: handle.into(), over: Size { count, unit: Unit::Bytes } }
+    }
+
+    #[test]
+    fn what_is_kept_is_read_back_piece_by_piece() {
+        let results = Results::new(None);
+        let text = "aä€𝄞".repeat(1000);
+        assert!(results.keep(&json!(text), &spill("r1-0", 100)).unwrap());
+        let (mut read, mut at) = (String::new(), 0);
+        while at < text.len() as u64 {
+            let (piece, to, of) = results.read("r1-0", at, 7).unwrap();
+            assert_eq!(of, text.len() as u64);
+            assert!(to > at && piece.len() <= 7);
+            read.push_str(&piece);
+            at = to;
+        }
+        assert_eq!(read, text);
+    }
+
+    #[test]
+    fn an_offset_within_a_character_begins_at_the_next() {
+        let results = Results::new(None);
+        results.keep(&json!("€€"), &spill("r1-0", 1)).unwrap();
+        assert_eq!(results.read("r1-0", 1, 100).unwrap().0, "€");
+    }
+
+    #[test]
+    fn data_is_kept_as_json() {
+        let results = Results::new(None);
+        results.keep(&json!({"a": [1, "x"]}), &spill("r1-0", 1)).unwrap();
+        assert_eq!(results.read("r1-0", 0, 100).unwrap().0, r#"{"a":[1,"x"]}"#);
+    }
+
+    #[test]
+    fn a_result_that_is_small_enough_is_not_kept() {
+        let results = Results::new(None);
+        assert!(!results.keep(&json!("four"), &spill("r1-0", 4)).unwrap());
+        assert!(results.read("r1-0", 0, 100).is_err());
+    }
+
+    #[test]
+    fn a_handle_does_not_lead_out_of_the_folder() {
+        let results = Results::new(Some("/".into()));
+        for handle in ["", "../etc/passwd", "etc/passwd", "a.b", "r1\0", &"x".repeat(65)] {
+            let error = results.read(handle, 0, 10).unwrap_err();
+            assert!(error.to_string().contains("nothing is kept"), "{handle}");
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_the_end_is_told_with_the_size() {
+        let results = Results::new(None);
+        results.keep(&json!("0123456789"), &spill("r1-0", 1)).unwrap();
+        let error = results.read("r1-0", 10, 10).unwrap_err();
+        assert_eq!(error.to_string(), "invalid_args: the result has 10 bytes: `offset` must be less");
+    }
+
+    #[test]
+    fn a_private_folder_is_for_nobody_else_and_goes_with_the_run() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let results = Results::new(None);
+        results.keep(&json!("0123456789"), &spill("r1-0", 1)).unwrap();
+        let folder = results.folder().to_path_buf();
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        drop(results);
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn the_folder_of_a_session_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("s.results");
+        let results = Results::new(Some(folder.clone()));
+        results.keep(&json!("0123456789"), &spill("r1-0", 1)).unwrap();
+        drop(results);
+        assert_eq!(fs::read_to_string(folder.join("r1-0.txt")).unwrap(), "0123456789");
+    }
+}

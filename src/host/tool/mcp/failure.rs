@@ -1,0 +1,172 @@
+//! What went wrong with a call, in the classes of the policy.
+//!
+//! Servers have two ways to say that there is no such tool, or that arguments are wrong: an error of the protocol, and
+//! a result that is an error and whose text quotes one. Both mean that nothing was done.
+
+use rmcp::ServiceError;
+use rmcp::model::{ErrorCode, ErrorData};
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+
+use crate::engine::EffectState;
+use crate::host::ToolError;
+use crate::policy::ErrorClass;
+
+/// How the servers written with the official kits begin a text that quotes an error of the protocol.
+const QUOTED: &str = "MCP error ";
+
+/// A result that says it is an error.
+pub(super) fn of_result(text: &str) -> ToolError {
+    let said = if text.trim().is_empty() { "the tool failed and did not say why" } else { text };
+    let quoted = text.strip_prefix(QUOTED).and_then(|rest| rest.split_once(": "));
+    let (code, plain) = quoted.map_or((None, text), |(code, rest)| (code.parse().ok().map(ErrorCode), rest));
+    if names_no_tool(plain) {
+        not_found(said)
+    } else if code == Some(ErrorCode::INVALID_PARAMS) || refuses_arguments(plain) {
+        ToolError::invalid_args(said)
+    } else if fails_a_model(plain) {
+        // The arguments' model most likely, but a tool may check others while it works.
+        ToolError::invalid_args(said).effect(EffectState::Started)
+    } else {
+        ToolError::failed(said)
+    }
+}
+
+/// A call that brought no result. `why` tells how the connection ended, if it did.
+pub(super) fn of_service(error: &ServiceError, why: &str) -> ToolError {
+    match error {
+        ServiceError::McpError(error) => of_protocol(error),
+        ServiceError::TransportSend(error) => of_transport(&*error.error),
+        ServiceError::TransportClosed | ServiceError::Cancelled { .. } => ToolError::network(why),
+        other => ToolError::failed(format!("the server's answer cannot be used: {other}"))
+            .effect(EffectState::Unknown),
+    }
+}
+
+/// An error of the protocol.
+fn of_protocol(error: &ErrorData) -> ToolError {
+    let said = format!("{} ({})", error.message, error.code.0);
+    match error.code {
+        ErrorCode::METHOD_NOT_FOUND => not_found(&said),
+        ErrorCode::INVALID_PARAMS if names_no_tool(&error.message) => not_found(&said),
+        ErrorCode::INVALID_PARAMS | ErrorCode::INVALID_REQUEST | ErrorCode::PARSE_ERROR => {
+            ToolError::invalid_args(said)
+        }
+        _ => ToolError::failed(said).effect(EffectState::Unknown),
+    }
+}
+
+/// A request that could not be sent, or whose answer did not come.
+fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> ToolError {
+    let http = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+    match http {
+        Some(StreamableHttpError::Client(error)) => {
+            let failed = ToolError::network(format!("the server cannot be reached: {}", cause(error)));
+            if error.is_connect() { failed.effect(EffectState::NotStarted) } else { failed }
+        }
+        Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
+            let message = format!("the server wants a key, or another one: {}", cause(error));
+            ToolError::new(ErrorClass::PermissionDenied, message).effect(EffectState::NotStarted)
+        }
+        _ => ToolError::network(format!("the connection to the server failed: {}", cause(error))),
+    }
+}
+
+fn not_found(said: &str) -> ToolError {
+    ToolError::new(ErrorClass::ToolNotFound, said).effect(EffectState::NotStarted)
+}
+
+/// `Tool dig not found`, `Unknown tool: dig`: the whole first line, for a tool may say such things of its own.
+fn names_no_tool(text: &str) -> bool {
+    let line = first_line(text);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    matches!(words[..], ["tool", _, "not", "found"] | ["unknown", "tool" | "tool:", _])
+        || matches!(words[..], ["tool", "not", "found:", _])
+}
+
+fn refuses_arguments(text: &str) -> bool {
+    let line = first_line(text);
+    line.starts_with("input validation error") || line.starts_with("invalid arguments for tool")
+}
+
+/// What pydantic says, with which most servers in Python check arguments.
+fn fails_a_model(text: &str) -> bool {
+    let line = first_line(text);
+    let line = line.split_once(": ").map_or(line.as_str(), |(before, rest)| {
+        if before.starts_with("error executing tool") { rest } else { line.as_str() }
+    });
+    let words: Vec<&str> = line.split_whitespace().collect();
+    matches!(words[..], [count, "validation", "error" | "errors", "for", ..] if count.parse::<u32>().is_ok())
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// The error and what lies below it.
+pub(super) fn cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut below = error.source();
+    while let Some(error) = below {
+        let text = error.to_string();
+        if !texts.iter().any(|said| said.contains(&text)) {
+            texts.push(text);
+        }
+        below = error.source();
+    }
+    texts.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::ToolOutcome;
+    use crate::host::tool::test_support::failure;
+
+    fn class(error: ToolError) -> (ErrorClass, EffectState) {
+        let (class, effect, _) = failure(ToolOutcome::from(error));
+        (class, effect)
+    }
+
+    #[test]
+    fn both_ways_to_say_unknown_tool_are_understood() {
+        let not_found = (ErrorClass::ToolNotFound, EffectState::NotStarted);
+        for text in ["MCP error -32602: Tool dig not found", "Unknown tool: dig"] {
+            assert_eq!(class(of_result(text)), not_found, "{text}");
+        }
+        for message in ["Unknown tool: dig", "Tool dig not found", "unknown tool 'dig'"] {
+            let error = ErrorData::new(ErrorCode::INVALID_PARAMS, message, None);
+            assert_eq!(class(of_service(&ServiceError::McpError(error), "")), not_found, "{message}");
+        }
+    }
+
+    #[test]
+    fn both_ways_to_refuse_arguments_are_understood() {
+        let invalid = (ErrorClass::InvalidArgs, EffectState::NotStarted);
+        let begun = (ErrorClass::InvalidArgs, EffectState::Started);
+        for (text, expected) in [
+            ("MCP error -32602: Input validation error: Invalid arguments for tool echo: [...]", invalid),
+            ("Input validation error: 'x' is a required property", invalid),
+            ("1 validation error for GetTimeInput\ntimezone\n  Field required", begun),
+            ("Error executing tool add: 2 validation errors for addArguments", begun),
+        ] {
+            assert_eq!(class(of_result(text)), expected, "{text}");
+        }
+        let error = ErrorData::new(ErrorCode::INVALID_PARAMS, "missing field", None);
+        assert_eq!(class(of_service(&ServiceError::McpError(error), "")), invalid);
+    }
+
+    #[test]
+    fn a_tool_that_failed_may_have_acted() {
+        let failed = (ErrorClass::ExecutionError, EffectState::Started);
+        for text in
+            ["ENOENT: no such file", "the build tool make was not found", "", "MCP error -32603: boom"]
+        {
+            assert_eq!(class(of_result(text)), failed, "{text}");
+        }
+        let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, "boom", None);
+        let said = class(of_service(&ServiceError::McpError(error), ""));
+        assert_eq!(said, (ErrorClass::ExecutionError, EffectState::Unknown));
+        let closed = class(of_service(&ServiceError::TransportClosed, "it was killed"));
+        assert_eq!(closed, (ErrorClass::NetworkError, EffectState::Unknown));
+    }
+}

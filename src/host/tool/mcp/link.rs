@@ -1,0 +1,288 @@
+//! One connection to a server, from its handshake to its end.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
+    ErrorCode, Implementation, JsonObject, PaginatedRequestParams, ProgressNotificationParam, ServerResult,
+    Tool as Declared,
+};
+use rmcp::service::{NotificationContext, Peer, PeerRequestOptions, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
+use secrecy::ExposeSecret;
+
+use super::failure;
+use super::stdio::{Process, Program};
+use super::{McpConfig, McpReach};
+use crate::engine::EffectState;
+use crate::host::model::client::Clients;
+use crate::host::tool::expiry;
+use crate::host::{ToolError, ToolInput};
+
+/// The most pages of tools that are asked for.
+const MOST_PAGES: usize = 100;
+/// The most tools of one server.
+const MOST_TOOLS: usize = 2000;
+/// The longest a server is waited for that is told of something, or that is to end the conversation.
+const COURTESY: Duration = Duration::from_secs(1);
+
+/// A connection.
+pub(super) struct Link {
+    peer: Peer<RoleClient>,
+    service: tokio::sync::Mutex<Option<RunningService<RoleClient, Listener>>>,
+    process: Option<Process>,
+    progress: Arc<Progress>,
+}
+
+/// What calls under way have said about how far they are, by their tokens.
+#[derive(Default)]
+struct Progress(Mutex<HashMap<String, String>>);
+
+/// Hears what the server tells unasked.
+#[derive(Clone)]
+struct Listener {
+    changed: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+}
+
+impl ClientHandler for Listener {
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.changed.store(true, Ordering::Release);
+    }
+
+    async fn on_progress(&self, said: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
+        let of = said.total.map(|total| format!(" of {total}")).unwrap_or_default();
+        let text = said.message.map(|text| format!(": {text}")).unwrap_or_default();
+        self.progress.tell(&said.progress_token.0.to_string(), format!("{}{of}{text}", said.progress));
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        ClientConfig::new(
+            ClientCapabilities::default(),
+            Implementation::new("unfazed", env!("CARGO_PKG_VERSION")),
+        )
+    }
+}
+
+impl Link {
+    /// Starts or reaches the server and shakes hands. `changed` is set when it says that its tools are others.
+    pub(super) async fn open(config: &McpConfig, changed: Arc<AtomicBool>) -> Result<Self, String> {
+        let progress = Arc::new(Progress::default());
+        let listener = Listener { changed, progress: Arc::clone(&progress) };
+        let within = config.start_timeout;
+        let (service, process) = match &config.reach {
+            McpReach::Process { command, working_dir, pass_env, env } => {
+                let program = Program {
+                    command,
+                    working_dir: working_dir.as_deref(),
+                    pass_env,
+                    env,
+                    grace: config.grace.to_std(),
+                };
+                let (process, near, stdin) = Process::start(&program)?;
+                let transport = AsyncRwTransport::new_client(near, stdin);
+                let result = tokio::time::timeout(within.to_std(), listener.serve(transport)).await;
+                let why = match result {
+                    Ok(Ok(service)) => return Ok(Self::of(service, Some(process), progress)),
+                    Ok(Err(rmcp::service::ClientInitializeError::ConnectionClosed(_))) => process.why().await,
+                    Ok(Err(error)) => format!("{error}{}", process.complaints()),
+                    Err(_) => format!("it did not answer within {within}{}", process.complaints()),
+                };
+                process.end().await;
+                return Err(why);
+            }
+            McpReach::Http { url, headers } => {
+                let transport = http(url, headers)?;
+                let result = tokio::time::timeout(within.to_std(), listener.serve(transport)).await;
+                match result {
+                    Ok(Ok(service)) => (service, None),
+                    Ok(Err(error)) => return Err(failure::cause(&error)),
+                    Err(_) => return Err(format!("it did not answer within {within}")),
+                }
+            }
+        };
+        Ok(Self::of(service, process, progress))
+    }
+
+    fn of(
+        service: RunningService<RoleClient, Listener>,
+        process: Option<Process>,
+        progress: Arc<Progress>,
+    ) -> Self {
+        let peer = service.peer().clone();
+        Self { peer, service: tokio::sync::Mutex::new(Some(service)), process, progress }
+    }
+
+    /// Whether calls can go over it.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.peer.is_transport_closed() && !self.process.as_ref().is_some_and(Process::is_gone)
+    }
+
+    /// All tools the server declares, over as many pages as it takes.
+    pub(super) async fn list(&self) -> Result<Vec<Declared>, String> {
+        let (mut tools, mut cursor) = (Vec::new(), None);
+        for _ in 0..MOST_PAGES {
+            let asked = PaginatedRequestParams::default().with_cursor(cursor.take());
+            let page = match self.peer.list_tools(Some(asked)).await {
+                Ok(page) => page,
+                // A server of prompts or resources only.
+                Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => break,
+                Err(ServiceError::TransportClosed) => return Err(self.why().await),
+                Err(error) => return Err(format!("its tools cannot be listed: {}", failure::cause(&error))),
+            };
+            tools.extend(page.tools);
+            if tools.len() > MOST_TOOLS {
+                return Err(format!("it has more than {MOST_TOOLS} tools"));
+            }
+            match page.next_cursor {
+                Some(next) => cursor = Some(next),
+                None => return Ok(tools),
+            }
+        }
+        if cursor.is_some() {
+            return Err(format!("its list of tools has more than {MOST_PAGES} pages"));
+        }
+        Ok(tools)
+    }
+
+    /// One call. The server is told when it is not waited for any more.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        input: &ToolInput<'_>,
+        shown: &str,
+    ) -> Result<CallToolResult, ToolError> {
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let mut limit = std::pin::pin!(expiry(input.timeout));
+        let sending = self.peer.send_request_with_option(request, PeerRequestOptions::no_options());
+        let mut under_way = tokio::select! {
+            biased;
+            () = input.cancel.cancelled() => return Err(ToolError::cancelled(format!("{shown} was stopped"))),
+            sent = sending => match sent {
+                Ok(under_way) => under_way,
+                Err(error) => return Err(failure::of_service(&error, &self.why().await)),
+            },
+            () = limit.as_mut() => return Err(self.late(input, shown, None)),
+        };
+        let token = under_way.progress_token.0.to_string();
+        self.progress.expect(&token);
+        let _forget = Forget { progress: &self.progress, token: &token };
+        let answer = tokio::select! {
+            biased;
+            answer = &mut under_way.rx => answer.unwrap_or(Err(ServiceError::TransportClosed)),
+            () = input.cancel.cancelled() => {
+                self.tell_not_waited_for(under_way.cancel(Some("stopped".into()))).await;
+                return Err(ToolError::cancelled(format!("{shown} was stopped")));
+            }
+            () = limit => {
+                self.tell_not_waited_for(under_way.cancel(Some("it took too long".into()))).await;
+                return Err(self.late(input, shown, Some(&token)));
+            }
+        };
+        match answer {
+            Ok(ServerResult::CallToolResult(result)) => Ok(result),
+            Ok(ServerResult::InputRequiredResult(_)) => {
+                let message = format!("{shown} asks for something only a person can give");
+                Err(ToolError::failed(message).effect(EffectState::Unknown))
+            }
+            Ok(_) => Err(failure::of_service(&ServiceError::UnexpectedResponse, "")),
+            Err(error @ (ServiceError::TransportClosed | ServiceError::Cancelled { .. })) => {
+                Err(failure::of_service(&error, &self.why().await))
+            }
+            Err(error) => Err(failure::of_service(&error, "")),
+        }
+    }
+
+    /// Ends the conversation, and the server with all its processes if it is one of ours.
+    pub(super) async fn end(&self) {
+        if let Some(mut service) = self.service.lock().await.take() {
+            let _ = service.close_with_timeout(COURTESY).await;
+        }
+        if let Some(process) = &self.process {
+            process.end().await;
+        }
+    }
+
+    async fn tell_not_waited_for(&self, telling: impl Future<Output = Result<(), ServiceError>>) {
+        let _ = tokio::time::timeout(COURTESY, telling).await;
+    }
+
+    fn late(&self, input: &ToolInput<'_>, shown: &str, token: Option<&str>) -> ToolError {
+        let after = input.timeout.unwrap_or_default();
+        let far = token.and_then(|token| self.progress.of(token));
+        let far = far.map(|far| format!("; it had come to {far}")).unwrap_or_default();
+        let complaints = self.process.as_ref().map(Process::complaints).unwrap_or_default();
+        ToolError::timeout(format!("{shown} gave no answer within {after}{far}{complaints}"))
+    }
+
+    /// Why there is no connection any more.
+    async fn why(&self) -> String {
+        match &self.process {
+            Some(process) => process.why().await,
+            None => "the server closed the connection".to_owned(),
+        }
+    }
+}
+
+impl Progress {
+    /// Only of calls under way is anything kept: a server may invent tokens.
+    fn expect(&self, token: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(token.to_owned()).or_default();
+    }
+
+    fn tell(&self, token: &str, mut text: String) {
+        const MOST: usize = 200;
+        if let Some((at, _)) = text.char_indices().nth(MOST) {
+            text.truncate(at);
+        }
+        if let Some(said) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(token) {
+            *said = text;
+        }
+    }
+
+    fn of(&self, token: &str) -> Option<String> {
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.get(token).filter(|text| !text.is_empty()).cloned()
+    }
+}
+
+/// Forgets a call when it is over, however that comes.
+struct Forget<'a> {
+    progress: &'a Progress,
+    token: &'a str,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.progress.0.lock().unwrap_or_else(PoisonError::into_inner).remove(self.token);
+    }
+}
+
+fn http(
+    url: &str,
+    headers: &[(String, secrecy::SecretString)],
+) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+    let parsed = reqwest::Url::parse(url).map_err(|error| format!("`url` is not a URL: {error}"))?;
+    let client = Clients::new(&parsed)
+        .and_then(|clients| clients.connecting_within(Some(crate::time::Nanos::from_secs(10))))
+        .map_err(|error| error.to_string())?;
+    let mut own = HashMap::new();
+    for (name, value) in headers {
+        let refused = || format!("header `{name}` cannot be sent");
+        let name = name.parse::<reqwest::header::HeaderName>().map_err(|_| refused())?;
+        let mut value =
+            reqwest::header::HeaderValue::from_str(value.expose_secret().trim()).map_err(|_| refused())?;
+        value.set_sensitive(true);
+        own.insert(name, value);
+    }
+    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(own);
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}

@@ -1,0 +1,338 @@
+//! Tools of servers that speak the Model Context Protocol, over standard input and output or over HTTP.
+//!
+//! A server is started once and serves all runs and calls of its tools. If it dies, the next call starts it again: when
+//! that is, is the policy's business, for a call that finds no server fails with `tool_unavailable` and is retried with
+//! the delays, and stopped by the breaker, that the policy gives its tool.
+
+mod content;
+mod declare;
+mod failure;
+mod link;
+mod stdio;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use secrecy::SecretString;
+use serde_json::Value;
+
+use self::link::Link;
+use super::{DEFAULT_ENV, ToolError, expiry};
+use crate::engine::{EffectState, ToolOutcome, ToolSpec};
+use crate::host::{BoxFuture, Tool, ToolInput, ToolSource};
+use crate::time::Nanos;
+
+/// A server of tools.
+#[derive(Clone)]
+pub struct McpConfig {
+    /// What it is called in messages.
+    pub name: String,
+    /// How it is reached.
+    pub reach: McpReach,
+    /// What goes before the names of its tools.
+    pub prefix: String,
+    /// The longest it may take to start, and to list its tools.
+    pub start_timeout: Nanos,
+    /// The most bytes of a result that are kept: the first ones.
+    pub max_output: usize,
+    /// How long its processes have, once told to end, before they are killed.
+    pub grace: Nanos,
+}
+
+/// How a server is reached.
+#[derive(Clone)]
+pub enum McpReach {
+    /// It is a process of this host.
+    Process {
+        /// The command and its arguments. No shell reads them.
+        command: Vec<String>,
+        /// Where it runs; `None`: where the host runs.
+        working_dir: Option<PathBuf>,
+        /// The variables of the host's environment it sees; see [`DEFAULT_ENV`].
+        pass_env: Vec<String>,
+        /// More variables. Their values are never shown.
+        env: BTreeMap<String, String>,
+    },
+    /// It is reached over HTTP.
+    Http {
+        /// Where it is: `https://example.org/mcp`.
+        url: String,
+        /// Further headers of its requests. Their values are never shown.
+        headers: Vec<(String, SecretString)>,
+    },
+}
+
+/// A server that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("MCP server `{server}`: {message}")]
+pub struct McpError {
+    /// Its name.
+    pub server: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// A server that runs. Cheap to clone; clones share it. When the last clone and the last of its tools is dropped, all
+/// its processes are killed; [`McpServer::shutdown`] gives them time to end.
+#[derive(Clone)]
+pub struct McpServer(Arc<Server>);
+
+struct Server {
+    config: McpConfig,
+    slot: tokio::sync::Mutex<Slot>,
+    /// How often it could not be started again.
+    failed_starts: AtomicU64,
+    /// Its tools may be others than those that are known.
+    changed: Arc<AtomicBool>,
+    tools: Mutex<Vec<(String, ToolSpec)>>,
+}
+
+enum Slot {
+    Up(Arc<Link>),
+    Down(String),
+    /// It was shut down and stays so.
+    Closed,
+}
+
+/// A tool of a server.
+struct McpTool {
+    server: Arc<Server>,
+    /// What the server calls it.
+    remote: String,
+    spec: ToolSpec,
+}
+
+impl McpConfig {
+    /// A server of that name with the usual settings: its tools are named `NAME__tool`, it has 30 s to start and 2 s to
+    /// end, and 1 MiB of a result is kept.
+    pub fn new(name: impl Into<String>, reach: McpReach) -> Self {
+        let name = name.into();
+        Self {
+            prefix: format!("{name}__"),
+            name,
+            reach,
+            start_timeout: Nanos::from_secs(30),
+            max_output: 1024 * 1024,
+            grace: Nanos::from_secs(2),
+        }
+    }
+}
+
+impl McpReach {
+    /// A command with the usual environment.
+    pub fn command<S: Into<String>>(command: impl IntoIterator<Item = S>) -> Self {
+        Self::Process {
+            command: command.into_iter().map(Into::into).collect(),
+            working_dir: None,
+            pass_env: DEFAULT_ENV.iter().map(ToString::to_string).collect(),
+            env: BTreeMap::new(),
+        }
+    }
+}
+
+impl McpServer {
+    /// Starts or reaches the server and lists its tools.
+    ///
+    /// # Errors
+    /// It cannot be started or reached, does not answer in time, or does not speak the protocol.
+    pub async fn start(config: McpConfig) -> Result<Self, McpError> {
+        let server = Server {
+            config,
+            slot: tokio::sync::Mutex::new(Slot::Down(String::new())),
+            failed_starts: AtomicU64::new(0),
+            changed: Arc::new(AtomicBool::new(false)),
+            tools: Mutex::new(Vec::new()),
+        };
+        let link = server.link().await?;
+        server.changed.store(false, Ordering::Release);
+        if let Err(error) = server.list(&link).await {
+            server.shutdown().await;
+            return Err(error);
+        }
+        Ok(Self(Arc::new(server)))
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.0.config.name
+    }
+
+    /// Ends the conversation and the server: closes its input, waits, tells its processes to end, waits, kills them.
+    /// Its tools cannot be called any more.
+    pub async fn shutdown(&self) {
+        self.0.shutdown().await;
+    }
+}
+
+impl ToolSource for McpServer {
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let known = self.0.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let tool = |(remote, spec): &(String, ToolSpec)| -> Arc<dyn Tool> {
+            Arc::new(McpTool { server: Arc::clone(&self.0), remote: remote.clone(), spec: spec.clone() })
+        };
+        known.iter().map(tool).collect()
+    }
+
+    fn refresh(&self) -> BoxFuture<'_, bool> {
+        Box::pin(self.0.refresh())
+    }
+}
+
+impl Server {
+    fn error(&self, message: impl Into<String>) -> McpError {
+        McpError { server: self.config.name.clone(), message: message.into() }
+    }
+
+    /// The connection; a new one, if the last has ended. Those who wait while one is tried share what comes of it.
+    async fn link(&self) -> Result<Arc<Link>, McpError> {
+        let failed = self.failed_starts.load(Ordering::Acquire);
+        let mut slot = self.slot.lock().await;
+        match &*slot {
+            Slot::Up(link) if link.is_alive() => return Ok(Arc::clone(link)),
+            Slot::Closed => return Err(self.error("it was shut down")),
+            Slot::Down(why) if failed != self.failed_starts.load(Ordering::Acquire) => {
+                return Err(self.error(why.clone()));
+            }
+            Slot::Up(dead) => dead.end().await,
+            Slot::Down(_) => {}
+        }
+        // Whoever drops this while it goes on leaves no half-open connection behind.
+        *slot = Slot::Down("its start was given up".to_owned());
+        match Link::open(&self.config, Arc::clone(&self.changed)).await {
+            Ok(link) => {
+                let link = Arc::new(link);
+                *slot = Slot::Up(Arc::clone(&link));
+                // It may have other tools than before it died.
+                self.changed.store(true, Ordering::Release);
+                Ok(link)
+            }
+            Err(why) => {
+                self.failed_starts.fetch_add(1, Ordering::AcqRel);
+                *slot = Slot::Down(why.clone());
+                Err(self.error(why))
+            }
+        }
+    }
+
+    /// Takes note of the tools the server has now. Says whether they are others.
+    async fn list(&self, link: &Link) -> Result<bool, McpError> {
+        let within = self.config.start_timeout;
+        let listed = tokio::time::timeout(within.to_std(), link.list()).await;
+        let declared = listed
+            .unwrap_or_else(|_| Err(format!("it did not list its tools within {within}")))
+            .map_err(|why| self.error(why))?;
+        let mut tools: Vec<(String, ToolSpec)> = Vec::new();
+        for tool in &declared {
+            match declare::spec(&self.config.prefix, tool) {
+                Ok(spec) if tools.iter().any(|(_, known)| known.name == spec.name) => {
+                    tracing::warn!(
+                        server = self.config.name,
+                        tool = spec.name,
+                        "the server lists a tool twice"
+                    );
+                }
+                Ok(spec) => tools.push((tool.name.to_string(), spec)),
+                Err(error) => {
+                    tracing::warn!(server = self.config.name, error, "a tool of the server is left out");
+                }
+            }
+        }
+        let mut known = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = *known != tools;
+        *known = tools;
+        Ok(others)
+    }
+
+    async fn refresh(&self) -> bool {
+        if !self.changed.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        let up = match &*self.slot.lock().await {
+            Slot::Up(link) if link.is_alive() => Some(Arc::clone(link)),
+            _ => None,
+        };
+        // The tools of a server that is down stay: the next call of one starts it again.
+        let Some(link) = up else { return false };
+        self.list(&link).await.unwrap_or_else(|error| {
+            tracing::warn!(server = self.config.name, error = %error, "the tools cannot be listed again");
+            false
+        })
+    }
+
+    async fn shutdown(&self) {
+        let mut slot = self.slot.lock().await;
+        if let Slot::Up(link) = std::mem::replace(&mut *slot, Slot::Closed) {
+            link.end().await;
+        }
+    }
+}
+
+impl McpTool {
+    async fn run_once(&self, mut input: ToolInput<'_>) -> Result<Value, ToolError> {
+        let shown = format!("`{}`", self.spec.name);
+        let began = tokio::time::Instant::now();
+        let link = tokio::select! {
+            biased;
+            () = input.cancel.cancelled() => {
+                let error = ToolError::cancelled(format!("{shown} was stopped before it began"));
+                return Err(error.effect(EffectState::NotStarted));
+            }
+            link = self.server.link() => link.map_err(|error| ToolError::unavailable(error.to_string()))?,
+            () = expiry(input.timeout) => {
+                let (server, after) = (&self.server.config.name, input.timeout.unwrap_or_default());
+                let error = ToolError::timeout(format!("MCP server `{server}` did not start within {after}"));
+                return Err(error.effect(EffectState::NotStarted));
+            }
+        };
+        let waited = Nanos::from_std(began.elapsed());
+        input.timeout = input.timeout.map(|timeout| timeout.saturating_sub(waited));
+        let arguments = match input.arguments {
+            Value::Object(fields) => fields.clone(),
+            Value::Null => rmcp::model::JsonObject::new(),
+            _ => return Err(ToolError::invalid_args(format!("{shown} takes an object of arguments"))),
+        };
+        let result = link.call(&self.remote, arguments, &input, &shown).await?;
+        content::read(&result, self.server.config.max_output)
+    }
+}
+
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn run<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome> {
+        Box::pin(async move { self.run_once(input).await.into() })
+    }
+}
+
+impl fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServer").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for McpConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpConfig")
+            .field("name", &self.name)
+            .field("reach", &self.reach)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for McpReach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process { command, working_dir, .. } => f
+                .debug_struct("Process")
+                .field("command", command)
+                .field("working_dir", working_dir)
+                .finish_non_exhaustive(),
+            Self::Http { url, .. } => f.debug_struct("Http").field("url", url).finish_non_exhaustive(),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! What becomes of the results of tools: how much of them a model is shown, in which form, and where the rest is.
+
+use core::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Setting, Template};
+
+/// Bytes of prose for a token, as an estimate.
+const PROSE_BYTES: u64 = 4;
+/// Tokens for so many bytes of JSON: 2.8 bytes for one.
+const JSON_TOKENS: u64 = 5;
+const JSON_BYTES: u64 = 14;
+
+/// What becomes of the result of a tool.
+#[derive(Clone, Debug)]
+pub struct ResultPolicy {
+    /// The most of it that a model is shown, what is said about the rest included.
+    pub max: Setting<Cap>,
+    /// Which part is shown of one that is larger.
+    pub keep: Setting<Keep>,
+    /// The most lines about errors that are shown of the part that is not.
+    pub error_lines: Setting<u32>,
+    /// Whether of lists and mappings so much is shown as is JSON again.
+    pub json: Setting<bool>,
+    /// What becomes of the rest.
+    pub over: Setting<OverMax>,
+    /// The tool by which a model reads the rest.
+    pub reader: Setting<String>,
+    /// The form in which a model is shown it.
+    pub form: Setting<ResultForm>,
+    /// What a model is told in the place of the rest. Variables: `tool`, `shown`, `total`, `unit`.
+    pub notice: Setting<Template>,
+    /// What a model is told where the rest is kept. Variables as above, and `handle`, `reader`.
+    pub kept_notice: Setting<Template>,
+}
+
+/// The most there may be of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cap {
+    /// So much.
+    Most(Size),
+    /// Any amount.
+    Unlimited,
+}
+
+/// The size of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Size {
+    /// How many.
+    /// Example: `6000`
+    pub count: u64,
+    /// Of what.
+    pub unit: Unit,
+}
+
+/// What sizes are counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Characters.
+    Chars,
+    /// Bytes.
+    Bytes,
+    /// Tokens, estimated: four bytes for one, 2.8 of what looks like JSON.
+    Tokens,
+}
+
+/// Which part is shown of a result that is too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Keep {
+    /// Its beginning.
+    Head,
+    /// Its end.
+    Tail,
+    /// Both.
+    Both,
+}
+
+/// What becomes of the part of a result that is not shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OverMax {
+    /// The model never sees it.
+    Cut,
+    /// The host keeps the whole result, and the model may read it by and by.
+    Spill,
+}
+
+/// The form in which a model is shown a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultForm {
+    /// What the tool answered; a failure in the words of `messages`.
+    Text,
+    /// What the tool answered; a failure as JSON: `error` and `error_type`.
+    Json,
+    /// The whole result as JSON: `ok`, `data` or `error` and `error_type`, and what is known of the run.
+    Full,
+}
+
+/// The tokens of a text, estimated by its bytes: four for a token of prose, 2.8 for one of JSON.
+pub fn estimated_tokens(text: &str) -> u64 {
+    let bytes = count(text.len());
+    if looks_like_json(text) {
+        bytes.saturating_mul(JSON_TOKENS).div_ceil(JSON_BYTES)
+    } else {
+        bytes.div_ceil(PROSE_BYTES)
+    }
+}
+
+/// By the first and the last character: reading the whole text would cost more than the answer is worth.
+fn looks_like_json(text: &str) -> bool {
+    let text = text.trim();
+    (text.starts_with('{') && text.ends_with('}')) || (text.starts_with('[') && text.ends_with(']'))
+}
+
+impl Unit {
+    /// How many of them a text has.
+    pub fn measure(self, text: &str) -> u64 {
+        match self {
+            Self::Chars => count(text.chars().count()),
+            Self::Bytes => count(text.len()),
+            Self::Tokens => estimated_tokens(text),
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chars => "chars",
+            Self::Bytes => "bytes",
+            Self::Tokens => "tokens",
+        }
+    }
+}
+
+impl Size {
+    /// Whether a text is no larger.
+    pub fn holds(self, text: &str) -> bool {
+        // No text has more characters than bytes, so most are not counted.
+        let few = self.unit == Unit::Chars && count(text.len()) <= self.count;
+        few || self.unit.measure(text) <= self.count
+    }
+
+    /// The most bytes that are no more than this many tokens, whatever they are of; other sizes stay.
+    pub(crate) const fn of_json(self) -> Self {
+        match self.unit {
+            Unit::Tokens => {
+                let bytes = self.count.saturating_mul(JSON_BYTES) / JSON_TOKENS;
+                Self { count: bytes, unit: Unit::Bytes }
+            }
+            Unit::Chars | Unit::Bytes => self,
+        }
+    }
+
+    /// As [`of_json`](Self::of_json), if they are of prose.
+    pub(crate) const fn of_prose(self) -> Self {
+        match self.unit {
+            Unit::Tokens => Self { count: self.count.saturating_mul(PROSE_BYTES), unit: Unit::Bytes },
+            Unit::Chars | Unit::Bytes => self,
+        }
+    }
+}
+
+impl Cap {
+    /// The size, if there is one.
+    pub const fn size(self) -> Option<Size> {
+        match self {
+            Self::Most(size) => Some(size),
+            Self::Unlimited => None,
+        }
+    }
+
+    /// Reads `6000 chars`, `12 KiB`, `2500 tokens`, `unlimited`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text == "unlimited" {
+            return Some(Self::Unlimited);
+        }
+        let digits = text.find(|c: char| !c.is_ascii_digit())?;
+        let (count, unit) = text.split_at_checked(digits)?;
+        let (unit, times) = match unit.trim() {
+            "char" | "chars" => (Unit::Chars, 1),
+            "byte" | "bytes" | "B" => (Unit::Bytes, 1),
+            "KiB" => (Unit::Bytes, 1 << 10),
+            "MiB" => (Unit::Bytes, 1 << 20),
+            "token" | "tokens" => (Unit::Tokens, 1),
+            _ => return None,
+        };
+        let count = count.parse::<u64>().ok()?.checked_mul(times)?;
+        Some(Self::Most(Size { count, unit }))
+    }
+}
+
+fn count(many: usize) -> u64 {
+    u64::try_from(many).unwrap_or(u64::MAX)
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.count, self.unit.name())
+    }
+}
+
+impl fmt::Display for Cap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Most(size) => size.fmt(f),
+            Self::Unlimited => f.write_str("unlimited"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_written_with_their_unit() {
+        for (text, shown) in [
+            ("6000 chars", "6000 chars"),
+            ("1 char", "1 chars"),
+            ("12 KiB", "12288 bytes"),
+            ("1MiB", "1048576 bytes"),
+            ("0 bytes", "0 bytes"),
+            ("2500 tokens", "2500 tokens"),
+            ("unlimited", "unlimited"),
+        ] {
+            assert_eq!(Cap::parse(text).unwrap().to_string(), shown);
+        }
+        for text in ["", "6000", "chars", "-1 chars", "1.5 KiB", "6 miles", "99999999999999999999 chars"] {
+            assert_eq!(Cap::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_measured_in_each_unit() {
+        let measured = [Unit::Chars, Unit::Bytes, Unit::Tokens].map(|unit| unit.measure("äöü"));
+        assert_eq!(measured, [3, 6, 2]);
+        assert_eq!(Unit::Tokens.measure(r#"{"city":"Oslo"}"#), 6);
+    }
+}

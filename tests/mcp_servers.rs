@@ -1,0 +1,450 @@
+//! Servers of tools, well-behaved and hostile: `tests/mcp/server.py` plays them all.
+#![cfg(all(unix, feature = "mcp"))]
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio_util::sync::CancellationToken;
+use unfazed::engine::{EffectState, Envelope, Event, Failure, ModelReply, Outcome, Proposal, ToolOutcome};
+use unfazed::host::{
+    Agent, BoxFuture, McpConfig, McpReach, McpServer, Model, ModelRequest, Observer, Task, ToolInput,
+    ToolSource,
+};
+use unfazed::policy::{Effect, ErrorClass, Policy};
+use unfazed::session::ToolCall;
+use unfazed::time::Nanos;
+
+struct Notes {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Notes {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { path: dir.path().join("notes"), _dir: dir }
+    }
+
+    fn all(&self) -> Vec<String> {
+        std::fs::read_to_string(&self.path).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// Every process the server noted.
+    fn pids(&self) -> Vec<u32> {
+        let notes = self.all();
+        let of =
+            |note: &String| note.strip_prefix("started ").or(note.strip_prefix("child ")).map(str::to_owned);
+        notes.iter().filter_map(of).map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    async fn wait_for(&self, note: &str) {
+        let seen = async {
+            while !self.all().iter().any(|said| said == note) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), seen).await.unwrap_or_else(|_| panic!("no `{note}`"));
+    }
+}
+
+/// Whether the process is there and is not a dead one that nobody has reaped.
+fn lives(pid: u32) -> bool {
+    let status =
+        std::process::Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().unwrap();
+    let state = String::from_utf8_lossy(&status.stdout).trim().to_owned();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+async fn all_gone(pids: &[u32]) {
+    assert!(!pids.is_empty());
+    let gone = async {
+        while pids.iter().any(|pid| lives(*pid)) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("processes are left");
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/server.py")
+}
+
+fn config(mode: &str, notes: &Notes) -> McpConfig {
+    let command = [
+        "python3".to_owned(),
+        script().display().to_string(),
+        mode.to_owned(),
+        notes.path.display().to_string(),
+    ];
+    McpConfig { grace: Nanos::from_millis(500), ..McpConfig::new("s", McpReach::command(command)) }
+}
+
+async fn server(mode: &str, notes: &Notes) -> McpServer {
+    McpServer::start(config(mode, notes)).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+async fn call_within(
+    server: &McpServer,
+    tool: &str,
+    arguments: &Value,
+    timeout: Option<Nanos>,
+    cancel: CancellationToken,
+) -> ToolOutcome {
+    let tools = server.tools();
+    let found = tools.iter().find(|known| known.spec().name == tool).unwrap_or_else(|| panic!("no {tool}"));
+    found.run(ToolInput { arguments, attempt: 1, idempotency_key: "key", timeout, cancel }).await
+}
+
+async fn call(server: &McpServer, tool: &str, arguments: Value) -> ToolOutcome {
+    call_within(server, tool, &arguments, Some(Nanos::from_secs(20)), CancellationToken::new()).await
+}
+
+fn said(outcome: ToolOutcome) -> Value {
+    match outcome {
+        ToolOutcome::Ok { data } => data,
+        ToolOutcome::Failed { failure, .. } => panic!("{failure:?}"),
+    }
+}
+
+fn failed(outcome: ToolOutcome) -> (ErrorClass, EffectState, String) {
+    match outcome {
+        ToolOutcome::Failed { failure, effect } => (failure.class.unwrap(), effect, failure.message),
+        ToolOutcome::Ok { data } => panic!("it went well: {data}"),
+    }
+}
+
+#[tokio::test]
+async fn the_tools_of_a_server_are_named_after_it_and_have_the_effects_it_tells() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let tools = server.tools();
+    let known: Vec<_> = tools.iter().map(|tool| (tool.spec().name.as_str(), tool.spec().effect)).collect();
+    assert_eq!(known[0], ("s__echo", Some(Effect::ReadOnly)));
+    assert_eq!(known[1], ("s__write", Some(Effect::Idempotent)));
+    assert_eq!(known[2], ("s__send", Some(Effect::NonIdempotent)));
+    assert_eq!(known[3], ("s__plain", None));
+    assert!(!known.iter().any(|(name, _)| *name == "s__broken"), "its schema is none");
+    assert_eq!(tools[0].spec().description, "It does echo.");
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn results_are_text_json_or_a_description() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    assert_eq!(said(call(&server, "s__echo", json!({"text": "grüezi"})).await), json!("grüezi"));
+    assert_eq!(said(call(&server, "s__plain", json!({})).await), json!({"key": "none", "n": 1}));
+    assert_eq!(said(call(&server, "s__image", json!({})).await), json!("[image, image/png, 8 bytes]"));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn errors_are_told_in_the_classes_of_the_policy() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let full = failed(call(&server, "s__fail", json!({})).await);
+    assert_eq!(full, (ErrorClass::ExecutionError, EffectState::Started, "the disk is full".into()));
+    for (tool, message) in
+        [("s__gone", "MCP error -32602: Tool gone not found"), ("s__bad", "Unknown tool: bad (-32602)")]
+    {
+        let unknown = failed(call(&server, tool, json!({})).await);
+        assert_eq!(unknown, (ErrorClass::ToolNotFound, EffectState::NotStarted, message.into()));
+    }
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_large_result_is_cut() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let Value::String(text) = said(call(&server, "s__huge", json!({})).await) else { panic!("text") };
+    assert!(text.len() < 1_100_000, "{}", text.len());
+    assert!(text.ends_with("[cut: the tool gave 4000000 bytes, the first 1048576 are shown]"));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_message_too_long_to_be_read_ends_the_server_and_the_next_call_starts_it_again() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let said_of_it = failed(call(&server, "s__huge", json!({"bytes": 20_000_000})).await);
+    assert_eq!((said_of_it.0, said_of_it.1), (ErrorClass::NetworkError, EffectState::Unknown));
+    assert!(said_of_it.2.contains("it sent a message longer than 8388608 bytes"), "{}", said_of_it.2);
+    assert_eq!(said(call(&server, "s__echo", json!({"text": "again"})).await), json!("again"));
+    server.shutdown().await;
+    all_gone(&notes.pids()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_a_call_may_have_acted_and_the_next_call_starts_it_again() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let (class, effect, message) = failed(call(&server, "s__die", json!({})).await);
+    assert_eq!((class, effect), (ErrorClass::NetworkError, EffectState::Unknown));
+    assert_eq!(message, "`python3` exited with code 3\nits standard error:\nsomething is wrong in here");
+    assert_eq!(said(call(&server, "s__echo", json!({"text": "again"})).await), json!("again"));
+    assert_eq!(notes.pids().len(), 2);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn calls_that_find_the_server_dead_share_one_start() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    failed(call(&server, "s__die", json!({})).await);
+    let echo = || call(&server, "s__echo", json!({"text": "x"}));
+    tokio::join!(echo(), echo(), echo(), echo());
+    assert_eq!(notes.pids().len(), 2);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_tells_how_far_it_came_and_the_server_that_nobody_waits() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let timeout = Some(Nanos::from_secs(1));
+    let outcome = call_within(&server, "s__slow", &json!({}), timeout, CancellationToken::new()).await;
+    let (class, effect, message) = failed(outcome);
+    assert_eq!((class, effect), (ErrorClass::Timeout, EffectState::Unknown));
+    assert!(message.ends_with("; it had come to 3 of 10: copying"), "{message}");
+    notes.wait_for("cancelled: it took too long").await;
+    assert_eq!(said(call(&server, "s__echo", json!({"text": "on"})).await), json!("on"));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_call_and_the_server_is_told() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let cancel = CancellationToken::new();
+    let arguments = json!({});
+    let (outcome, ()) =
+        tokio::join!(call_within(&server, "s__slow", &arguments, None, cancel.clone()), async {
+            notes.wait_for("begun").await;
+            cancel.cancel();
+        });
+    assert_eq!(
+        failed(outcome),
+        (ErrorClass::Cancelled, EffectState::Unknown, "`s__slow` was stopped".into())
+    );
+    notes.wait_for("cancelled: stopped").await;
+    let early = call_within(&server, "s__echo", &arguments, None, cancel).await;
+    assert_eq!(failed(early).1, EffectState::NotStarted);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn of_two_answers_the_first_counts() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    assert_eq!(said(call(&server, "s__twice", json!({})).await), json!("first"));
+    assert_eq!(said(call(&server, "s__echo", json!({"text": "next"})).await), json!("next"));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_passed_over() {
+    let notes = Notes::new();
+    let server = server("babble", &notes).await;
+    assert_eq!(said(call(&server, "s__bend", json!({})).await), json!("straight"));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_while_it_starts_is_given_up_and_ended() {
+    let notes = Notes::new();
+    let config = McpConfig { start_timeout: Nanos::from_secs(2), ..config("hang", &notes) };
+    let error = McpServer::start(config).await.unwrap_err().to_string();
+    assert_eq!(error, "MCP server `s`: it did not answer within 2s\nits standard error:\nstill thinking");
+    all_gone(&notes.pids()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_ends_while_it_starts_says_why() {
+    let notes = Notes::new();
+    let error = McpServer::start(config("early", &notes)).await.unwrap_err().to_string();
+    assert_eq!(error, "MCP server `s`: `python3` exited with code 7\nits standard error:\nno licence");
+    let missing = McpConfig::new("s", McpReach::command(["no-such-program-here"]));
+    let error = McpServer::start(missing).await.unwrap_err().to_string();
+    assert!(error.starts_with("MCP server `s`: `no-such-program-here` cannot be started: "), "{error}");
+}
+
+#[tokio::test]
+async fn pages_of_tools_are_all_read_but_not_without_end() {
+    let notes = Notes::new();
+    let server = server("pages", &notes).await;
+    let names: Vec<String> = server.tools().iter().map(|tool| tool.spec().name.clone()).collect();
+    assert_eq!(names, ["s__t0", "s__t1", "s__t2"]);
+    server.shutdown().await;
+    let error = McpServer::start(config("endless", &notes)).await.unwrap_err();
+    assert_eq!(error.message, "its list of tools has more than 100 pages");
+}
+
+#[tokio::test]
+async fn a_shutdown_lets_the_server_end_by_itself() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    server.shutdown().await;
+    assert_eq!(notes.all().last().unwrap(), "ended");
+    let (class, effect, message) = failed(call(&server, "s__echo", json!({"text": "x"})).await);
+    assert_eq!((class, effect), (ErrorClass::ToolUnavailable, EffectState::NotStarted));
+    assert_eq!(message, "MCP server `s`: it was shut down");
+}
+
+#[tokio::test]
+async fn grandchildren_do_not_survive_the_server() {
+    for mode in ["fork", "deaf"] {
+        let notes = Notes::new();
+        let server = server(mode, &notes).await;
+        assert_eq!(notes.pids().len(), 2);
+        server.shutdown().await;
+        all_gone(&notes.pids()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_dropped_is_killed_with_its_grandchildren() {
+    let notes = Notes::new();
+    drop(server("deaf", &notes).await);
+    all_gone(&notes.pids()).await;
+}
+
+#[tokio::test]
+async fn a_server_is_reached_over_http() {
+    let mut host = tokio::process::Command::new("python3")
+        .arg(script())
+        .arg("http")
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let url = BufReader::new(host.stdout.take().unwrap()).lines().next_line().await.unwrap().unwrap();
+    let reach = |key: &str| McpReach::Http { url: url.clone(), headers: vec![("x-key".into(), key.into())] };
+    let server = McpServer::start(McpConfig::new("web", reach("sesame"))).await.unwrap();
+    assert_eq!(said(call(&server, "web__echo", json!({"text": "far"})).await), json!("far"));
+    let unknown = failed(call(&server, "web__bad", json!({})).await);
+    assert_eq!((unknown.0, unknown.1), (ErrorClass::ToolNotFound, EffectState::NotStarted));
+    let refused = McpServer::start(McpConfig::new("web", reach("wrong"))).await.unwrap_err();
+    assert!(refused.message.contains("401") || refused.message.contains("Auth"), "{refused}");
+    host.kill().await.unwrap();
+    let (class, effect, message) = failed(call(&server, "web__echo", json!({"text": "far"})).await);
+    assert_eq!(class, ErrorClass::NetworkError, "{message}");
+    assert_eq!(effect, EffectState::NotStarted, "{message}");
+    server.shutdown().await;
+}
+
+/// Calls a tool that makes the server grow another, then answers; remembers which tools it was offered.
+struct Grower(Arc<Mutex<Vec<Vec<String>>>>);
+
+impl Model for Grower {
+    fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+        let mut offered = self.0.lock().unwrap();
+        offered.push(request.tools.iter().map(|tool| tool.name.clone()).collect());
+        let reply = match offered.len() {
+            1 => {
+                let call = ToolCall { id: "c1".into(), name: "s__grow".into(), arguments: "{}".into() };
+                ModelReply { calls: vec![Proposal::from(call)], ..ModelReply::default() }
+            }
+            _ => ModelReply { text: "done".into(), ..ModelReply::default() },
+        };
+        Box::pin(std::future::ready(Ok(reply)))
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    tokens: Vec<u64>,
+    changes: Vec<usize>,
+}
+
+impl Observer for Seen {
+    fn event(&mut self, envelope: &Envelope) {
+        match &envelope.event {
+            Event::TurnPrepared { measure, .. } => self.tokens.push(measure.tool_tokens),
+            Event::ToolsChanged { tools } => self.changes.push(tools.len()),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_next_turn_has_the_tools_a_server_has_added_and_counts_them() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let offered = Arc::new(Mutex::new(Vec::new()));
+    let policy = Policy::from_yaml("policy.yaml", "version: 1\n").unwrap();
+    let agent = Agent::new(policy).model("main", Grower(Arc::clone(&offered))).tool_source(server.clone());
+    let mut seen = Seen::default();
+    let task = Task { run: "run-1".into(), task: "grow".into(), ..Task::default() };
+    let report = agent.run_with(task, &mut seen, None, CancellationToken::new()).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Answered { text: "done".into() });
+    let offered = offered.lock().unwrap().clone();
+    assert!(!offered[0].contains(&"s__grown".to_owned()));
+    assert_eq!(offered[1].len(), offered[0].len() + 1);
+    assert!(offered[1].contains(&"s__grown".to_owned()));
+    assert_eq!(seen.changes, [offered[1].len()]);
+    assert!(seen.tokens[0] < seen.tokens[1], "{:?}", seen.tokens);
+    server.shutdown().await;
+}
+
+/// Runs an agent whose server is played in that mode and whose model answers with these replies.
+fn unfazed(mode: &str, notes: &Notes, replies: &str) -> std::process::Command {
+    let dir = notes.path.parent().unwrap();
+    let agent = json!({
+        "version": 1,
+        "task": "try it",
+        "models": {"main": {"api": "scripted", "script": "model.yaml"}},
+        "mcp": {"s": {"command": ["python3", script(), mode, notes.path], "start_timeout": "20s"}},
+    });
+    std::fs::write(dir.join("agent.yaml"), agent.to_string()).unwrap();
+    std::fs::write(dir.join("model.yaml"), format!("version: 1\nreplies: {replies}\n")).unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_unfazed"));
+    command.arg("run").arg(dir.join("agent.yaml")).env("UNFAZED_SESSIONS", dir.join("sessions"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+#[tokio::test]
+async fn an_agent_has_the_tools_of_its_servers_and_leaves_none_of_them_behind() {
+    let notes = Notes::new();
+    let replies = r#"[{calls: [{name: s__echo, arguments: {text: "from afar"}}]}, {match: {contains: "from afar"}, text: done}]"#;
+    let output = unfazed("fork", &notes, replies).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{errors}");
+    assert!(output.status.success());
+    all_gone(&notes.pids()).await;
+}
+
+#[test]
+fn an_agent_whose_server_does_not_start_says_so_and_does_not_run() {
+    let notes = Notes::new();
+    let output = unfazed("early", &notes, "[{text: done}]").output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(errors.contains("MCP server `s`: `python3` exited with code 7"), "{errors}");
+    assert!(errors.contains("no licence"), "{errors}");
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_run_and_its_servers() {
+    for signals in [1, 2] {
+        let notes = Notes::new();
+        let child = unfazed("deaf", &notes, "[{calls: [{name: s__slow, arguments: {}}]}, {text: done}]")
+            .spawn()
+            .unwrap();
+        notes.wait_for("begun").await;
+        for _ in 0..signals {
+            let pid = child.id().to_string();
+            std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let status =
+            tokio::task::spawn_blocking(move || child.wait_with_output().unwrap().status).await.unwrap();
+        assert_eq!(status.code(), Some(130), "after {signals} signals");
+        all_gone(&notes.pids()).await;
+    }
+}
