@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use unfazed::engine::{Directive, Note, Order, Outcome, ToolSpec};
 use unfazed::host::scripted::{self, Answer, Entry, Fault, Script, ScriptedCall, ScriptedServer};
-use unfazed::host::{Agent, FunctionTool, Observer, OpenAiConfig, Task, Tools};
+use unfazed::host::{Agent, FunctionTool, Observer, OpenAiConfig, RunReport, Task, Tools};
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::Message;
 
@@ -82,18 +82,27 @@ fn agent(base_url: &str, speaks_anthropic: bool, paid: &Arc<AtomicU32>) -> Agent
     }
 }
 
+/// A run of an agent whose model breaks off while it calls `pay`, and then says that nothing was paid.
+async fn nothing_is_paid<const N: usize>(
+    script: [Entry; N],
+    speaks_anthropic: bool,
+) -> (RunReport, Retracted) {
+    let server = ScriptedServer::start(Script::new("s.yaml", script), 0).await.unwrap();
+    let paid = Arc::new(AtomicU32::new(0));
+    let agent = agent(&server.base_url(), speaks_anthropic, &paid);
+    let mut retracted = Retracted::default();
+    let task = Task { run: "run-1".into(), task: "pay".into(), ..Task::default() };
+    let report = agent.run_with(task, &mut retracted, None, CancellationToken::new()).await.unwrap();
+    assert_eq!(report.outcome, Outcome::Answered { text: "Nothing was paid.".into() });
+    assert_eq!(paid.load(Ordering::Relaxed), 0);
+    (report, retracted)
+}
+
 #[tokio::test]
 async fn a_half_streamed_tool_call_never_runs_and_is_taken_back() {
     for speaks_anthropic in [false, true] {
         let script = [broken(Fault::Stall), broken(Fault::Truncate), Entry::text("Nothing was paid.")];
-        let server = ScriptedServer::start(Script::new("s.yaml", script), 0).await.unwrap();
-        let paid = Arc::new(AtomicU32::new(0));
-        let agent = agent(&server.base_url(), speaks_anthropic, &paid);
-        let mut retracted = Retracted::default();
-        let task = Task { run: "run-1".into(), task: "pay".into(), ..Task::default() };
-        let report = agent.run_with(task, &mut retracted, None, CancellationToken::new()).await.unwrap();
-        assert_eq!(report.outcome, Outcome::Answered { text: "Nothing was paid.".into() });
-        assert_eq!(paid.load(Ordering::Relaxed), 0);
+        let (report, retracted) = nothing_is_paid(script, speaks_anthropic).await;
         let told: Vec<_> =
             retracted.0.iter().map(|(target, attempt, _)| (target.as_str(), *attempt)).collect();
         assert_eq!(told, [("main", 1), ("main", 2)]);
@@ -197,14 +206,7 @@ async fn a_call_whose_stream_ends_with_an_error_never_runs() {
     for speaks_anthropic in [false, true] {
         let script =
             [Entry::new(scripted::Outcome::Answer(failed.clone())), Entry::text("Nothing was paid.")];
-        let server = ScriptedServer::start(Script::new("s.yaml", script), 0).await.unwrap();
-        let paid = Arc::new(AtomicU32::new(0));
-        let agent = agent(&server.base_url(), speaks_anthropic, &paid);
-        let mut retracted = Retracted::default();
-        let task = Task { run: "run-1".into(), task: "pay".into(), ..Task::default() };
-        let report = agent.run_with(task, &mut retracted, None, CancellationToken::new()).await.unwrap();
-        assert_eq!(report.outcome, Outcome::Answered { text: "Nothing was paid.".into() });
-        assert_eq!(paid.load(Ordering::Relaxed), 0);
+        let (_, retracted) = nothing_is_paid(script, speaks_anthropic).await;
         assert_eq!(retracted.0.len(), 1);
     }
 }

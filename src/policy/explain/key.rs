@@ -34,16 +34,9 @@ impl Explanation {
             return Err(self.unknown(key));
         }
         Ok(Self {
-            subject: self.subject.clone(),
-            values,
-            delays: None,
-            limits: Vec::new(),
-            conditional: Vec::new(),
-            left_out: Vec::new(),
-            planner: None,
-            path: self.path.clone(),
             rules: self.rules.clone(),
             together: self.together.clone(),
+            ..Self::of(self.subject.clone(), self.path.clone(), values)
         })
     }
 

@@ -139,16 +139,12 @@ impl Policy {
             delays
         });
         Explanation {
-            subject: format!("tool `{name}`"),
             limits: self.in_force(&limits, &values),
-            values,
             delays,
             conditional,
-            left_out: Vec::new(),
             planner: Some(limits.max_attempts()),
-            path: vec!["tools".into(), name.into()],
             rules,
-            together: None,
+            ..Explanation::of(format!("tool `{name}`"), vec!["tools".into(), name.into()], values)
         }
     }
 
@@ -157,18 +153,7 @@ impl Policy {
         let mut values = Vec::new();
         let (merged, _) = self.layers().tool_and_limits(name, above);
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
-        Explanation {
-            subject: format!("tool `{name}`"),
-            values,
-            delays: None,
-            limits: Vec::new(),
-            conditional: Vec::new(),
-            left_out: Vec::new(),
-            planner: None,
-            path: vec!["tools".into(), name.into()],
-            rules: None,
-            together: None,
-        }
+        Explanation::of(format!("tool `{name}`"), vec!["tools".into(), name.into()], values)
     }
 
     /// Why the rules for one call are what they are. A `when` without a value for these arguments does not hold.
@@ -184,10 +169,9 @@ impl Policy {
         let rules = merged.policy().map(|policy| (policy.retry.clone(), work(&policy)));
         let mut values = Vec::new();
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        let subject = format!("tool `{name}` called with {arguments}");
         Explanation {
-            subject: format!("tool `{name}` called with {arguments}"),
             limits: self.in_force(&limits, &values),
-            values,
             delays: rules.as_ref().map(|(retry, work)| Delays::of(retry, *work)),
             conditional: self.call_layers(name, Some(arguments)),
             // Conditions without a value are told with their layers.
@@ -198,10 +182,8 @@ impl Policy {
                 .into_iter()
                 .filter(|_| endless)
                 .collect(),
-            planner: None,
-            path: vec!["tools".into(), name.into()],
             rules,
-            together: None,
+            ..Explanation::of(subject, vec!["tools".into(), name.into()], values)
         }
     }
 
@@ -263,16 +245,10 @@ impl Policy {
         rules: Option<(RetryPolicy, Work)>,
     ) -> Explanation {
         Explanation {
-            subject,
             limits: self.in_force(limits, &values),
-            values,
             delays: rules.as_ref().map(|(retry, work)| Delays::of(retry, *work)),
-            conditional: Vec::new(),
-            left_out: Vec::new(),
-            planner: None,
-            path,
             rules,
-            together: None,
+            ..Explanation::of(subject, path, values)
         }
     }
 
@@ -287,16 +263,8 @@ impl Policy {
             binds: values.iter().any(|value| value.path == "max_turns" && value.capped_from.is_some()),
         });
         Explanation {
-            subject: "the loop of turns".into(),
-            values,
-            delays: None,
             limits: limit.into_iter().collect(),
-            conditional: Vec::new(),
-            left_out: Vec::new(),
-            planner: None,
-            path: vec!["turn".into()],
-            rules: None,
-            together: None,
+            ..Explanation::of("the loop of turns".into(), vec!["turn".into()], values)
         }
     }
 
@@ -304,18 +272,7 @@ impl Policy {
     pub fn explain_history(&self) -> Explanation {
         let mut values: Vec<Explained> = Vec::new();
         self.layers().history().each("", &mut |path, trail| values.extend(self.explained(path, trail)));
-        Explanation {
-            subject: "the history".into(),
-            values,
-            delays: None,
-            limits: Vec::new(),
-            conditional: Vec::new(),
-            left_out: Vec::new(),
-            planner: None,
-            path: vec!["history".into()],
-            rules: None,
-            together: None,
-        }
+        Explanation::of("the history".into(), vec!["history".into()], values)
     }
 
     /// The worst case with any of these layers above the tool's own. Of more layers than can be combined in every way
@@ -392,6 +349,22 @@ pub(super) fn work(policy: &ToolPolicy) -> Work {
 }
 
 impl Explanation {
+    /// The values of a subject, of which nothing else is known yet.
+    const fn of(subject: String, path: Vec<String>, values: Vec<Explained>) -> Self {
+        Self {
+            subject,
+            values,
+            delays: None,
+            limits: Vec::new(),
+            conditional: Vec::new(),
+            left_out: Vec::new(),
+            planner: None,
+            path,
+            rules: None,
+            together: None,
+        }
+    }
+
     /// The value at a path.
     pub fn get(&self, path: &str) -> Option<&Explained> {
         self.values.iter().find(|value| value.path == path)
