@@ -512,3 +512,42 @@ models:
     );
     assert!(!said.contains("\n\n\n"), "{said}");
 }
+
+/// A run in which a tool wants a person's agreement, with this on standard input.
+fn approved(args: &[&str], input: &str) -> Output {
+    use std::io::Write as _;
+    let agent = format!("{AGENT}policy: policy.yaml\ntools:\n  echo: {{kind: builtin}}\n");
+    let policy = "version: 1\ntools: {echo: {approval: always}}\n";
+    let script = "version: 1\nreplies:
+  - calls: [{name: echo, arguments: {text: one}}, {name: echo, arguments: {text: two}}]
+  - text: done
+";
+    let dir = folder(&[("agent.yaml", &agent), ("policy.yaml", policy), ("model.yaml", script)]);
+    let mut command = command(dir.path(), &[&["run", "agent.yaml", "--format", "json"], args].concat());
+    let mut run =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A run that asks nobody does not read it.
+    let _ = run.stdin.take().unwrap().write_all(input.as_bytes());
+    run.wait_with_output().unwrap()
+}
+
+#[test]
+fn away_from_a_terminal_nobody_agrees_unless_it_is_said() {
+    let run = approved(&[], "y\ny\n");
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    says(&out(&run), &[r#""answer":"none""#, "permission_denied", "nobody agreed to it"]);
+    let run = approved(&["--approve", "yes"], "");
+    says(&out(&run), &[r#""answer":"approve""#, r#""data":"one""#, r#""data":"two""#]);
+    let run = approved(&["--approve", "no"], "");
+    says(&out(&run), &[r#""answer":"refuse""#, "the user did not agree to it"]);
+}
+
+#[test]
+fn standard_input_answers_if_that_is_said() {
+    let run = approved(&["--approve", "ask"], "perhaps\ny\nn\n");
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    says(&out(&run), &[r#""data":"one""#, "the user did not agree to it"]);
+    says(&err(&run), &["echo {\n  \"text\": \"one\"\n}\nRun it? y (yes), n (no)", "`perhaps` is no answer"]);
+    let run = approved(&["--approve", "ask"], "a\n");
+    says(&out(&run), &[r#""answer":"approve_all""#, r#""data":"one""#, r#""data":"two""#]);
+}

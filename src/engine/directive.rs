@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::ask::Ask;
 use super::breaker::BreakerPhase;
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
-use super::failure::Failure;
+use super::failure::{EffectState, Failure};
 use super::metric::Metric;
 use super::repeats::Repetition;
 use super::result::{RunFacts, Spill};
@@ -61,6 +62,8 @@ pub enum Work {
     Wait(Wait),
     /// Ask the planner what to do instead.
     Consult(Consult),
+    /// Ask a person.
+    Ask(Ask),
 }
 
 /// The number of a piece of work. Only directives make them.
@@ -289,6 +292,42 @@ pub enum Note {
         /// The tools they are of, in order.
         /// Example: `["lookup_price"]`
         tools: Vec<String>,
+    },
+    /// A call of a tool there is not was taken for one of the tool it can mean; what follows is about that one.
+    Renamed {
+        /// The model's id of the call.
+        /// Example: `call_1`
+        call: String,
+        /// The tool.
+        /// Example: `web.search`
+        tool: String,
+        /// The name the model called it by.
+        /// Example: `functions.search`
+        from: String,
+    },
+    /// It was looked into whether a run that failed has acted.
+    EffectChecked {
+        /// The model's id of the call.
+        /// Example: `call_1`
+        call: String,
+        /// The tool.
+        /// Example: `send_mail`
+        tool: String,
+        /// The tool that was run for it; empty: a person was asked.
+        /// Example: `outbox`
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        by: String,
+        /// What came of it. `not_started`: it may run again; `unknown`: nobody knows, or the person did not agree.
+        effect: EffectState,
+    },
+    /// No call of several rounds in a row went well: the model is told to go another way.
+    RoundsFailed {
+        /// How many rounds.
+        /// Example: `3`
+        rounds: u32,
+        /// What the model is told.
+        /// Example: `No call went well 3 times in a row. Go another way.`
+        message: String,
     },
     /// A tool call is over.
     ToolEnded {
@@ -573,6 +612,7 @@ impl Work {
             Self::RunTool(work) => work.work,
             Self::Wait(work) => work.work,
             Self::Consult(work) => work.work,
+            Self::Ask(work) => work.work,
         }
     }
 }

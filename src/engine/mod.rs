@@ -10,6 +10,7 @@
     )
 )]
 
+mod ask;
 mod because;
 mod breaker;
 mod budget;
@@ -32,6 +33,7 @@ mod step;
 pub mod targets;
 mod wait_hint;
 
+pub use ask::{Answer, Ask, Question};
 pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};

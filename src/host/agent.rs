@@ -13,6 +13,7 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::approver::{Approver, Nobody};
 use super::clock::Clock;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
@@ -26,8 +27,8 @@ use super::under_way::UnderWay;
 use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace};
 use crate::context::{Estimate, TokenCounter, findings, message_tokens, repair, tool_tokens};
 use crate::engine::{
-    CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RunStarted, RunTool,
-    Spill, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
+    Answer, Ask, CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order,
+    RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
 };
 use crate::policy::{ErrorClass, OverMax, Policy};
 use crate::session::{Message, splice};
@@ -45,6 +46,7 @@ pub struct Agent {
     tools: Tools,
     sources: Vec<Arc<dyn ToolSource>>,
     planner: Arc<dyn Planner>,
+    approver: Arc<dyn Approver>,
     counter: Arc<dyn TokenCounter>,
     clock: Option<Clock>,
     redactor: Arc<Redactor>,
@@ -65,6 +67,7 @@ impl Agent {
             tools: Tools::default(),
             sources: Vec::new(),
             planner: Arc::new(TellModel),
+            approver: Arc::new(Nobody),
             counter: Arc::new(Estimate),
             clock: None,
             redactor: Arc::default(),
@@ -126,6 +129,14 @@ impl Agent {
     #[must_use]
     pub fn planner(mut self, planner: impl Planner + 'static) -> Self {
         self.planner = Arc::new(planner);
+        self
+    }
+
+    /// Sets who is asked where the policy wants a person to agree. Without it nobody is, and the policy says what that
+    /// means (`turn.approval.unanswered`).
+    #[must_use]
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Arc::new(approver);
         self
     }
 
@@ -542,6 +553,9 @@ impl Run<'_> {
             | Note::TurnRetry(_)
             | Note::FinalTurn { .. }
             | Note::LeakedCalls { .. }
+            | Note::Renamed { .. }
+            | Note::EffectChecked { .. }
+            | Note::RoundsFailed { .. }
             | Note::Breaker { .. }
             | Note::ToolsHidden { .. }
             | Note::LoopGuard(_)
@@ -569,6 +583,7 @@ impl Run<'_> {
                 let decision = self.agent.planner.on_exhausted(&consult.exhausted);
                 Box::pin(std::future::ready(consult.decided(decision)))
             }
+            Work::Ask(ask) => self.ask(ask),
         }
     }
 
@@ -610,6 +625,27 @@ impl Run<'_> {
                 }
                 Err(failure) => call.failed(redactor.texts_of(failure)),
             }
+        })
+    }
+
+    /// Asks a person, as long as there is time and the run goes on.
+    fn ask(&self, ask: Ask) -> BoxFuture<'static, Event> {
+        let approver = Arc::clone(&self.agent.approver);
+        let stop = self.stop.clone();
+        Box::pin(async move {
+            let patience = async {
+                match ask.timeout {
+                    Some(timeout) => tokio::time::sleep(timeout.to_std()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let answer = tokio::select! {
+                biased;
+                () = stop.cancelled() => Answer::None,
+                answer = approver.ask(&ask) => answer,
+                () = patience => Answer::None,
+            };
+            ask.answered(answer)
         })
     }
 

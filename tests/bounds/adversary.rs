@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use unfazed::engine::{
-    CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure, Hint,
+    Answer, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure, Hint,
     Interpreter, ModelReply, Note, Order, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec,
     TurnMeasure, Wait, Work,
 };
@@ -236,6 +236,7 @@ impl Host {
                 self.now = self.now.max(wait.until);
                 wait.fired()
             }
+            Work::Ask(ask) => ask.answered(t.of(&[Answer::Approve, Answer::Refuse, Answer::None])),
             Work::Consult(consult) => {
                 consult.decided(t.of(&[Decision::Fail, Decision::FinalTurn, Decision::TellModel]))
             }

@@ -153,6 +153,7 @@ fn ten_thousand_calls_in_one_reply_take_no_longer_than_ten_thousand_calls() {
     let policy = "
 version: 1
 tools: {'*': {breaker: {failures: never}, loop_guard: {enabled: false}}}
+turn: {calls: {parallel: unlimited, most: unlimited}}
 session:
   slices: {log: {initial: []}}
   reducers: {remember: {on: tool_succeeded, slice: log, do: {kind: append, value: event.call}}}

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use unfazed::context::{findings, repair};
 use unfazed::engine::{
-    BreakerPhase, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure,
-    FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, RunStarted, RunTool, State,
+    Answer, BreakerPhase, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event,
+    Failure, FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, RunStarted, RunTool, State,
     ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, may_run_again,
 };
 use unfazed::policy::{Bound, Effect, ErrorClass, Policy, RetryPolicy};
@@ -159,6 +159,10 @@ impl Host {
                 self.now = self.now.max(wait.until);
                 wait.fired()
             }
+            Work::Ask(ask) => {
+                let answers = [Answer::Approve, Answer::ApproveAll, Answer::Refuse, Answer::None];
+                ask.answered(t.of(&answers))
+            }
             Work::Consult(consult) => {
                 let decisions = [Decision::TellModel, Decision::FinalTurn, Decision::Fail];
                 consult.decided(t.of(&decisions))
@@ -203,7 +207,7 @@ impl Host {
                         Work::CallModel(call) => self.check_model(call),
                         Work::RunTool(run) => self.check_tool(run),
                         Work::Wait(wait) => self.check_wait(wait),
-                        Work::RepairHistory(_) | Work::Consult(_) => {}
+                        Work::RepairHistory(_) | Work::Consult(_) | Work::Ask(_) => {}
                     }
                     self.open.push(work);
                 }
