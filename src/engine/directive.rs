@@ -6,12 +6,13 @@ use serde_json::Value;
 
 use super::ask::Ask;
 use super::breaker::BreakerPhase;
+use super::call_timeouts::CallTimeouts;
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
 use super::failure::{EffectState, Failure};
 use super::metric::Metric;
 use super::repeats::Repetition;
 use super::result::{RunFacts, Spill};
-use crate::policy::{ErrorClass, ModelTimeouts, OrphanCalls, Place, Scope, Unit};
+use crate::policy::{ErrorClass, OrphanCalls, Place, Scope, Unit};
 use crate::repair::Repairs;
 use crate::session::{
     FailureReport, FinalReason, HistoryRepair, Message, ReducerError, ReportSource, RetryExhausted,
@@ -127,20 +128,6 @@ pub struct CallModel {
     /// The longest each step of it may take.
     #[serde(default, skip_serializing_if = "CallTimeouts::is_empty")]
     pub timeouts: CallTimeouts,
-}
-
-/// The longest each step of a model call may take. What is left out has no limit of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CallTimeouts {
-    /// Until there is a connection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connect: Option<Nanos>,
-    /// Of an answer that is streamed: from the start of the call until the first piece of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_token: Option<Nanos>,
-    /// From the first piece on: how long nothing at all may come.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle: Option<Nanos>,
 }
 
 /// Whether the model must call a tool.
@@ -660,23 +647,6 @@ impl CallModel {
     /// The call failed.
     pub fn failed(self, failure: Failure) -> Event {
         Event::ModelFailed { work: self.work, failure }
-    }
-}
-
-impl CallTimeouts {
-    /// Whether nothing has a limit.
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl From<&ModelTimeouts> for CallTimeouts {
-    fn from(policy: &ModelTimeouts) -> Self {
-        Self {
-            connect: policy.connect.value.length(),
-            first_token: policy.first_token.value.length(),
-            idle: policy.idle.value.length(),
-        }
     }
 }
 

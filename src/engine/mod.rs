@@ -14,6 +14,7 @@ mod ask;
 mod because;
 mod breaker;
 mod budget;
+mod call_timeouts;
 mod canonical;
 mod catalogue;
 mod directive;
@@ -36,11 +37,11 @@ mod wait_hint;
 pub use ask::{Answer, Ask, Question};
 pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
+pub use call_timeouts::CallTimeouts;
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
 pub use directive::{
-    Because, CallModel, CallTimeouts, Consult, Decision, Directive, Directives, Note, Order,
-    OrphanToolCallsPruned, Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice, TurnRetry,
-    Wait, Work, WorkId,
+    Because, CallModel, Consult, Decision, Directive, Directives, Note, Order, OrphanToolCallsPruned,
+    Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice, TurnRetry, Wait, Work, WorkId,
 };
 pub use event::{
     Drive, Envelope, Event, FinishReason, ModelReply, Proposal, RunStarted, ToolFacts, ToolOutcome,

@@ -13,13 +13,13 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::approver::{Approver, Nobody};
+use super::approver::{Approver, Nobody, answered};
 use super::clock::Clock;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, ToolSource, Traffic};
-use super::results::{ReadResult, Results};
+use super::results::{ReadResult, Results, kept};
 use super::task::{RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
@@ -27,8 +27,8 @@ use super::under_way::UnderWay;
 use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace};
 use crate::context::{Estimate, TokenCounter, findings, message_tokens, repair, tool_tokens};
 use crate::engine::{
-    Answer, Ask, CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order,
-    RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
+    CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RunStarted, RunTool,
+    State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
 };
 use crate::policy::{ErrorClass, OverMax, Policy};
 use crate::session::{Message, splice};
@@ -583,7 +583,7 @@ impl Run<'_> {
                 let decision = self.agent.planner.on_exhausted(&consult.exhausted);
                 Box::pin(std::future::ready(consult.decided(decision)))
             }
-            Work::Ask(ask) => self.ask(ask),
+            Work::Ask(ask) => answered(Arc::clone(&self.agent.approver), ask, self.stop.clone()),
         }
     }
 
@@ -628,27 +628,6 @@ impl Run<'_> {
         })
     }
 
-    /// Asks a person, as long as there is time and the run goes on.
-    fn ask(&self, ask: Ask) -> BoxFuture<'static, Event> {
-        let approver = Arc::clone(&self.agent.approver);
-        let stop = self.stop.clone();
-        Box::pin(async move {
-            let patience = async {
-                match ask.timeout {
-                    Some(timeout) => tokio::time::sleep(timeout.to_std()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let answer = tokio::select! {
-                biased;
-                () = stop.cancelled() => Answer::None,
-                answer = approver.ask(&ask) => answer,
-                () = patience => Answer::None,
-            };
-            ask.answered(answer)
-        })
-    }
-
     fn run_tool(&self, run: RunTool) -> BoxFuture<'static, Event> {
         let tool = self.tools.get(&run.tool).map(Arc::clone);
         let (cancel, clock, results) = (self.stop.clone(), self.clock, Arc::clone(&self.results));
@@ -690,23 +669,6 @@ fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<Results>) -> Tools
         }
     }
     all
-}
-
-/// Keeps a result that is too large. Returns it, and its handle if it is kept.
-async fn kept(results: Arc<Results>, outcome: ToolOutcome, spill: Spill) -> (ToolOutcome, Option<String>) {
-    let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
-    let data = Arc::new(data);
-    let (shared, asked) = (Arc::clone(&data), spill.clone());
-    let done = tokio::task::spawn_blocking(move || results.keep(&shared, &asked)).await;
-    let handle = match done.unwrap_or_else(|broken| Err(std::io::Error::other(broken))) {
-        Ok(true) => Some(spill.handle),
-        Ok(false) => None,
-        Err(error) => {
-            tracing::warn!(handle = spill.handle, error = %error, "result not kept");
-            None
-        }
-    };
-    (ToolOutcome::Ok { data: Arc::unwrap_or_clone(data) }, handle)
 }
 
 /// Waits. The interpreter never asks for a wait of no time, so there is no timer without need.

@@ -1,7 +1,11 @@
 //! Who is asked where the policy wants a person to agree.
 
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
 use super::port::BoxFuture;
-use crate::engine::{Answer, Ask};
+use crate::engine::{Answer, Ask, Event};
 
 /// Asks a person.
 ///
@@ -34,4 +38,27 @@ impl Approver for Nobody {
     fn ask<'a>(&'a self, _ask: &'a Ask) -> BoxFuture<'a, Answer> {
         Box::pin(std::future::ready(Answer::None))
     }
+}
+
+/// Asks a person, as long as there is time and the run goes on.
+pub(super) fn answered(
+    approver: Arc<dyn Approver>,
+    ask: Ask,
+    stop: CancellationToken,
+) -> BoxFuture<'static, Event> {
+    Box::pin(async move {
+        let patience = async {
+            match ask.timeout {
+                Some(timeout) => tokio::time::sleep(timeout.to_std()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            () = stop.cancelled() => Answer::None,
+            answer = approver.ask(&ask) => answer,
+            () = patience => Answer::None,
+        };
+        ask.answered(answer)
+    })
 }

@@ -1,9 +1,8 @@
 //! The loop of turns: prepare, call the model, and the last turn that allows only the report.
 
 use super::super::because::because;
-use super::super::directive::{
-    Because, CallModel, CallTimeouts, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work,
-};
+use super::super::call_timeouts::CallTimeouts;
+use super::super::directive::{Because, CallModel, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work};
 use super::super::event::TurnMeasure;
 use super::super::retry;
 use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
