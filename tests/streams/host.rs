@@ -281,18 +281,23 @@ impl Host {
         self.check_history();
         let policy = self.interpreter.policy().model(&call.target);
         assert!(self.deadline.is_none_or(|deadline| self.now < deadline), "law 5: a call after the deadline");
-        if let Some(most) = policy.retry.max_attempts.value.limit() {
+        let failed = self.model_failed.take().filter(|_| call.attempt > 1);
+        // Of a reply that was no answer the host does not know the class: then the most of any holds.
+        let most = match failed {
+            Some(class) => policy.retry.for_class(class).max_attempts.value.limit(),
+            None => most_attempts(&policy.retry),
+        };
+        if let Some(most) = most {
             assert!(call.attempt <= most, "law 5: attempt {} of {most} of the model", call.attempt);
-            self.model_calls += 1;
-            let most = 5 * u32::try_from(TARGETS.len()).unwrap();
-            let limited = TARGETS.iter().all(|target| {
-                self.interpreter.policy().model(target).retry.max_attempts.value.limit().is_some()
-            });
-            assert!(!limited || self.model_calls <= most, "law 3: more than {most} calls in a turn");
         }
-        if let Some(class) = self.model_failed.take()
-            && call.attempt > 1
-        {
+        self.model_calls += 1;
+        let models = TARGETS.iter().map(|target| self.interpreter.policy().model(target));
+        let most = models.map(|model| most_attempts(&model.retry)).try_fold(0, |sum, most| Some(sum + most?));
+        assert!(
+            most.is_none_or(|most| self.model_calls <= most),
+            "law 3: more than {most:?} calls in a turn"
+        );
+        if let Some(class) = failed {
             assert!(policy.retry.retries(class), "law 5: {class} is not retried");
         }
     }
@@ -510,6 +515,12 @@ impl Host {
 /// Whether it is run to find out whether another tool has acted.
 fn is_check(run: &RunTool) -> bool {
     run.idempotency_key.ends_with("-check")
+}
+
+/// The most attempts of any class; `None`: there is no end of them.
+fn most_attempts(retry: &RetryPolicy) -> Option<u32> {
+    let own = retry.by_class.iter().map(|own| own.max_attempts.value.limit());
+    own.chain([retry.max_attempts.value.limit()]).try_fold(1, |most, own| Some(most.max(own?)))
 }
 
 fn check_bounds(policy: &RetryPolicy, series: &Value, slept: Nanos, wait: &Wait) {
