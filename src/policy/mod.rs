@@ -84,9 +84,9 @@ pub use effective::{
     SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy, Validator, WindowBudget,
 };
 pub use explain::{
-    Bounds, CallFile, CallLayer, Contribution, DelayRow, DelayTable, Delays, ErrorAction, ErrorExplanation,
-    Explained, Explanation, Holds, LimitInForce, ModelBounds, Reason, RunBounds, ToolBounds, UnknownKey,
-    Worst,
+    Bounds, CallFile, CallLayer, Checks, Contribution, DelayRow, DelayTable, Delays, ErrorAction,
+    ErrorExplanation, Explained, Explanation, Holds, LimitInForce, ModelBounds, Reason, RunBounds,
+    ToolBounds, UnknownKey, Worst,
 };
 pub(crate) use expr::kind;
 pub use expr::{Expr, ExprError};

@@ -86,6 +86,15 @@ impl Step<'_> {
         phase == Some(BreakerPhase::HalfOpen) && slot.place != Some(Place::Probe)
     }
 
+    /// Whether the breaker is open once a failure of the run is counted.
+    pub(super) fn would_open(&self, slot: &Slot, policy: &ToolPolicy) -> bool {
+        let mut breaker = self.state.breakers.get(&slot.tool).cloned().unwrap_or_default();
+        if !self.is_late(slot) {
+            breaker.failed(&policy.breaker, self.state.now);
+        }
+        breaker.phase() == BreakerPhase::Open
+    }
+
     /// A run of the tool failed.
     pub(super) fn count_failure(&mut self, slot: &Slot, policy: &ToolPolicy) {
         if self.is_late(slot) {

@@ -39,7 +39,8 @@ impl Step<'_> {
         {
             return false;
         }
-        let obstacle = Obstacle::None.or_fault_of(classified);
+        let opens = self.would_open(&slot, &policy);
+        let obstacle = if opens { Obstacle::CircuitOpen } else { Obstacle::None }.or_fault_of(classified);
         let case = self.case(classified.class, failure.retry_after.wait(), obstacle);
         let seed = || self.seed("tool", &self.idempotency_key(index));
         let verdict = retry::decide(&policy.retry, progress, case, self.state.now, seed);

@@ -15,7 +15,7 @@ use super::render::{exact, length};
 use super::worst::{Kind, Work, Worst, add, larger};
 use super::worst_run;
 use crate::policy::names::{self, Named};
-use crate::policy::{Advance, Bound, Names, OnExhausted, Place, Policy, ToolPolicy};
+use crate::policy::{Advance, AfterEffect, Bound, Effect, Names, OnExhausted, Place, Policy, ToolPolicy};
 use crate::time::Nanos;
 
 /// The most that anything can cost.
@@ -81,6 +81,17 @@ pub struct ToolBounds {
     pub inner: u32,
     /// Calls of models in a turn, times runs of a call, times the tool's own attempts; `None`: unbounded.
     pub product: Option<u64>,
+    /// The tool that is run to find out whether a run of this one has acted; `None`: none is.
+    pub checks: Option<Checks>,
+}
+
+/// Runs of another tool that find out whether a run that failed has acted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// The tool.
+    pub tool: String,
+    /// The most runs of it for one call; `None`: unbounded.
+    pub runs: Option<u32>,
 }
 
 impl Policy {
@@ -127,7 +138,8 @@ impl Policy {
             .map(|(name, example)| {
                 let (call, correction) = self.worst_call(&example);
                 let product = product([in_turn, call.calls.map(u64::from), Some(u64::from(inner))]);
-                ToolBounds { name, call, correction, in_turn, inner, product }
+                let checks = Checks::of(&self.tool(&example), &call);
+                ToolBounds { name, call, correction, in_turn, inner, product, checks }
             })
             .collect();
         let corrected = tools.iter().fold(ZERO, |longest, tool| larger(longest, tool.correction));
@@ -155,6 +167,16 @@ impl Policy {
         let corrected = |policy: &ToolPolicy| Worst::of(&policy.retry, CORRECTION);
         let correction = self.worst(name, &layers, corrected(&policy), &corrected);
         (self.worst(name, &layers, worst_run(&policy), &worst_run), correction.wait)
+    }
+}
+
+impl Checks {
+    /// A failure is looked into only where another attempt may follow it.
+    fn of(policy: &ToolPolicy, call: &Worst) -> Option<Self> {
+        let AfterEffect::Verify(check) = &policy.after_effect.value else { return None };
+        let harmless = matches!(policy.effect.value, Effect::ReadOnly | Effect::Idempotent);
+        let runs = call.calls.map(|calls| calls.saturating_sub(1));
+        (!harmless && runs != Some(0)).then(|| Self { tool: check.tool.clone(), runs })
     }
 }
 
@@ -309,9 +331,20 @@ impl fmt::Display for Bounds {
             ]
         }));
         table(f, &rows)?;
+        writeln!(f)?;
+        for tool in &self.tools {
+            if let Some(Checks { tool: other, runs }) = &tool.checks {
+                let runs = count(runs.map(u64::from));
+                let name = &tool.name;
+                writeln!(
+                    f,
+                    "  {name}: `{other}` runs besides, to find out whether a run has acted: {runs} for each call"
+                )?;
+            }
+        }
         writeln!(
             f,
-            "\n  product: model calls in a turn x runs of a call x {} in each run, by the tool itself",
+            "  product: model calls in a turn x runs of a call x {} in each run, by the tool itself",
             self.inner
         )?;
         writeln!(
@@ -402,7 +435,8 @@ impl ToolBounds {
         let call = worst_json(&self.call);
         let (in_turn, inner, product) = (self.in_turn, self.inner, self.product);
         let correction = exact(self.correction);
-        json!({"name": self.name, "call": call, "correction": correction, "in_turn": in_turn, "inner": inner, "product": product, "runs": null})
+        let checks = self.checks.as_ref().map(|checks| json!({"tool": checks.tool, "runs": checks.runs}));
+        json!({"name": self.name, "call": call, "correction": correction, "in_turn": in_turn, "inner": inner, "product": product, "runs": null, "checks": checks})
     }
 }
 
