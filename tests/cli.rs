@@ -2,6 +2,7 @@
 #![cfg(all(feature = "cli", unix))]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -513,16 +514,20 @@ models:
     assert!(!said.contains("\n\n\n"), "{said}");
 }
 
-/// A run in which a tool wants a person's agreement, with this on standard input.
-fn approved(args: &[&str], input: &str) -> Output {
-    use std::io::Write as _;
+/// An agent with a tool that wants a person's agreement, and that is called twice.
+fn asking() -> TempDir {
     let agent = format!("{AGENT}policy: policy.yaml\ntools:\n  echo: {{kind: builtin}}\n");
     let policy = "version: 1\ntools: {echo: {approval: always}}\n";
     let script = "version: 1\nreplies:
   - calls: [{name: echo, arguments: {text: one}}, {name: echo, arguments: {text: two}}]
   - text: done
 ";
-    let dir = folder(&[("agent.yaml", &agent), ("policy.yaml", policy), ("model.yaml", script)]);
+    folder(&[("agent.yaml", &agent), ("policy.yaml", policy), ("model.yaml", script)])
+}
+
+/// A run of it, with this on standard input.
+fn approved(args: &[&str], input: &str) -> Output {
+    let dir = asking();
     let mut command = command(dir.path(), &[&["run", "agent.yaml", "--format", "json"], args].concat());
     let mut run =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -550,4 +555,36 @@ fn standard_input_answers_if_that_is_said() {
     says(&err(&run), &["echo {\n  \"text\": \"one\"\n}\nRun it? y (yes), n (no)", "`perhaps` is no answer"]);
     let run = approved(&["--approve", "ask"], "a\n");
     says(&out(&run), &[r#""answer":"approve_all""#, r#""data":"one""#, r#""data":"two""#]);
+}
+
+/// What a terminal shows until a text stands there.
+#[cfg(target_os = "linux")]
+fn shown(terminal: &mut impl std::io::Read, text: &str) -> String {
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains(text) {
+        let mut some = [0; 1024];
+        let count = terminal.read(&mut some).unwrap();
+        assert_ne!(count, 0, "{text}: {}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&some[..count]);
+    }
+    String::from_utf8_lossy(&seen).into_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_terminal_the_person_who_sits_there_is_asked() {
+    let dir = asking();
+    let run = concat!(env!("CARGO_BIN_EXE_unfazed"), " run agent.yaml");
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", run, "/dev/null"]).current_dir(dir.path());
+    let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut keys, mut terminal) = (run.stdin.take().unwrap(), run.stdout.take().unwrap());
+    let first = shown(&mut terminal, "a (yes to all further calls of it)");
+    assert!(first.contains("\"text\": \"one\""), "{first}");
+    keys.write_all(b"y\n").unwrap();
+    let second = shown(&mut terminal, "a (yes to all further calls of it)");
+    assert!(second.contains("\"text\": \"two\""), "{second}");
+    keys.write_all(b"n\n").unwrap();
+    shown(&mut terminal, "done");
+    assert!(run.wait().unwrap().success());
 }

@@ -30,6 +30,8 @@ pub(crate) struct Cost {
     pub(crate) runs: BTreeMap<String, u64>,
     /// Time asleep between the runs of one call of each tool, at most.
     pub(crate) tool_waits: BTreeMap<String, Nanos>,
+    /// Runs of each tool.
+    pub(crate) all_runs: BTreeMap<String, u64>,
     /// Runs that find out whether a run of a call has acted, of one call, at most.
     pub(crate) checks: u64,
     /// Time asleep between calls of models and before turns.
@@ -72,7 +74,8 @@ pub(crate) fn policy(t: &mut Tape) -> String {
         ));
     }
     text.push(format!(
-        "turn: {{max_turns: {}, text_only: {}, collapse: {}, targets: {{advance: {}, wait: {}}}}}\n",
+        "turn: {{calls: {{most: {}}}, max_turns: {}, text_only: {}, collapse: {}, targets: {{advance: {}, wait: {}}}}}\n",
+        t.of(&["unlimited", "1", "2", "4"]),
         t.below(4) + 1,
         t.of(&["accept", "reject"]),
         t.of(&["true", "false"]),
@@ -314,6 +317,7 @@ impl Host {
         }
         let (runs, _) = self.calls.entry(run.call.clone()).or_default();
         *runs += 1;
+        *self.cost.all_runs.entry(run.tool.clone()).or_default() += 1;
         let most = self.cost.runs.entry(run.tool.clone()).or_default();
         *most = (*most).max(*runs);
         if t.below(5) == 0 {

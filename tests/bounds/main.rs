@@ -165,6 +165,8 @@ fn holds(policy: &Policy, models: &[String], cost: &Cost) -> Result<(), TestCase
     for tool in &bounds.tools {
         let runs = cost.runs.get(&tool.name).copied().unwrap_or_default();
         prop_assert!(at_most(runs, tool.call.calls.map(u64::from)), "{runs} runs of {tool:?}");
+        let all = cost.all_runs.get(&tool.name).copied().unwrap_or_default();
+        prop_assert!(at_most(all, tool.runs), "{all} runs in all of {tool:?}");
         let slept = cost.tool_waits.get(&tool.name).copied().unwrap_or_default();
         prop_assert!(
             within(slept, of(tool.call.asleep, tool.call.asleep_if_asked)),

@@ -321,6 +321,8 @@ impl Host {
     }
 
     fn check_room(&self, run: &RunTool) {
+        let in_time = run.attempt > 1 || self.deadline.is_none_or(|deadline| self.now < deadline);
+        assert!(in_time, "law 5: {run:?} begins after the deadline");
         let policy = self.interpreter.policy();
         let room = |limit: Attempts, under_way: u32| limit.limit().is_none_or(|limit| under_way < limit);
         let all = room(policy.turn().calls.parallel.value, self.under_way(None));

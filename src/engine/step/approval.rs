@@ -19,7 +19,7 @@ impl Step<'_> {
             let (phase, slot) = (slot.phase.clone(), slot.without_history());
             match phase {
                 SlotPhase::Unasked => {
-                    if let Some(refusal) = self.only_the_end(&slot.tool) {
+                    if let Some(refusal) = self.too_late(&slot) {
                         self.refuse_agreed(index, refusal);
                     } else if self.state.agreed.contains(&slot.tool) {
                         self.begin_agreed(index, Vec::new());

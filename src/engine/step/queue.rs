@@ -73,7 +73,7 @@ impl Step<'_> {
 
     /// Whether the call of a slot gets a place now.
     fn entry(&mut self, index: usize, slot: &Slot) -> Entry {
-        if let Some(refusal) = self.only_the_end(&slot.tool) {
+        if let Some(refusal) = self.too_late(slot) {
             return Entry::Refused(refusal);
         }
         let room = |limit: Attempts, taken: u32| limit.limit().is_none_or(|limit| taken < limit);
@@ -88,6 +88,17 @@ impl Step<'_> {
             return Entry::Later;
         }
         self.admit(&slot.tool, &policy, same)
+    }
+
+    /// Why a call that waited does not begin any more, whatever room there is.
+    pub(super) fn too_late(&mut self, slot: &Slot) -> Option<Refusal> {
+        let refusal = self.only_the_end(&slot.tool);
+        if refusal.is_some() || !self.out_of_time() {
+            return refusal;
+        }
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let text = self.say(&policy.messages.not_started, json!({ "tool": slot.tool }));
+        Some(Refusal { class: ErrorClass::Timeout, text, because: Vec::new() })
     }
 
     /// A call that has got its place begins: it runs, or a person is asked first.
@@ -106,7 +117,7 @@ impl Step<'_> {
     pub(super) fn begin_agreed(&mut self, index: usize, why: Vec<Because>) {
         let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let refusal = match self.only_the_end(&slot.tool) {
+        let refusal = match self.too_late(&slot) {
             None => self.no_longer_admitted(index, &slot, &policy),
             refusal => refusal,
         };

@@ -166,7 +166,7 @@ impl Step<'_> {
         self.ask(Work::Wait(wait), why);
     }
 
-    fn out_of_time(&self) -> bool {
+    pub(super) fn out_of_time(&self) -> bool {
         self.state.deadline.is_some_and(|deadline| deadline <= self.state.now)
     }
 
