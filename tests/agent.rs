@@ -3,15 +3,16 @@
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use unfazed::engine::{
-    Decision, Directives, EffectState, Envelope, Event, Failure, Outcome, State, ToolOutcome, ToolSpec,
+    Answer, Ask, Decision, Directives, EffectState, Envelope, Event, Failure, Outcome, State, ToolOutcome,
+    ToolSpec,
 };
 use unfazed::host::scripted::{Entry, Script, ScriptedModel};
 use unfazed::host::{
-    Agent, BoxFuture, FunctionTool, Journal, JournalError, Planner, RunReport, Silent, Stop, Task, Tool,
-    ToolError, ToolInput, Tools,
+    Agent, Approver, BoxFuture, FunctionTool, Journal, JournalError, Planner, RunReport, Silent, Stop, Task,
+    Tool, ToolError, ToolInput, Tools,
 };
 use unfazed::policy::{CallOverride, ErrorClass, Policy};
-use unfazed::session::{RetryExhausted, ToolCall};
+use unfazed::session::{Message, RetryExhausted, ToolCall};
 
 fn policy(text: &str) -> Policy {
     Policy::from_yaml("policy.yaml", text).unwrap_or_else(|report| panic!("{report}"))
@@ -176,4 +177,67 @@ async fn what_was_counted_is_in_the_report() {
     let report = run(&agent).await;
     let text = report.metrics.prometheus();
     assert!(text.contains(r#"validation_retry_total{subject="tool half"} 1"#), "{text}");
+}
+
+/// Answers the same to everything, after a while.
+struct Says(Answer, std::time::Duration);
+
+impl Approver for Says {
+    fn ask<'a>(&'a self, _: &'a Ask) -> BoxFuture<'a, Answer> {
+        Box::pin(async {
+            tokio::time::sleep(self.1).await;
+            self.0
+        })
+    }
+}
+
+const ASKS: &str = "version: 1\nturn: {approval: {timeout: 10s}}\ntools: {half: {approval: always}}";
+
+async fn asked(approver: Option<Says>) -> Vec<String> {
+    let agent = agent(ASKS, [Entry::call("half", r#"{"n": 8}"#), Entry::text("done")]);
+    let agent = match approver {
+        Some(approver) => agent.approver(approver),
+        None => agent,
+    };
+    let report = run(&agent).await;
+    assert_eq!(report.outcome, Outcome::Answered { text: "done".into() });
+    report
+        .messages
+        .iter()
+        .filter(|message| matches!(message, Message::Tool { .. }))
+        .map(Message::text)
+        .map(Into::into)
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_runs_when_the_approver_agrees() {
+    let soon = std::time::Duration::from_secs(5);
+    assert_eq!(asked(Some(Says(Answer::Approve, soon))).await, ["4"]);
+    assert!(asked(Some(Says(Answer::Refuse, soon))).await[0].contains("the user did not agree"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_answers_too_late_or_is_not_there_has_not_agreed() {
+    let late = std::time::Duration::from_secs(11);
+    assert!(asked(Some(Says(Answer::Approve, late))).await[0].contains("nobody agreed"));
+    assert!(asked(None).await[0].contains("nobody agreed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_can_be_stopped_while_a_person_is_asked() {
+    let forever = Says(Answer::Approve, std::time::Duration::from_secs(86_400));
+    let agent = agent("version: 1\ntools: {half: {approval: always}}", [Entry::call("half", r#"{"n": 8}"#)]);
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        stop.cancel();
+    });
+    let report = agent.approver(forever).run_with(task(), &mut Silent, None, cancel).await.unwrap();
+    assert!(matches!(report.outcome, Outcome::Stopped { .. }));
+    assert!(
+        matches!(report.messages.last(), Some(Message::Tool { error: true, .. })),
+        "no call is left without a result"
+    );
 }

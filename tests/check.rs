@@ -178,10 +178,10 @@ fn a_rule_is_explained_and_a_slip_finds_the_one_that_is_meant() {
     let rule = unfazed(&dir, &["rule", "w0209"]);
     assert_eq!(code(&rule), 0);
     assert_snapshot!(out(&rule));
-    let none = unfazed(&dir, &["rule", "W0239"]);
+    let none = unfazed(&dir, &["rule", "W0298"]);
     assert_eq!(code(&none), 2);
     let said = String::from_utf8_lossy(&none.stderr).into_owned();
-    assert!(said.starts_with("error: there is no rule `W0239`; did you mean `W02"), "{said}");
+    assert!(said.starts_with("error: there is no rule `W0298`; did you mean `W02"), "{said}");
 }
 
 #[test]

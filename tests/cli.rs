@@ -2,6 +2,7 @@
 #![cfg(all(feature = "cli", unix))]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -511,4 +512,79 @@ models:
         ],
     );
     assert!(!said.contains("\n\n\n"), "{said}");
+}
+
+/// An agent with a tool that wants a person's agreement, and that is called twice.
+fn asking() -> TempDir {
+    let agent = format!("{AGENT}policy: policy.yaml\ntools:\n  echo: {{kind: builtin}}\n");
+    let policy = "version: 1\ntools: {echo: {approval: always}}\n";
+    let script = "version: 1\nreplies:
+  - calls: [{name: echo, arguments: {text: one}}, {name: echo, arguments: {text: two}}]
+  - text: done
+";
+    folder(&[("agent.yaml", &agent), ("policy.yaml", policy), ("model.yaml", script)])
+}
+
+/// A run of it, with this on standard input.
+fn approved(args: &[&str], input: &str) -> Output {
+    let dir = asking();
+    let mut command = command(dir.path(), &[&["run", "agent.yaml", "--format", "json"], args].concat());
+    let mut run =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A run that asks nobody does not read it.
+    let _ = run.stdin.take().unwrap().write_all(input.as_bytes());
+    run.wait_with_output().unwrap()
+}
+
+#[test]
+fn away_from_a_terminal_nobody_agrees_unless_it_is_said() {
+    let run = approved(&[], "y\ny\n");
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    says(&out(&run), &[r#""answer":"none""#, "permission_denied", "nobody agreed to it"]);
+    let run = approved(&["--approve", "yes"], "");
+    says(&out(&run), &[r#""answer":"approve""#, r#""data":"one""#, r#""data":"two""#]);
+    let run = approved(&["--approve", "no"], "");
+    says(&out(&run), &[r#""answer":"refuse""#, "the user did not agree to it"]);
+}
+
+#[test]
+fn standard_input_answers_if_that_is_said() {
+    let run = approved(&["--approve", "ask"], "perhaps\ny\nn\n");
+    assert_eq!(code(&run), 0, "{}", err(&run));
+    says(&out(&run), &[r#""data":"one""#, "the user did not agree to it"]);
+    says(&err(&run), &["echo {\n  \"text\": \"one\"\n}\nRun it? y (yes), n (no)", "`perhaps` is no answer"]);
+    let run = approved(&["--approve", "ask"], "a\n");
+    says(&out(&run), &[r#""answer":"approve_all""#, r#""data":"one""#, r#""data":"two""#]);
+}
+
+/// What a terminal shows until a text stands there.
+#[cfg(target_os = "linux")]
+fn shown(terminal: &mut impl std::io::Read, text: &str) -> String {
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains(text) {
+        let mut some = [0; 1024];
+        let count = terminal.read(&mut some).unwrap();
+        assert_ne!(count, 0, "{text}: {}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&some[..count]);
+    }
+    String::from_utf8_lossy(&seen).into_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_terminal_the_person_who_sits_there_is_asked() {
+    let dir = asking();
+    let run = concat!(env!("CARGO_BIN_EXE_unfazed"), " run agent.yaml");
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", run, "/dev/null"]).current_dir(dir.path());
+    let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut keys, mut terminal) = (run.stdin.take().unwrap(), run.stdout.take().unwrap());
+    let first = shown(&mut terminal, "a (yes to all further calls of it)");
+    assert!(first.contains("\"text\": \"one\""), "{first}");
+    keys.write_all(b"y\n").unwrap();
+    let second = shown(&mut terminal, "a (yes to all further calls of it)");
+    assert!(second.contains("\"text\": \"two\""), "{second}");
+    keys.write_all(b"n\n").unwrap();
+    shown(&mut terminal, "done");
+    assert!(run.wait().unwrap().success());
 }

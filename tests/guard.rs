@@ -426,3 +426,21 @@ async fn in_shadow_nothing_is_retried_and_nothing_written_down() {
     assert_eq!(runs(&guard.tool("a"), ErrorClass::Timeout).await, (1, Some(StopReason::Shadow)));
     assert_eq!(guard.latest_feedback(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_wants_agreement_runs_only_if_the_host_says_that_it_has_it() {
+    let rules =
+        "version: 1\ntools: {send: {approval: always}, pay: {calls: [{when: args.n > 5, approval: always}]}}";
+    let guard = Guard::new(policy(rules));
+    let run = async |guard: ToolGuard, args: Value| {
+        let ran = |_: &Value, _: unfazed::host::guard::CallContext<'_>| async { Ok::<_, ToolError>("ran") };
+        guard.call(&args, ran).await
+    };
+    let refused = run(guard.tool("send"), json!({})).await;
+    let Err(CallError::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    assert_eq!(refusal.class, ErrorClass::PermissionDenied);
+    assert!(refusal.message.contains("nobody agreed to it"), "{}", refusal.message);
+    assert_eq!(run(guard.tool("send").approved(), json!({})).await.unwrap(), "ran");
+    assert_eq!(run(guard.tool("pay"), json!({"n": 5})).await.unwrap(), "ran");
+    assert!(matches!(run(guard.tool("pay"), json!({"n": 6})).await, Err(CallError::Refused(_))));
+}

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
+use super::answered::Answered;
 use super::expect::Expectations;
 use super::inline::Inline;
 use super::lenient::Lenient;
@@ -99,6 +100,10 @@ record! {
         pub(crate) order: Vec<Spanned<NonZeroU32>> = Vec::new(),
         /// What the host's planner says.
         pub(crate) planner: PlannerCase = PlannerCase::default(),
+        /// What a person answers when one is asked, in order: `approve`, `approve_all`, `refuse` or `none`, and how
+        /// long it takes: `approve takes 10s`.
+        /// Example: `["approve", "refuse takes 10s"]`
+        pub(crate) answers: Vec<Answered> = Vec::new(),
         /// When the run is stopped from outside, from its start.
         /// Example: `90s`
         pub(crate) cancel: Option<Nanos>,

@@ -76,13 +76,14 @@ fields! {
         "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
         "system_message", "sources", "source", "reason", "guidance", "received", "orphan_calls", "splices",
         "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error", "pattern",
-        "length", "count", "stage", "unit", "shown", "total", "handle", "spill",
+        "length", "count", "stage", "unit", "shown", "total", "handle", "spill", "question", "from", "by", "effect",
+        "rounds",
     ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [
         "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "history", "task", "targets",
         "tools", "deadline", "messages", "message_tokens", "tool_tokens", "history_faults", "repair", "reply", "failure", "calls", "output",
-        "outcome", "decision", "reason",
+        "outcome", "decision", "answer", "reason",
     ], "event", EVENTS;
 }
 
@@ -129,6 +130,12 @@ impl Fields for HappeningFields {
         "attempts",
         "state",
         "decision",
+        "question",
+        "answer",
+        "from",
+        "by",
+        "effect",
+        "rounds",
         "output",
         "name",
         "value",

@@ -13,6 +13,7 @@ const OF_A_MODEL: &[&str] = &[
     "call_model",
     "turn_retry",
     "leaked_calls",
+    "rounds_failed",
     "turn_prepared",
     "model_responded",
     "model_failed",

@@ -170,7 +170,7 @@ impl Record {
                     "at": at.to_string(),
                 }));
             }
-            Work::RepairHistory(_) | Work::Consult(_) => {}
+            Work::RepairHistory(_) | Work::Consult(_) | Work::Ask(_) => {}
         }
     }
 
@@ -220,6 +220,9 @@ impl Record {
             | Note::TurnRetry(_)
             | Note::FinalTurn { .. }
             | Note::LeakedCalls { .. }
+            | Note::Renamed { .. }
+            | Note::EffectChecked { .. }
+            | Note::RoundsFailed { .. }
             | Note::Dropped { .. }
             | Note::Breaker { .. }
             | Note::ToolsHidden { .. }

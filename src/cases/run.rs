@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::answered::Answered;
 use super::outcome::OutcomeRule;
 use super::record::Record;
 use crate::context::{Estimate, findings, measure, message_tokens, repair};
 use crate::engine::{
-    CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter, ModelReply,
-    Note, Order, Proposal, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome, TurnMeasure,
-    Work,
+    self, Ask, CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter,
+    ModelReply, Note, Order, Proposal, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome,
+    TurnMeasure, Work,
 };
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
@@ -38,6 +39,7 @@ pub(crate) struct Setup {
     pub(crate) order: Vec<u32>,
     pub(crate) layers: HashMap<String, CallOverride>,
     pub(crate) decisions: Vec<Decision>,
+    pub(crate) answers: Vec<Answered>,
     pub(crate) cancel: Option<Nanos>,
     pub(crate) stop: Option<Nanos>,
     pub(crate) resume_at: Vec<u64>,
@@ -111,6 +113,7 @@ struct Stage<'a> {
     script: Option<ScriptState>,
     outcomes: BTreeMap<String, Queue>,
     decisions: VecDeque<Decision>,
+    answers: VecDeque<Answered>,
     /// The places of the calls under way in their reply, from 1.
     places: HashMap<String, u32>,
     work: Vec<Pending>,
@@ -138,6 +141,7 @@ enum Answer {
     Tool(ToolOutcome),
     Fired,
     Decided(Decision),
+    Answered(engine::Answer),
 }
 
 /// Outcomes that are used up one after the other.
@@ -194,6 +198,7 @@ impl<'a> Stage<'a> {
             script,
             outcomes: setup.outcomes.iter().map(queue).collect(),
             decisions: setup.decisions.iter().copied().collect(),
+            answers: setup.answers.iter().copied().collect(),
             places: HashMap::new(),
             work: Vec::new(),
             issued: 0,
@@ -342,6 +347,7 @@ impl<'a> Stage<'a> {
             Work::CallModel(call) => self.call_model(call),
             Work::RunTool(run) => self.run_tool(run),
             Work::Wait(wait) => Some((wait.delay, Answer::Fired)),
+            Work::Ask(ask) => self.ask(ask),
             Work::Consult(consult) => {
                 let decision = self.decisions.pop_front();
                 if decision.is_none() {
@@ -393,6 +399,22 @@ impl<'a> Stage<'a> {
         Some((takes, Answer::Model(Box::new(result))))
     }
 
+    /// Who does not answer is waited for as long as the policy says.
+    fn ask(&mut self, ask: &Ask) -> Option<(Nanos, Answer)> {
+        let Some(Answered { answer, takes }) = self.answers.pop_front() else {
+            self.record.problem(format!(
+                "a person is asked about `{}`, but the case has no answer left for it; add one to `answers`",
+                ask.tool
+            ));
+            return None;
+        };
+        let longest = ask.timeout.filter(|timeout| *timeout <= takes || answer == engine::Answer::None);
+        Some(match longest {
+            Some(timeout) => (timeout, Answer::Answered(engine::Answer::None)),
+            None => (takes, Answer::Answered(answer)),
+        })
+    }
+
     fn run_tool(&mut self, run: &RunTool) -> Option<(Nanos, Answer)> {
         let Some((outcome, takes)) = self.outcomes.get_mut(&run.tool).and_then(Queue::next) else {
             self.record.problem(format!(
@@ -416,7 +438,7 @@ impl<'a> Stage<'a> {
         {
             let message = format!("`{}` gave no answer within {timeout}", run.tool);
             let failure = Failure::of(ErrorClass::Timeout, message);
-            let effect = crate::engine::EffectState::Unknown;
+            let effect = engine::EffectState::Unknown;
             return Some((timeout, Answer::Tool(ToolOutcome::Failed { failure, effect })));
         }
         Some((run.timeout.map_or(takes, |timeout| takes.min(timeout)), Answer::Tool(outcome)))
@@ -448,6 +470,9 @@ impl<'a> Stage<'a> {
         for (tool, queue) in core::mem::take(&mut self.outcomes) {
             self.left(&tool, Some(&queue));
         }
+        let given = self.setup.answers.len();
+        let unused = given.saturating_sub(self.answers.len())..given;
+        self.record.unused.extend(unused.map(|number| format!("answer {}", number.saturating_add(1))));
         let replies = self.script.iter().flat_map(ScriptState::unused);
         self.record.unused.extend(replies.map(|number| format!("reply {number}")));
         let decided = self.setup.decisions.len().saturating_sub(self.decisions.len());
@@ -502,6 +527,7 @@ fn answered(work: Work, answer: Answer) -> Option<Event> {
         }
         (Work::Wait(wait), Answer::Fired) => wait.fired(),
         (Work::Consult(consult), Answer::Decided(decision)) => consult.decided(decision),
+        (Work::Ask(ask), Answer::Answered(answer)) => ask.answered(answer),
         _ => return None,
     })
 }

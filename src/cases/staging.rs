@@ -226,6 +226,7 @@ impl<'a, 'b> Staging<'a, 'b> {
             order: rule.order.iter().map(|place| place.value.get()).collect(),
             layers: rule.planner.calls.iter().map(|(tool, layer)| (tool.clone(), layer.clone())).collect(),
             decisions: rule.planner.decisions.clone(),
+            answers: rule.answers.clone(),
             cancel: rule.cancel,
             stop: rule.stop,
             resume_at: rule.resume_at.0.iter().map(|seq| u64::from(seq.value.get())).collect(),

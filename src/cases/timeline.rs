@@ -57,6 +57,7 @@ fn event(json: &Value) -> Option<String> {
             format!("call {}", list(json, "calls").iter().map(call).collect::<Vec<_>>().join(", "))
         }
         "output_proposed" => format!("report {}", cut(word(json, "output"), SHOWN)),
+        "answered" => format!("the person answers {}", word(json, "answer")),
         "planner_decided" => format!("the planner decides {}", word(json, "decision")),
         "stop_requested" => format!("asked to stop: {}", word(json, "reason")),
         "cancelled" => format!("cancelled: {}", word(json, "reason")),
@@ -81,6 +82,10 @@ fn directive(json: &Value) -> Option<String> {
         "run_tool" => format!("run {} {}, {}", word(json, "tool"), word(json, "call"), attempt()),
         "wait" => format!("wait {} for {} ({})", delay(), word(json, "subject"), word(json, "error_type")),
         "consult" => "ask the planner".to_owned(),
+        "ask" => format!("ask whether {} may {}", word(json, "tool"), word(json, "question")),
+        "renamed" => format!("take {} for {}", word(json, "from"), word(json, "tool")),
+        "effect_checked" => format!("{} has acted: {}", word(json, "tool"), word(json, "effect")),
+        "rounds_failed" => format!("tell the model that {} rounds failed", number(json, "rounds")),
         "feedback" => {
             let feedback = json.get("feedback")?;
             let text = cut(word(feedback, "message"), SHOWN);

@@ -26,6 +26,8 @@ enum Fact {
     Exhausted,
     /// A reducer objected to its result.
     Objected,
+    /// It was found out that a run that failed has acted.
+    Acted,
 }
 
 /// What happened to a subject, and the classes it was refused with.
@@ -44,6 +46,7 @@ pub(super) struct Worked {
     longest_told: usize,
     answered: bool,
     interrupted: bool,
+    rounds_failed: bool,
     /// What was done to the history.
     repairs: BTreeSet<&'static str>,
 }
@@ -112,6 +115,8 @@ impl Worked {
                 );
                 self.fact(word(exhausted, "action"), Fact::Exhausted, used_up);
             }
+            "rounds_failed" => self.rounds_failed = true,
+            "effect_checked" => self.fact(&tool(), Fact::Acted, word(json, "effect") == "committed"),
             "reducer_error" => self.fact(last, Fact::Objected, true),
             "output_accepted" => self.fact("output", Fact::Ran, true),
             "output_refused" => {
@@ -164,7 +169,11 @@ impl Worked {
             ("turns", "messages.final_turn") => guided("final_turn"),
             ("turns", "messages.pruned" | "argument_chars") => self.repairs.contains("pruned_count"),
             ("turns", "messages.injected") => self.repairs.contains("injected_count"),
-            ("turns", "messages.no_tools") => {
+            ("turns", "calls.suggestions") => {
+                self.subjects.values().any(|any| any.refused.contains("tool_not_found"))
+            }
+            ("turns", "calls.messages.all_failed") => self.rounds_failed,
+            ("turns", "messages.no_tools" | "calls.messages.too_many") => {
                 self.subjects.values().any(|any| any.refused.contains("tool_unavailable"))
             }
             ("turns", "messages.reducer_error") => guided("reducer_error"),
@@ -187,7 +196,9 @@ impl Worked {
             (_, "messages.exhausted") => was(Fact::Exhausted),
             (_, "messages.not_found") => refused("tool_not_found"),
             (_, "messages.reducer_error") => was(Fact::Objected),
-            (_, "messages.interrupted") => self.interrupted,
+            (_, "messages.interrupted" | "messages.not_started") => self.interrupted,
+            (_, "messages.not_approved") => refused("permission_denied"),
+            (_, "messages.acted") => was(Fact::Acted),
             _ => false,
         }
     }

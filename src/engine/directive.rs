@@ -4,13 +4,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::ask::Ask;
 use super::breaker::BreakerPhase;
+use super::call_timeouts::CallTimeouts;
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
-use super::failure::Failure;
+use super::failure::{EffectState, Failure};
 use super::metric::Metric;
 use super::repeats::Repetition;
 use super::result::{RunFacts, Spill};
-use crate::policy::{ErrorClass, ModelTimeouts, OrphanCalls, Place, Scope, Unit};
+use crate::policy::{ErrorClass, OrphanCalls, Place, Scope, Unit};
 use crate::repair::Repairs;
 use crate::session::{
     FailureReport, FinalReason, HistoryRepair, Message, ReducerError, ReportSource, RetryExhausted,
@@ -61,6 +63,8 @@ pub enum Work {
     Wait(Wait),
     /// Ask the planner what to do instead.
     Consult(Consult),
+    /// Ask a person.
+    Ask(Ask),
 }
 
 /// The number of a piece of work. Only directives make them.
@@ -124,20 +128,6 @@ pub struct CallModel {
     /// The longest each step of it may take.
     #[serde(default, skip_serializing_if = "CallTimeouts::is_empty")]
     pub timeouts: CallTimeouts,
-}
-
-/// The longest each step of a model call may take. What is left out has no limit of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CallTimeouts {
-    /// Until there is a connection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connect: Option<Nanos>,
-    /// Of an answer that is streamed: from the start of the call until the first piece of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_token: Option<Nanos>,
-    /// From the first piece on: how long nothing at all may come.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle: Option<Nanos>,
 }
 
 /// Whether the model must call a tool.
@@ -289,6 +279,42 @@ pub enum Note {
         /// The tools they are of, in order.
         /// Example: `["lookup_price"]`
         tools: Vec<String>,
+    },
+    /// A call of a tool there is not was taken for one of the tool it can mean; what follows is about that one.
+    Renamed {
+        /// The model's id of the call.
+        /// Example: `call_1`
+        call: String,
+        /// The tool.
+        /// Example: `web.search`
+        tool: String,
+        /// The name the model called it by.
+        /// Example: `functions.search`
+        from: String,
+    },
+    /// It was looked into whether a run that failed has acted.
+    EffectChecked {
+        /// The model's id of the call.
+        /// Example: `call_1`
+        call: String,
+        /// The tool.
+        /// Example: `send_mail`
+        tool: String,
+        /// The tool that was run for it; empty: a person was asked.
+        /// Example: `outbox`
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        by: String,
+        /// What came of it. `not_started`: it may run again; `unknown`: nobody knows, or the person did not agree.
+        effect: EffectState,
+    },
+    /// No call of several rounds in a row went well: the model is told to go another way.
+    RoundsFailed {
+        /// How many rounds.
+        /// Example: `3`
+        rounds: u32,
+        /// What the model is told.
+        /// Example: `No call went well 3 times in a row. Go another way.`
+        message: String,
     },
     /// A tool call is over.
     ToolEnded {
@@ -573,6 +599,7 @@ impl Work {
             Self::RunTool(work) => work.work,
             Self::Wait(work) => work.work,
             Self::Consult(work) => work.work,
+            Self::Ask(work) => work.work,
         }
     }
 }
@@ -620,23 +647,6 @@ impl CallModel {
     /// The call failed.
     pub fn failed(self, failure: Failure) -> Event {
         Event::ModelFailed { work: self.work, failure }
-    }
-}
-
-impl CallTimeouts {
-    /// Whether nothing has a limit.
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl From<&ModelTimeouts> for CallTimeouts {
-    fn from(policy: &ModelTimeouts) -> Self {
-        Self {
-            connect: policy.connect.value.length(),
-            first_token: policy.first_token.value.length(),
-            idle: policy.idle.value.length(),
-        }
     }
 }
 

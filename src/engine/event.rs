@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ToolSpec;
+use super::ask::Answer;
 use super::directive::{Decision, WorkId};
 use super::failure::{EffectState, Failure};
 use super::result::RunFacts;
@@ -96,6 +97,13 @@ pub enum Event {
         /// The decision.
         decision: Decision,
     },
+    /// A person has answered, or nobody has.
+    Answered {
+        /// The directive this answers.
+        work: WorkId,
+        /// The answer.
+        answer: Answer,
+    },
     /// Another policy is in force from now on; the interpreter that takes this event has it. Breakers and budgets
     /// whose rules are the same go on where they stood.
     PolicyChanged {
@@ -146,7 +154,8 @@ impl Event {
             | Self::ModelFailed { work, .. }
             | Self::ToolFinished { work, .. }
             | Self::TimerFired { work }
-            | Self::PlannerDecided { work, .. } => Some(*work),
+            | Self::PlannerDecided { work, .. }
+            | Self::Answered { work, .. } => Some(*work),
             Self::RunStarted(_)
             | Self::ToolsProposed { .. }
             | Self::OutputProposed { .. }

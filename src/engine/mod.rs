@@ -10,9 +10,11 @@
     )
 )]
 
+mod ask;
 mod because;
 mod breaker;
 mod budget;
+mod call_timeouts;
 mod canonical;
 mod catalogue;
 mod directive;
@@ -32,13 +34,14 @@ mod step;
 pub mod targets;
 mod wait_hint;
 
+pub use ask::{Answer, Ask, Question};
 pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
+pub use call_timeouts::CallTimeouts;
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
 pub use directive::{
-    Because, CallModel, CallTimeouts, Consult, Decision, Directive, Directives, Note, Order,
-    OrphanToolCallsPruned, Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice, TurnRetry,
-    Wait, Work, WorkId,
+    Because, CallModel, Consult, Decision, Directive, Directives, Note, Order, OrphanToolCallsPruned,
+    Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice, TurnRetry, Wait, Work, WorkId,
 };
 pub use event::{
     Drive, Envelope, Event, FinishReason, ModelReply, Proposal, RunStarted, ToolFacts, ToolOutcome,

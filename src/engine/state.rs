@@ -1,6 +1,6 @@
 //! Everything the interpreter remembers between two events: plain data that can be written down and read back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,8 +9,8 @@ use super::breaker::Breaker;
 use super::budget::Budgets;
 use super::directive::{Because, Outcome, WorkId};
 use super::event::{Drive, FinishReason, ToolOutcome, TurnMeasure};
-use super::failure::Failure;
-use super::gate::Gate;
+use super::failure::{EffectState, Failure};
+use super::gate::{Gate, Place};
 use super::repeats::Lately;
 use super::result::RunFacts;
 use super::retry::Progress;
@@ -63,7 +63,7 @@ pub struct State {
     pub(super) corrections: BTreeMap<String, Series>,
     pub(super) output: Option<Series>,
     pub(super) breakers: BTreeMap<String, Breaker>,
-    /// The runs under way in the batch, and the calls that wait for them.
+    /// The places of the calls of the batch, and the calls that wait for one.
     #[serde(default, skip_serializing_if = "Gate::is_empty")]
     pub(super) gate: Gate,
     /// The tools that models are not shown for now, in order.
@@ -111,6 +111,15 @@ pub struct State {
     pub(super) afterwords: Vec<Guidance>,
     /// What the planner is being asked about.
     pub(super) consulted: Option<RetryExhausted>,
+    /// The tools all calls of which a person has agreed to.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) agreed: BTreeSet<String>,
+    /// Whether a call of the batch went well.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) round_ok: bool,
+    /// Rounds in a row in which no call went well.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) failed_rounds: u32,
 }
 
 /// What a piece of work under way is for.
@@ -129,6 +138,12 @@ pub(super) enum Pending {
     ConsultTool(usize),
     ConsultModel,
     ConsultOutput,
+    /// The question whether the call of a slot may run.
+    Approve(usize),
+    /// The question whether it may run again.
+    ApproveAgain(usize),
+    /// The run of another tool that finds out whether that of a slot has acted.
+    Verify(usize),
 }
 
 /// What goes on after a repair of the history.
@@ -175,16 +190,25 @@ pub(super) struct Slot {
     /// What is known of its last run.
     #[serde(default, skip_serializing_if = "RunFacts::is_empty")]
     pub(super) ran: RunFacts,
+    /// Its place among those that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) place: Option<Place>,
     pub(super) phase: SlotPhase,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SlotPhase {
-    /// Running or waiting.
+    /// Running, or waiting for another attempt.
     UnderWay,
-    /// It begins when others of its tool have ended: another failure could be one too many.
-    Held,
+    /// Its arguments hold, and it waits for a place.
+    Waiting,
+    /// It has a place, and a person is to be asked about it, one question after the other.
+    Unasked,
+    /// A person is being asked about it.
+    Asked,
+    /// Failed, and it is being found out whether it has acted.
+    Doubtful(Box<Doubt>),
     /// Answered, but the planner has still to decide what is done about it.
     WithPlanner,
     /// An attempt ended; its turn to be looked at comes when the calls before it are settled.
@@ -197,6 +221,14 @@ pub(super) enum SlotPhase {
     Report(String),
     /// Answered.
     Settled,
+}
+
+/// A run that failed and may have acted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Doubt {
+    pub(super) failure: Failure,
+    pub(super) effect: EffectState,
+    pub(super) at: Instant,
 }
 
 /// A call that does not run.
@@ -286,6 +318,9 @@ impl State {
             asked_turn: 0,
             afterwords: Vec::new(),
             consulted: None,
+            agreed: BTreeSet::new(),
+            round_ok: false,
+            failed_rounds: 0,
         }
     }
 
@@ -355,6 +390,7 @@ impl Slot {
             planner: self.planner.clone(),
             series: Series { started, slept, history: Vec::new(), over },
             ran: self.ran.clone(),
+            place: self.place,
             phase: self.phase.clone(),
         }
     }

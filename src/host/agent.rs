@@ -13,12 +13,13 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::approver::{Approver, Nobody, answered};
 use super::clock::Clock;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, ToolSource, Traffic};
-use super::results::{ReadResult, Results};
+use super::results::{ReadResult, Results, kept};
 use super::task::{RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
@@ -27,7 +28,7 @@ use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, Pol
 use crate::context::{Estimate, TokenCounter, findings, message_tokens, repair, tool_tokens};
 use crate::engine::{
     CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RunStarted, RunTool,
-    Spill, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
+    State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
 };
 use crate::policy::{ErrorClass, OverMax, Policy};
 use crate::session::{Message, splice};
@@ -45,6 +46,7 @@ pub struct Agent {
     tools: Tools,
     sources: Vec<Arc<dyn ToolSource>>,
     planner: Arc<dyn Planner>,
+    approver: Arc<dyn Approver>,
     counter: Arc<dyn TokenCounter>,
     clock: Option<Clock>,
     redactor: Arc<Redactor>,
@@ -65,6 +67,7 @@ impl Agent {
             tools: Tools::default(),
             sources: Vec::new(),
             planner: Arc::new(TellModel),
+            approver: Arc::new(Nobody),
             counter: Arc::new(Estimate),
             clock: None,
             redactor: Arc::default(),
@@ -126,6 +129,14 @@ impl Agent {
     #[must_use]
     pub fn planner(mut self, planner: impl Planner + 'static) -> Self {
         self.planner = Arc::new(planner);
+        self
+    }
+
+    /// Sets who is asked where the policy wants a person to agree. Without it nobody is, and the policy says what that
+    /// means (`turn.approval.unanswered`).
+    #[must_use]
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Arc::new(approver);
         self
     }
 
@@ -542,6 +553,9 @@ impl Run<'_> {
             | Note::TurnRetry(_)
             | Note::FinalTurn { .. }
             | Note::LeakedCalls { .. }
+            | Note::Renamed { .. }
+            | Note::EffectChecked { .. }
+            | Note::RoundsFailed { .. }
             | Note::Breaker { .. }
             | Note::ToolsHidden { .. }
             | Note::LoopGuard(_)
@@ -569,6 +583,7 @@ impl Run<'_> {
                 let decision = self.agent.planner.on_exhausted(&consult.exhausted);
                 Box::pin(std::future::ready(consult.decided(decision)))
             }
+            Work::Ask(ask) => answered(Arc::clone(&self.agent.approver), ask, self.stop.clone()),
         }
     }
 
@@ -654,23 +669,6 @@ fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<Results>) -> Tools
         }
     }
     all
-}
-
-/// Keeps a result that is too large. Returns it, and its handle if it is kept.
-async fn kept(results: Arc<Results>, outcome: ToolOutcome, spill: Spill) -> (ToolOutcome, Option<String>) {
-    let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
-    let data = Arc::new(data);
-    let (shared, asked) = (Arc::clone(&data), spill.clone());
-    let done = tokio::task::spawn_blocking(move || results.keep(&shared, &asked)).await;
-    let handle = match done.unwrap_or_else(|broken| Err(std::io::Error::other(broken))) {
-        Ok(true) => Some(spill.handle),
-        Ok(false) => None,
-        Err(error) => {
-            tracing::warn!(handle = spill.handle, error = %error, "result not kept");
-            None
-        }
-    };
-    (ToolOutcome::Ok { data: Arc::unwrap_or_clone(data) }, handle)
 }
 
 /// Waits. The interpreter never asks for a wait of no time, so there is no timer without need.

@@ -111,6 +111,13 @@ fn order(work: &Work, directive: &Directive) {
             because = %because(directive),
             "retry after a wait"
         ),
+        Work::Ask(ask) => tracing::info!(
+            tool = ask.tool,
+            call = ask.call,
+            question = ?ask.question,
+            because = %because(directive),
+            "a person is asked"
+        ),
         Work::Consult(consult) => tracing::warn!(action = consult.exhausted.action, "the planner is asked"),
     }
 }
@@ -145,6 +152,13 @@ fn taken(note: &Note, directive: &Directive) {
         Note::ResultCut { tool, call, unit, shown, total, handle } => {
             let unit = unit.name();
             tracing::info!(tool, call, unit, shown, total, handle, because = %because(directive), "result cut");
+        }
+        Note::Renamed { call, tool, from } => tracing::info!(tool, call, from, "tool name corrected"),
+        Note::EffectChecked { call, tool, by, effect } => {
+            tracing::warn!(tool, call, by, effect = ?effect, because = %because(directive), "effect checked");
+        }
+        Note::RoundsFailed { rounds, .. } => {
+            tracing::warn!(rounds, because = %because(directive), "no call went well");
         }
         Note::LeakedCalls { tools } => tracing::warn!(tools = ?tools, "calls in the text of a reply"),
         Note::RejectTurn { error_type, .. } => {

@@ -181,6 +181,8 @@ codes! {
     NEVER_SPILLS = "W0234",
     /// A size of results that the notice fills.
     NOTICE_ALONE = "W0235",
+    /// A tool that is to say whether another has acted, and cannot.
+    NO_WITNESS = "W0239",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

@@ -238,6 +238,12 @@ pub struct ToolPolicy {
     pub validators: Setting<Arc<[Validator]>>,
     /// What is decided when attempts are exhausted.
     pub on_exhausted: Setting<OnExhausted>,
+    /// Whether a person is asked before it runs.
+    pub approval: Setting<super::Approval>,
+    /// How many calls of it run at once.
+    pub concurrency: Setting<Attempts>,
+    /// What is done about a run that failed and may have acted.
+    pub after_effect: Setting<super::AfterEffect>,
     /// What the model is told.
     pub messages: ToolMessages,
 }
@@ -257,6 +263,12 @@ pub struct ToolMessages {
     pub reducer_error: Setting<Template>,
     /// The run ended before the call did; it may have run. Variables: `tool`.
     pub interrupted: Setting<Template>,
+    /// The run ended before the call began. Variables: `tool`.
+    pub not_started: Setting<Template>,
+    /// A person did not agree to the call, or nobody answered. Variables: `tool`, `answered`.
+    pub not_approved: Setting<Template>,
+    /// The run failed, but has acted. Variables: `tool`, `error`, `error_type`, `by`.
+    pub acted: Setting<Template>,
 }
 
 /// What a run of a tool does to the world.
@@ -360,6 +372,10 @@ pub struct TurnPolicy {
     pub targets: TargetsPolicy,
     /// What becomes of what the model is told about its replies.
     pub guidance: GuidancePolicy,
+    /// The calls of one reply.
+    pub calls: super::CallsPolicy,
+    /// Questions to people.
+    pub approval: super::ApprovalPolicy,
     /// The most turns of a run; the last one allows only the final report.
     pub max_turns: Setting<NonZeroU32>,
     /// What plain text without tool calls is.

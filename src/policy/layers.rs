@@ -14,9 +14,9 @@ use super::document::{
     MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer, ToolLayer, TopLimits, TurnLayer,
 };
 use super::loader::{Part, PartKind};
-use super::merge::{At, Layer as _, Limits, Under};
+use super::merge::{At, Layer as _, Leaf, Limits, Under};
 use super::rules::{Rule, Rules};
-use super::{Origin, Scope, Selector, Span};
+use super::{Approval, Origin, Scope, Selector, Span};
 
 /// The layers of the built-in file, and those of the user's.
 #[derive(Debug, Default)]
@@ -51,6 +51,7 @@ struct Found {
 #[derive(Clone)]
 pub(crate) struct Above<'a> {
     retry: &'a RetryLayer,
+    approval: Option<&'a Patch<Approval>>,
     limits: Option<&'a LimitsRule>,
     at: At,
 }
@@ -135,7 +136,8 @@ impl Layers {
         for rule in self.tiers().into_iter().flat_map(|tier| tier.tools.matching(tool)) {
             for (i, call) in rule.layer.calls.iter().enumerate() {
                 let at = At::new(Scope::Call, format!("{}.calls[{i}]", rule.at.name)).of(rule.at.part);
-                calls.push((call, Above { retry: &call.retry.0, limits: call.limits.as_ref(), at }));
+                let (retry, approval) = (&call.retry.0, Some(&call.approval));
+                calls.push((call, Above { retry, approval, limits: call.limits.as_ref(), at }));
             }
         }
         calls
@@ -158,6 +160,9 @@ impl Layers {
             }
         }
         fold_above(&mut merged.retry, &mut limits, above);
+        for layer in above {
+            layer.approval.iter().for_each(|patch| merged.approval.fold(patch, &layer.at));
+        }
         limits.apply(&mut merged.retry);
         (merged, limits)
     }
@@ -279,6 +284,10 @@ impl<'a> Above<'a> {
     pub(crate) fn entries(&self) -> Vec<(String, Span, Value)> {
         let mut found = Vec::new();
         self.retry.entries(&Under::new("retry"), &mut found);
+        if let Some((patch, span)) = self.approval.and_then(|patch| Some((patch, patch.span()?))) {
+            let shown = patch.as_set().map(Leaf::show).unwrap_or_default();
+            found.push(("approval".to_owned(), span, shown));
+        }
         let mut limits = Limits::default();
         self.limits.iter().for_each(|rule| limits.fold(rule));
         let limits = limits.each().into_iter();
@@ -289,7 +298,8 @@ impl<'a> Above<'a> {
 
     /// The planner's layer.
     pub(crate) fn planner(rule: &'a PlannerRule) -> Self {
-        Self { retry: &rule.retry.0, limits: rule.limits.as_ref(), at: At::new(Scope::Planner, "planner") }
+        let at = At::new(Scope::Planner, "planner");
+        Self { retry: &rule.retry.0, approval: None, limits: rule.limits.as_ref(), at }
     }
 }
 

@@ -15,6 +15,7 @@ mod backoff;
 mod breaking;
 mod builtin;
 mod call_override;
+mod calls;
 mod check;
 mod class;
 mod classify;
@@ -65,6 +66,7 @@ pub use breaking::{BreakerPolicy, BreakerScope, CountWindow, Counting};
 #[cfg(feature = "host")]
 pub(crate) use builtin::BUILTIN_TEXTS;
 pub use call_override::CallOverride;
+pub use calls::{AfterEffect, Approval, ApprovalPolicy, CallsPolicy, Unanswered, Verification};
 pub use class::{ClassSet, ErrorClass, UnknownClass};
 pub use classify::{Classified, ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
@@ -82,9 +84,9 @@ pub use effective::{
     SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy, Validator, WindowBudget,
 };
 pub use explain::{
-    Bounds, CallFile, CallLayer, Contribution, DelayRow, DelayTable, Delays, ErrorAction, ErrorExplanation,
-    Explained, Explanation, Holds, LimitInForce, ModelBounds, Reason, RunBounds, ToolBounds, UnknownKey,
-    Worst,
+    Bounds, CallFile, CallLayer, Checks, Contribution, DelayRow, DelayTable, Delays, ErrorAction,
+    ErrorExplanation, Explained, Explanation, Holds, LimitInForce, ModelBounds, Reason, RunBounds,
+    ToolBounds, UnknownKey, Worst,
 };
 pub(crate) use expr::kind;
 pub use expr::{Expr, ExprError};

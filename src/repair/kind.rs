@@ -63,6 +63,8 @@ repairs! {
     ExtraBracket = "extra_bracket",
     /// Closing brackets at the end in the wrong order were put right.
     MismatchedBracket = "mismatched_bracket",
+    /// A text of JSON was taken for what it says, because the schema wants that.
+    UnpackedText = "unpacked_text",
 }
 
 /// A set of repairs; one bit each.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use unfazed::engine::{
-    CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure, Hint,
+    Answer, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure, Hint,
     Interpreter, ModelReply, Note, Order, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec,
     TurnMeasure, Wait, Work,
 };
-use unfazed::policy::{ErrorClass, Policy};
+use unfazed::policy::{Effect, ErrorClass, Policy};
 use unfazed::session::{HistoryRepair, ToolCall};
 use unfazed::time::{Instant, Nanos};
 
@@ -30,6 +30,10 @@ pub(crate) struct Cost {
     pub(crate) runs: BTreeMap<String, u64>,
     /// Time asleep between the runs of one call of each tool, at most.
     pub(crate) tool_waits: BTreeMap<String, Nanos>,
+    /// Runs of each tool.
+    pub(crate) all_runs: BTreeMap<String, u64>,
+    /// Runs that find out whether a run of a call has acted, of one call, at most.
+    pub(crate) checks: u64,
     /// Time asleep between calls of models and before turns.
     pub(crate) asleep: Nanos,
     /// The part of it before turns that correct arguments.
@@ -47,8 +51,13 @@ pub(crate) fn policy(t: &mut Tape) -> String {
         retry(t, false)
     ));
     text.push(format!(
-        "  alpha:\n    effect: {}\n    retry: {{{}}}\n",
+        "  alpha:\n    effect: {}\n    after_effect: {}\n    retry: {{{}}}\n",
         t.of(&["idempotent", "unknown"]),
+        t.of(&[
+            "{kind: verify, tool: witness, arguments: {n: args.n}, acted: result.acted}",
+            "{kind: tell}",
+            "{kind: ask}",
+        ]),
         retry(t, false)
     ));
     let calls: Vec<_> = ["args.n > 5", "args.n > 1"].iter().take(t.below(3)).collect();
@@ -65,7 +74,8 @@ pub(crate) fn policy(t: &mut Tape) -> String {
         ));
     }
     text.push(format!(
-        "turn: {{max_turns: {}, text_only: {}, collapse: {}, targets: {{advance: {}, wait: {}}}}}\n",
+        "turn: {{calls: {{most: {}}}, max_turns: {}, text_only: {}, collapse: {}, targets: {{advance: {}, wait: {}}}}}\n",
+        t.of(&["unlimited", "1", "2", "4"]),
         t.below(4) + 1,
         t.of(&["accept", "reject"]),
         t.of(&["true", "false"]),
@@ -172,7 +182,7 @@ fn tools() -> Vec<ToolSpec> {
         parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
         effect: None,
     };
-    vec![tool("alpha"), tool("beta")]
+    vec![tool("alpha"), tool("beta"), ToolSpec { effect: Some(Effect::ReadOnly), ..tool("witness") }]
 }
 
 struct Host {
@@ -187,6 +197,8 @@ struct Host {
     in_turn: BTreeMap<String, u64>,
     /// Runs and time asleep of each call.
     calls: BTreeMap<String, (u64, Nanos)>,
+    /// Runs that find out whether a run of each call has acted.
+    checks: BTreeMap<String, u64>,
 }
 
 impl Default for Host {
@@ -201,6 +213,7 @@ impl Default for Host {
             ids: 0,
             in_turn: BTreeMap::new(),
             calls: BTreeMap::new(),
+            checks: BTreeMap::new(),
         }
     }
 }
@@ -236,6 +249,7 @@ impl Host {
                 self.now = self.now.max(wait.until);
                 wait.fired()
             }
+            Work::Ask(ask) => ask.answered(t.of(&[Answer::Approve, Answer::Refuse, Answer::None])),
             Work::Consult(consult) => {
                 consult.decided(t.of(&[Decision::Fail, Decision::FinalTurn, Decision::TellModel]))
             }
@@ -295,8 +309,15 @@ impl Host {
     }
 
     fn answer_tool(&mut self, run: RunTool, t: &mut Tape) -> Event {
+        if run.tool == "witness" {
+            let checks = self.checks.entry(run.call.clone()).or_default();
+            *checks += 1;
+            self.cost.checks = self.cost.checks.max(*checks);
+            return run.finished(ToolOutcome::Ok { data: json!({"acted": t.once_in(20)}) });
+        }
         let (runs, _) = self.calls.entry(run.call.clone()).or_default();
         *runs += 1;
+        *self.cost.all_runs.entry(run.tool.clone()).or_default() += 1;
         let most = self.cost.runs.entry(run.tool.clone()).or_default();
         *most = (*most).max(*runs);
         if t.below(5) == 0 {
@@ -305,7 +326,8 @@ impl Host {
         let classes =
             [ErrorClass::Timeout, ErrorClass::Overloaded, ErrorClass::Timeout, ErrorClass::InvalidArgs];
         let failure = self.failure(&classes, t);
-        run.finished(ToolOutcome::Failed { failure, effect: EffectState::NotStarted })
+        let effect = t.of(&[EffectState::NotStarted, EffectState::Unknown]);
+        run.finished(ToolOutcome::Failed { failure, effect })
     }
 
     fn failure(&mut self, classes: &[ErrorClass], t: &mut Tape) -> Failure {

@@ -10,7 +10,7 @@ mod tape;
 
 use proptest::prelude::*;
 use unfazed::cases::Loader;
-use unfazed::policy::{Bound, Names, Policy};
+use unfazed::policy::{Bound, Checks, Names, Policy};
 use unfazed::time::Nanos;
 
 use adversary::Cost;
@@ -113,6 +113,26 @@ tools: {'*': {retry: {max_attempts: 2, backoff: {kind: constant, delay: 5m}}}}
     play(policy, "[main]", &[wrong, &again, "{text: done}"].join(", "), 3, 600);
 }
 
+const SENDS: &str = "version: 1
+tools:
+  outbox: {effect: read_only}
+  send:
+    effect: non_idempotent
+    retry: {max_attempts: 3}
+    after_effect: {kind: verify, tool: outbox, acted: result.count > 0}
+";
+
+#[test]
+fn whether_a_run_has_acted_is_found_out_after_each_attempt_that_another_may_follow() {
+    let policy = Policy::from_yaml("x.yaml", SENDS).unwrap();
+    let bounds = policy.bounds(&Names { models: Vec::new(), tools: vec!["send".into()] }, 1);
+    let most = Checks { tool: "outbox".into(), runs: Some(2) };
+    assert_eq!(bounds.tools[0].checks, Some(most));
+    let said = bounds.human();
+    let line = "send: `outbox` runs besides, to find out whether a run has acted: 2 for each call";
+    assert!(said.contains(line), "{said}");
+}
+
 fn within(cost: Nanos, bound: Bound) -> bool {
     match bound {
         Bound::Within(most) => cost <= most,
@@ -145,6 +165,8 @@ fn holds(policy: &Policy, models: &[String], cost: &Cost) -> Result<(), TestCase
     for tool in &bounds.tools {
         let runs = cost.runs.get(&tool.name).copied().unwrap_or_default();
         prop_assert!(at_most(runs, tool.call.calls.map(u64::from)), "{runs} runs of {tool:?}");
+        let all = cost.all_runs.get(&tool.name).copied().unwrap_or_default();
+        prop_assert!(at_most(all, tool.runs), "{all} runs in all of {tool:?}");
         let slept = cost.tool_waits.get(&tool.name).copied().unwrap_or_default();
         prop_assert!(
             within(slept, of(tool.call.asleep, tool.call.asleep_if_asked)),
@@ -156,6 +178,10 @@ fn holds(policy: &Policy, models: &[String], cost: &Cost) -> Result<(), TestCase
             cost.all_in_turn
         );
         prop_assert!(at_most(cost.all_in_turn * runs, tool.product), "{cost:?} of {tool:?}");
+        if tool.name == "alpha" {
+            let most = tool.checks.as_ref().map_or(Some(0), |checks| checks.runs.map(u64::from));
+            prop_assert!(at_most(cost.checks, most), "{} checks of {tool:?}", cost.checks);
+        }
     }
     Ok(())
 }

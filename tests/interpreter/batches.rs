@@ -66,15 +66,32 @@ proptest! {
         fails in proptest::collection::vec(0u32..3, 4),
         picks in proptest::collection::vec(any::<prop::sample::Index>(), 32),
     ) {
-        let in_order = finish(&fails, |_, _| 0);
-        let shuffled = finish(&fails, |step, open| picks[step % picks.len()].index(open));
+        let in_order = finish(POLICY, &fails, |_, _| 0);
+        let shuffled = finish(POLICY, &fails, |step, open| picks[step % picks.len()].index(open));
+        prop_assert_eq!(in_order, shuffled);
+    }
+
+    /// The same where not all of them run at once, and a breaker opens while some wait.
+    #[test]
+    fn nor_does_it_if_there_is_not_room_for_all(
+        fails in proptest::collection::vec(0u32..3, 6),
+        parallel in 1u32..5,
+        concurrency in 1u32..5,
+        failures in 1u32..5,
+        picks in proptest::collection::vec(any::<prop::sample::Index>(), 32),
+    ) {
+        let room = format!("{POLICY}turn: {{calls: {{parallel: {parallel}}}}}\n");
+        let policy = room.replace("failures: 4", &format!("failures: {failures}"))
+            .replace("effect: read_only", &format!("effect: read_only\n    concurrency: {concurrency}"));
+        let in_order = finish(&policy, &fails, |_, _| 0);
+        let shuffled = finish(&policy, &fails, |step, open| picks[step % picks.len()].index(open));
         prop_assert_eq!(in_order, shuffled);
     }
 }
 
-/// Lets four calls end one after the other; `pick` says which of those under way ends next.
-fn finish(fails: &[u32], pick: impl Fn(usize, usize) -> usize) -> (String, Vec<String>) {
-    let mut host = Host::calls(POLICY, &["a"]);
+/// Lets calls end one after the other; `pick` says which of those under way ends next.
+fn finish(policy: &str, fails: &[u32], pick: impl Fn(usize, usize) -> usize) -> (String, Vec<String>) {
+    let mut host = Host::calls(policy, &["a"]);
     let ids: Vec<String> = (0..fails.len()).map(|i| i.to_string()).collect();
     let calls: Vec<_> = ids.iter().map(|id| (id.as_str(), "a", json!({"n": 1}))).collect();
     host.propose(&calls);

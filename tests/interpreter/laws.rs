@@ -133,7 +133,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 #[test]
 fn ten_thousand_calls_that_wait_for_each_other_take_no_longer() {
-    let mut host = Host::calls("version: 1\n", &["a"]);
+    let mut host = Host::calls("version: 1\nturn: {calls: {most: unlimited}}\n", &["a"]);
     let ids: Vec<String> = (0..10_000).map(|id| id.to_string()).collect();
     let calls: Vec<(&str, &str, Value)> =
         (0..).zip(&ids).map(|(n, id)| (id.as_str(), "a", json!({"n": n}))).collect();
@@ -153,6 +153,7 @@ fn ten_thousand_calls_in_one_reply_take_no_longer_than_ten_thousand_calls() {
     let policy = "
 version: 1
 tools: {'*': {breaker: {failures: never}, loop_guard: {enabled: false}}}
+turn: {calls: {parallel: unlimited, most: unlimited}}
 session:
   slices: {log: {initial: []}}
   reducers: {remember: {on: tool_succeeded, slice: log, do: {kind: append, value: event.call}}}

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use unfazed::context::{findings, repair};
 use unfazed::engine::{
-    BreakerPhase, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure,
-    FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, RunStarted, RunTool, State,
-    ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, may_run_again,
+    Answer, Ask, BreakerPhase, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope,
+    Event, Failure, FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, Question, RunStarted,
+    RunTool, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, may_run_again,
 };
-use unfazed::policy::{Bound, Effect, ErrorClass, Policy, RetryPolicy};
+use unfazed::policy::{Approval, Attempts, Bound, Effect, ErrorClass, Policy, RetryPolicy, Unanswered};
 use unfazed::session::{FeedbackSource, Message, RetryFeedback, ToolCall, splice};
 use unfazed::time::{Instant, Nanos};
 
@@ -21,6 +21,8 @@ const START: Instant = Instant(1_700_000_000_000_000_000);
 /// What must never be shown to a model: the run, numbers of work and batches (see [`fresh_state`]), times.
 const SECRETS: &[&str] = &[RUN, "7731000", "6612000", "1700000", "2023-11-"];
 const REPORT: &str = "final_report";
+/// The tool that is run to find out whether another has acted.
+const WITNESS: &str = "witness";
 const TARGETS: &[&str] = &["main", "spare"];
 
 /// What is known about one tool call.
@@ -30,6 +32,10 @@ struct Call {
     runs: u32,
     slept: Nanos,
     may_not_run: Option<&'static str>,
+    /// Whether it may run again once it is known that it has not acted.
+    retried: bool,
+    /// Whether a person has agreed to it.
+    agreed: bool,
 }
 
 pub(crate) struct Host {
@@ -51,6 +57,8 @@ pub(crate) struct Host {
     model_failed: Option<ErrorClass>,
     calls: BTreeMap<String, Call>,
     keys: BTreeSet<String>,
+    /// The tools all calls of which a person has agreed to.
+    agreed: BTreeSet<String>,
     breakers: BTreeMap<String, (BreakerPhase, Option<Instant>)>,
 }
 
@@ -80,6 +88,7 @@ fn tools() -> Vec<ToolSpec> {
         tool("alpha", None),
         tool("beta", Some(Effect::Idempotent)),
         tool("gamma", Some(Effect::NonIdempotent)),
+        tool(WITNESS, Some(Effect::ReadOnly)),
     ]
 }
 
@@ -104,6 +113,7 @@ impl Host {
             model_failed: None,
             calls: BTreeMap::new(),
             keys: BTreeSet::new(),
+            agreed: BTreeSet::new(),
             breakers: BTreeMap::new(),
         };
         host.tell(Event::RunStarted(RunStarted {
@@ -159,6 +169,10 @@ impl Host {
                 self.now = self.now.max(wait.until);
                 wait.fired()
             }
+            Work::Ask(ask) => {
+                let answers = [Answer::Approve, Answer::ApproveAll, Answer::Refuse, Answer::None];
+                self.answer_person(ask, t.of(&answers))
+            }
             Work::Consult(consult) => {
                 let decisions = [Decision::TellModel, Decision::FinalTurn, Decision::Fail];
                 consult.decided(t.of(&decisions))
@@ -203,6 +217,7 @@ impl Host {
                         Work::CallModel(call) => self.check_model(call),
                         Work::RunTool(run) => self.check_tool(run),
                         Work::Wait(wait) => self.check_wait(wait),
+                        Work::Ask(ask) => self.check_question(ask),
                         Work::RepairHistory(_) | Work::Consult(_) => {}
                     }
                     self.open.push(work);
@@ -230,6 +245,11 @@ impl Host {
             Note::Breaker { tool, state, until } => {
                 self.breakers.insert(tool, (state, until));
             }
+            Note::EffectChecked { call, effect: EffectState::NotStarted, .. } => {
+                let call = self.calls.get_mut(&call).unwrap();
+                call.may_not_run = (!call.retried).then_some("law 5: its class is not retried");
+            }
+            Note::Dropped { work } => self.open.retain(|open| open.id() != work),
             Note::Finish { .. } => {
                 self.finished = true;
                 self.check_history();
@@ -261,23 +281,84 @@ impl Host {
         self.check_history();
         let policy = self.interpreter.policy().model(&call.target);
         assert!(self.deadline.is_none_or(|deadline| self.now < deadline), "law 5: a call after the deadline");
-        if let Some(most) = policy.retry.max_attempts.value.limit() {
+        let failed = self.model_failed.take().filter(|_| call.attempt > 1);
+        // Of a reply that was no answer the host does not know the class: then the most of any holds.
+        let most = match failed {
+            Some(class) => policy.retry.for_class(class).max_attempts.value.limit(),
+            None => most_attempts(&policy.retry),
+        };
+        if let Some(most) = most {
             assert!(call.attempt <= most, "law 5: attempt {} of {most} of the model", call.attempt);
-            self.model_calls += 1;
-            let most = 5 * u32::try_from(TARGETS.len()).unwrap();
-            let limited = TARGETS.iter().all(|target| {
-                self.interpreter.policy().model(target).retry.max_attempts.value.limit().is_some()
-            });
-            assert!(!limited || self.model_calls <= most, "law 3: more than {most} calls in a turn");
         }
-        if let Some(class) = self.model_failed.take()
-            && call.attempt > 1
-        {
+        self.model_calls += 1;
+        let models = TARGETS.iter().map(|target| self.interpreter.policy().model(target));
+        let most = models.map(|model| most_attempts(&model.retry)).try_fold(0, |sum, most| Some(sum + most?));
+        assert!(
+            most.is_none_or(|most| self.model_calls <= most),
+            "law 3: more than {most:?} calls in a turn"
+        );
+        if let Some(class) = failed {
             assert!(policy.retry.retries(class), "law 5: {class} is not retried");
         }
     }
 
+    fn check_question(&self, ask: &Ask) {
+        let other = self.open.iter().find(|work| matches!(work, Work::Ask(_)));
+        assert!(other.is_none(), "law 11: {ask:?} is asked while {other:?} is");
+        assert!(
+            !self.agreed.contains(&ask.tool) || ask.question == Question::RunAgain,
+            "law 11: {ask:?} again"
+        );
+    }
+
+    /// How many runs are under way, of all tools or of one; those that only find something out are none.
+    fn under_way(&self, tool: Option<&str>) -> u32 {
+        let counts = |work: &&Work| match work {
+            Work::RunTool(run) => !is_check(run) && tool.is_none_or(|tool| tool == run.tool),
+            _ => false,
+        };
+        u32::try_from(self.open.iter().filter(counts).count()).unwrap()
+    }
+
+    fn check_room(&self, run: &RunTool) {
+        let in_time = run.attempt > 1 || self.deadline.is_none_or(|deadline| self.now < deadline);
+        assert!(in_time, "law 5: {run:?} begins after the deadline");
+        let policy = self.interpreter.policy();
+        let room = |limit: Attempts, under_way: u32| limit.limit().is_none_or(|limit| under_way < limit);
+        let all = room(policy.turn().calls.parallel.value, self.under_way(None));
+        let same = room(policy.tool(&run.tool).concurrency.value, self.under_way(Some(&run.tool)));
+        assert!(all && same, "law 12: {run:?} is one too many at once");
+        let asks = policy.call(&run.tool, &run.arguments, None).policy.approval.value == Approval::Always;
+        let agreed = self.agreed.contains(&run.tool) || self.calls[&run.call].agreed;
+        assert!(!asks || agreed, "law 11: {run:?} runs and nobody has agreed to it");
+    }
+
+    fn answer_person(&mut self, ask: Ask, answer: Answer) -> Event {
+        let call = self.calls.get_mut(&ask.call).unwrap();
+        let unanswered = self.interpreter.policy().turn().approval.unanswered.value;
+        match (ask.question, answer) {
+            (Question::Run, Answer::ApproveAll) => {
+                self.agreed.insert(ask.tool.clone());
+            }
+            (Question::Run, Answer::Approve) => call.agreed = true,
+            (Question::Run, Answer::None) => call.agreed = unanswered == Unanswered::Approve,
+            (Question::Run, Answer::Refuse) => call.may_not_run = Some("law 11: it was refused"),
+            (Question::RunAgain, _) => {}
+        }
+        ask.answered(answer)
+    }
+
     fn check_tool(&mut self, run: &RunTool) {
+        if !is_check(run) {
+            self.check_room(run);
+        }
+        let breaker = self.breakers.get(&run.tool);
+        let open = matches!(breaker, Some((BreakerPhase::Open, _)));
+        assert!(!open, "law 7: {} runs while its breaker is open: {breaker:?}", run.tool);
+        if is_check(run) {
+            assert_eq!(run.tool, WITNESS, "law 6: another tool finds out whether it has acted");
+            return;
+        }
         let call = self.calls.get_mut(&run.call).expect("law 2: a run of a call nobody proposed");
         call.runs += 1;
         assert_eq!(run.attempt, call.runs, "law 5: attempts are counted");
@@ -290,9 +371,6 @@ impl Host {
             assert!(self.keys.insert(call.key.clone()), "law 6: two calls have the key {}", call.key);
         }
         assert_eq!(call.key, run.idempotency_key, "law 6: attempts of one call have one key");
-        let breaker = self.breakers.get(&run.tool);
-        let open = matches!(breaker, Some((BreakerPhase::Open, _)));
-        assert!(!open, "law 7: {} runs while its breaker is open: {breaker:?}", run.tool);
     }
 
     fn check_wait(&mut self, wait: &Wait) {
@@ -362,6 +440,10 @@ impl Host {
     }
 
     fn answer_tool(&mut self, run: RunTool, t: &mut Tape) -> Event {
+        if is_check(&run) && t.below(4) > 0 {
+            let data = [json!({"count": 0}), json!({"count": 1}), json!("nobody knows")][t.below(3)].clone();
+            return run.finished(ToolOutcome::Ok { data });
+        }
         if t.below(5) < 2 {
             let data = [json!("text"), json!({"x": 0.1}), json!(null)][t.below(3)].clone();
             return run.finished(ToolOutcome::Ok { data });
@@ -370,6 +452,9 @@ impl Host {
         let states =
             [EffectState::NotStarted, EffectState::Started, EffectState::Committed, EffectState::Unknown];
         let effect = t.of(&states);
+        if is_check(&run) {
+            return run.finished(ToolOutcome::Failed { failure, effect });
+        }
         let policy = self.interpreter.policy().call(&run.tool, &run.arguments, None).policy;
         let known = match policy.effect.value {
             Effect::Unknown => {
@@ -378,9 +463,10 @@ impl Host {
             known => Some(known),
         };
         let call = self.calls.get_mut(&run.call).unwrap();
+        call.retried = policy.retry.retries(class_of(self.interpreter.policy(), &failure));
         if !may_run_again(known.unwrap_or(Effect::Unknown), effect) {
             call.may_not_run = Some("law 6: it may have acted");
-        } else if !policy.retry.retries(class_of(self.interpreter.policy(), &failure)) {
+        } else if !call.retried {
             call.may_not_run = Some("law 5: its class is not retried");
         }
         run.finished(ToolOutcome::Failed { failure, effect })
@@ -404,13 +490,14 @@ impl Host {
     }
 
     fn proposals(&mut self, t: &mut Tape) -> Vec<Proposal> {
-        let names = ["alpha", "alpha", "beta", "gamma", "alhpa", REPORT];
+        let names = ["alpha", "alpha", "beta", "gamma", "alhpa", REPORT, "Beta", WITNESS];
         let arguments = [
             r#"{"n": 1}"#,
             r#"{"n": 1}"#,
             r#"{"n": 7}"#,
             r#"{"n": 12}"#,
             r#"{"n": "x"}"#,
+            r#"{"n": "3"}"#,
             r#"{"n": 1"#,
             "",
             "{}",
@@ -425,6 +512,17 @@ impl Host {
         self.calls.insert(id.clone(), Call::default());
         ToolCall { id, name: name.into(), arguments: arguments.into() }.into()
     }
+}
+
+/// Whether it is run to find out whether another tool has acted.
+fn is_check(run: &RunTool) -> bool {
+    run.idempotency_key.ends_with("-check")
+}
+
+/// The most attempts of any class; `None`: there is no end of them.
+fn most_attempts(retry: &RetryPolicy) -> Option<u32> {
+    let own = retry.by_class.iter().map(|own| own.max_attempts.value.limit());
+    own.chain([retry.max_attempts.value.limit()]).try_fold(1, |most, own| Some(most.max(own?)))
 }
 
 fn check_bounds(policy: &RetryPolicy, series: &Value, slept: Nanos, wait: &Wait) {
@@ -471,10 +569,21 @@ pub(crate) fn batch(choices: &[u16], order: &mut Tape) -> (String, Vec<Message>)
             _ => String::new(),
         };
         host.open.sort_by_key(name);
+        // Persons answer before any tool ends: what depends on when they do is no matter of the tools.
+        if let Some(asked) = host.open.iter().position(|work| matches!(work, Work::Ask(_))) {
+            let Work::Ask(ask) = host.open.remove(asked) else { unreachable!() };
+            let call: u64 = ask.call[1..].parse().unwrap();
+            let answers = [Answer::Approve, Answer::Refuse, Answer::None];
+            let answer = Tape::from_seed(seed * 1000 + call).of(&answers);
+            let event = host.answer_person(ask, answer);
+            host.tell(event);
+            continue;
+        }
         let event = match host.open.remove(order.below(host.open.len())) {
             Work::RunTool(run) => {
                 // How a run ends depends on nothing but the call and the attempt.
-                let (call, attempt): (u64, u64) = (run.call[1..].parse().unwrap(), run.attempt.into());
+                let attempt = if is_check(&run) { 9 } else { run.attempt.into() };
+                let (call, attempt): (u64, u64) = (run.call[1..].parse().unwrap(), attempt);
                 host.answer_tool(run, &mut Tape::from_seed(seed * 1000 + call * 10 + attempt))
             }
             Work::Wait(wait) => wait.fired(),

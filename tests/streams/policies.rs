@@ -37,6 +37,11 @@ const BUDGETS: &[&str] = &[
 const ON_EXHAUSTED: &[&str] = &["tell_model", "final_turn", "fail", "ask_planner"];
 const EFFECTS: &[&str] = &["read_only", "idempotent", "non_idempotent", "unknown"];
 const BOUNDS: &[&str] = &["unlimited", "1ms", "1s", "5s", "1m"];
+const AFTER_EFFECTS: &[&str] = &[
+    "{kind: tell}",
+    "{kind: ask}",
+    "{kind: verify, tool: witness, arguments: {n: args.n}, acted: result.count > 0}",
+];
 const TRIGGERS: &[&str] = &[
     "retry_feedback",
     "reducer_error",
@@ -78,6 +83,9 @@ fn document(t: &mut Tape) -> String {
         text.push(format!("    on_exhausted: {}\n", t.of(ON_EXHAUSTED)));
         let (failures, open_for) = (t.of(&["never", "1", "2", "4"]), t.of(&["unlimited", "0s", "2s"]));
         text.push(format!("    breaker: {{failures: {failures}, open_for: {open_for}}}\n"));
+        let (approval, concurrency) = (t.of(&["never", "never", "always"]), t.of(&["unlimited", "1", "2"]));
+        text.push(format!("    approval: {approval}\n    concurrency: {concurrency}\n"));
+        text.push(format!("    after_effect: {}\n", t.of(AFTER_EFFECTS)));
         if t.once_in(3) {
             text.push("    validate: [{name: small, check: args.n < 9, message: n must be small}]\n".into());
         }
@@ -86,8 +94,13 @@ fn document(t: &mut Tape) -> String {
         }
     }
     if t.once_in(2) {
-        text.push(format!("    calls:\n      - {{when: args.n > 5, retry: {}}}\n", retry(t)));
+        let approval = t.of(&["never", "always"]);
+        text.push(format!(
+            "    calls:\n      - {{when: args.n > 5, retry: {}, approval: {approval}}}\n",
+            retry(t)
+        ));
     }
+    text.push("  witness: {effect: read_only, breaker: {failures: 2}}\n".into());
     let aborts = t.of(&["[]", "[auth_error, text_only]", "[timeout, empty_response, malformed_tool_call]"]);
     let on_exhausted = t.of(ON_EXHAUSTED);
     text.push(format!(
@@ -100,7 +113,11 @@ fn document(t: &mut Tape) -> String {
     let (collapse, pending) = (t.of(&["true", "false"]), t.of(&["true", "false"]));
     text.push(format!(
         "turn: {{max_turns: {turns}, text_only: {text_only}, after_partial: {after_partial}, \
-         malformed_calls: {malformed}, guidance: {{keep: {keep}}}, collapse: {collapse}, pending_report: {pending}}}\n"
+         malformed_calls: {malformed}, guidance: {{keep: {keep}}}, collapse: {collapse}, pending_report: {pending}, \
+         calls: {}, approval: {{timeout: {}, unanswered: {}}}}}\n",
+        calls(t),
+        t.of(BOUNDS),
+        t.of(&["refuse", "approve"]),
     ));
     if !t.once_in(3) {
         text.push(format!("output:\n  retry: {}\n  on_exhausted: {}\n", retry(t), t.of(ON_EXHAUSTED)));
@@ -124,6 +141,19 @@ fn document(t: &mut Tape) -> String {
         }
     }
     text.concat()
+}
+
+/// The calls of one reply.
+fn calls(t: &mut Tape) -> String {
+    format!(
+        "{{parallel: {}, most: {}, failed_rounds: {}, unpack_arguments: {}, correct_names: {}, suggestions: {}}}",
+        t.of(&["unlimited", "1", "2", "3"]),
+        t.of(&["unlimited", "1", "3"]),
+        t.of(&["never", "1", "2"]),
+        t.of(&["true", "false"]),
+        t.of(&["true", "false"]),
+        t.of(&["3", "0"]),
+    )
 }
 
 fn retry(t: &mut Tape) -> String {

@@ -1,6 +1,7 @@
 //! `unfazed run`: an agent, live, under a policy.
 
 mod answer;
+mod approval;
 mod ended;
 mod json;
 mod mcp;
@@ -22,6 +23,7 @@ use unfazed::host::{Metrics, Observer, RunReport, Stop, Task};
 use unfazed::session::{AttemptRecord, FinalReason, RetryExhausted};
 use unfazed::store::Recorder;
 
+use self::approval::{Approve, Person};
 use self::json::{JsonLines, Unwritten};
 use self::metrics::MetricsServer;
 use self::setup::{Setup, Wishes};
@@ -42,6 +44,7 @@ const COLUMNS: usize = 80;
   unfazed run examples/quickstart/agent.yaml
   unfazed run agent.yaml --task 'find the cheapest flight' --format json
   unfazed run agent.yaml --reload    # edit the policy while the agent works
+  unfazed run agent.yaml --approve no    # what wants a person's agreement does not run
   unfazed run agent.yaml --metrics-addr 127.0.0.1:9464
   unfazed run agent.yaml --stream always 2> run.log    # answers while they come, in a file too
 
@@ -75,6 +78,10 @@ pub(crate) struct Args {
     /// Serves the metrics of the run to Prometheus while it goes on; port 0 is any free one.
     #[arg(long, value_name = "IP:PORT", value_parser = metrics::address)]
     metrics_addr: Option<SocketAddr>,
+    /// What is answered where the policy wants a person to agree; left out: a terminal is asked, and away from one the
+    /// policy decides.
+    #[arg(long, value_name = "ANSWER", value_enum)]
+    approve: Option<Approve>,
     /// How the run is shown.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -131,7 +138,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     };
     let setup = Setup::load(&args.agent, &loader, settings, wishes).await?;
     let Setup { agent, id, session, servers, mcp, .. } = setup;
-    let agent = agent.metrics(metrics);
+    let agent = agent.metrics(metrics).approver(Person::new(args.approve));
     if let Some(serving) = &serving {
         out::say(&format!("metrics  {}\n", serving.url()));
     }

@@ -10,9 +10,9 @@ use super::answer::Answer;
 use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten, tokens};
 use unfazed::engine::{
-    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, LoopPattern, LoopStage, ModelReply,
-    Note, Order, OrphanToolCallsPruned, Outcome, Repetition, RetryAction, RunStarted, ToolOutcome, Work,
-    WorkId,
+    Ask, Because, BreakerPhase, Decision, Directive, EffectState, Envelope, Event, Failure, LoopPattern,
+    LoopStage, ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Question, Repetition, RetryAction,
+    RunStarted, ToolOutcome, Work, WorkId,
 };
 use unfazed::host::{Observer, PolicyFilesError};
 use unfazed::policy::{ErrorClass, Scope};
@@ -214,7 +214,11 @@ impl<W: Write + Send> Timeline<W> {
         match work {
             Work::CallModel(call) => self.names.insert(work.id(), call.target.clone()),
             Work::RunTool(run) => self.names.insert(work.id(), run.tool.clone()),
-            Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::Wait(_) | Work::Consult(_) => None,
+            Work::PrepareTurn(_)
+            | Work::RepairHistory(_)
+            | Work::Wait(_)
+            | Work::Consult(_)
+            | Work::Ask(_) => None,
         };
         match work {
             Work::PrepareTurn(turn) => {
@@ -254,6 +258,7 @@ impl<W: Write + Send> Timeline<W> {
                 self.status
                     .count_down(format!("waiting for {} ({})", wait.subject, wait.error_type), wait.delay);
             }
+            Work::Ask(ask) => self.line("?", WARN, &asked(ask)),
             Work::Consult(consult) => {
                 self.line(
                     "?",
@@ -356,6 +361,7 @@ impl<W: Write + Send> Timeline<W> {
         self.line("⊘", WARN, &format!("turn {turn} is the last instead of {max_turns}: {why}"));
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each note")]
     fn note(&mut self, note: &Note) {
         match note {
             Note::Feedback { feedback } => {
@@ -395,6 +401,17 @@ impl<W: Write + Send> Timeline<W> {
             Note::Repaired { tool, repairs, .. } => {
                 let what = if tool.is_empty() { "the report".to_owned() } else { one_line(tool) };
                 self.line("✎", WARN, &format!("JSON repaired for {what}: {repairs}"));
+            }
+            Note::Renamed { tool, from, .. } => {
+                let text = format!("{} is taken for {}", one_line(from), one_line(tool));
+                self.line("~", WARN, &text);
+            }
+            Note::EffectChecked { tool, by, effect, .. } => {
+                self.line("?", WARN, &checked(tool, by, *effect));
+            }
+            Note::RoundsFailed { rounds, .. } => {
+                let text = format!("no call went well {rounds} times in a row; the model is told");
+                self.line("!", WARN, &text);
             }
             Note::LeakedCalls { .. } => {
                 self.line("✎", WARN, "calls stood in the text; they are taken as calls");
@@ -495,6 +512,7 @@ impl<W: Write + Send> Observer for Timeline<W> {
             | Event::HistoryRepaired { .. }
             | Event::TimerFired { .. }
             | Event::PlannerDecided { .. }
+            | Event::Answered { .. }
             | Event::ToolsProposed { .. }
             | Event::OutputProposed { .. } => {}
         }
@@ -530,6 +548,28 @@ fn repaired(told: &OrphanToolCallsPruned) -> String {
     ];
     let done = done.into_iter().filter(|(number, _)| *number > 0);
     done.map(|(number, what)| format!("{what}: {number}")).collect::<Vec<_>>().join(", ")
+}
+
+/// What a person is asked.
+fn asked(ask: &Ask) -> String {
+    let what = match ask.question {
+        Question::Run => "may it run",
+        Question::RunAgain => "it failed and may have acted; may it run again",
+    };
+    let arguments = shorten(&one_line(&ask.arguments.to_string()), 60);
+    format!("{}({arguments}): {what}?", one_line(&ask.tool))
+}
+
+/// What was found out about a run that may have acted.
+fn checked(tool: &str, by: &str, effect: EffectState) -> String {
+    let (tool, by) = (one_line(tool), if by.is_empty() { "the user".into() } else { one_line(by) });
+    match effect {
+        EffectState::NotStarted => format!("{tool} may run again: {by} says so"),
+        EffectState::Committed => format!("{tool} has acted: {by} says so"),
+        EffectState::Started | EffectState::Unknown => {
+            format!("nobody knows whether {tool} has acted, and it does not run again")
+        }
+    }
 }
 
 fn attempt(attempt: u32, max: Option<u32>) -> String {

@@ -30,32 +30,35 @@ impl Step<'_> {
         self.state.guidance.clear();
         self.state.batches = self.state.batches.saturating_add(1);
         let now = self.state.now;
-        let mut running = Vec::new();
+        let mut calls = 0_u32;
         for (index, Proposal { call, policy: planner }) in proposals.into_iter().enumerate() {
-            let (arguments, phase) = match self.examine(&call, planner.as_ref()) {
+            let finding = match self.surplus(&call.name, &mut calls) {
+                Some(refusal) => Finding::Stays(Value::Null, SlotPhase::Refused(refusal)),
+                None => self.examine(&call, planner.as_ref()),
+            };
+            let (arguments, phase) = match finding {
                 Finding::Runs(arguments) => {
-                    running.push(index);
-                    (arguments, SlotPhase::UnderWay)
-                }
-                Finding::Waits(arguments) => {
-                    self.state.gate.hold(&call.name, index);
-                    (arguments, SlotPhase::Held)
+                    self.state.gate.wait(&call.name, index);
+                    (arguments, SlotPhase::Waiting)
                 }
                 Finding::Stays(arguments, phase) => (arguments, phase),
             };
             let series = Series::begin(now);
             let (call, tool, ran) = (call.id, call.name, RunFacts::default());
-            self.state.batch.push(Slot { call, tool, arguments, planner, series, ran, phase });
+            self.state.batch.push(Slot { call, tool, arguments, planner, series, ran, place: None, phase });
         }
-        for slot in running {
-            self.run_tool(slot, Vec::new());
-        }
+        self.start_waiting();
         self.settle();
     }
 
     /// Runs, or runs again, the tool of a slot.
     pub(super) fn run_tool(&mut self, index: usize, why: Vec<Because>) {
-        let Some(slot) = self.state.batch.get(index) else { return };
+        let now = self.state.now;
+        let Some(slot) = self.state.batch.get_mut(index) else { return };
+        if slot.series.history.is_empty() {
+            // A wait for room, or for a person, is no part of the attempts.
+            slot.series.started = now;
+        }
         let (progress, last) = (slot.series.progress(), slot.series.history.last());
         let (slot, last) = (slot.without_history(), last.map(|failed| failed.error_type));
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
@@ -95,11 +98,15 @@ impl Step<'_> {
             let Some(slot) = self.state.batch.get_mut(index) else { break };
             match mem::replace(&mut slot.phase, SlotPhase::UnderWay) {
                 SlotPhase::UnderWay => return,
-                SlotPhase::Held => return self.set_phase(index, SlotPhase::Held),
-                SlotPhase::WithPlanner => return self.set_phase(index, SlotPhase::WithPlanner),
+                phase @ (SlotPhase::WithPlanner
+                | SlotPhase::Waiting
+                | SlotPhase::Unasked
+                | SlotPhase::Asked
+                | SlotPhase::Doubtful(_)) => return self.set_phase(index, phase),
                 SlotPhase::Settled => {
                     slot.phase = SlotPhase::Settled;
                     self.state.settled = index.saturating_add(1);
+                    self.start_waiting();
                 }
                 SlotPhase::Refused(refusal) => {
                     if refusal.class == ErrorClass::ToolNotFound {
@@ -118,6 +125,7 @@ impl Step<'_> {
         }
         let report = self.policy.output().map(|output| output.tool.value.as_str());
         let reported = self.state.batch.iter().any(|slot| Some(slot.tool.as_str()) == report);
+        self.round_ended();
         self.clear_batch();
         for Guidance { class, text } in mem::take(&mut self.state.afterwords) {
             match class {
@@ -134,16 +142,11 @@ impl Step<'_> {
         }
     }
 
-    /// Looks at a run that has ended; if the call is over by it, those that wait for it are asked for again.
+    /// Looks at a run that has ended.
     fn ended(&mut self, index: usize, outcome: ToolOutcome, at: Instant) {
         match outcome {
             ToolOutcome::Ok { data } => self.succeeded(index, &data),
             ToolOutcome::Failed { failure, effect } => self.failed(index, &failure, effect, at),
-        }
-        let over = |slot: &&Slot| matches!(slot.phase, SlotPhase::Settled | SlotPhase::WithPlanner);
-        let tool = self.state.batch.get(index).filter(over).map(|slot| slot.tool.clone());
-        if let Some(tool) = tool {
-            self.leave(&tool);
         }
     }
 
@@ -155,20 +158,34 @@ impl Step<'_> {
 
     /// Answers a call and is done with it.
     pub(super) fn answer(&mut self, index: usize, text: String, error: bool) {
+        self.leave(index);
         let Some(slot) = self.state.batch.get_mut(index) else { return };
         slot.phase = SlotPhase::Settled;
+        self.state.round_ok |= !error;
         let message = Message::Tool { call: slot.call.clone(), tool: slot.tool.clone(), text, error };
         self.append(message);
     }
 
-    /// Gives every call that is still open the result "nobody knows": it may have run.
+    /// Gives every call that is still open a result: what it was refused for, that it did not run, or that nobody
+    /// knows.
     pub(super) fn close_batch(&mut self) {
         for index in 0..self.state.batch.len() {
             let Some(slot) = self.state.batch.get(index) else { continue };
-            if matches!(slot.phase, SlotPhase::Settled | SlotPhase::WithPlanner) {
-                continue;
+            match &slot.phase {
+                SlotPhase::Settled | SlotPhase::WithPlanner => {}
+                SlotPhase::Refused(refusal) => {
+                    let text = refusal.text.clone();
+                    self.answer(index, text, true);
+                }
+                SlotPhase::Waiting
+                | SlotPhase::Unasked
+                | SlotPhase::Asked
+                | SlotPhase::Invalid(_)
+                | SlotPhase::Report(_) => self.answer_not_started(index),
+                SlotPhase::UnderWay | SlotPhase::Doubtful(_) | SlotPhase::Ended(..) => {
+                    self.answer_interrupted(index);
+                }
             }
-            self.answer_interrupted(index);
         }
         self.clear_batch();
     }
@@ -176,16 +193,20 @@ impl Step<'_> {
     /// The call gets no further attempt, because the run is to end.
     pub(super) fn interrupt(&mut self, index: usize) {
         self.answer_interrupted(index);
-        if let Some(tool) = self.state.batch.get(index).map(|slot| slot.tool.clone()) {
-            self.leave(&tool);
-        }
         self.settle();
     }
 
     fn answer_interrupted(&mut self, index: usize) {
-        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let text = self.say(&policy.messages.interrupted, json!({ "tool": slot.tool }));
+        self.answer(index, text, true);
+    }
+
+    fn answer_not_started(&mut self, index: usize) {
+        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let text = self.say(&policy.messages.not_started, json!({ "tool": slot.tool }));
         self.answer(index, text, true);
     }
 
@@ -275,10 +296,10 @@ impl Step<'_> {
         }
     }
 
-    fn succeeded(&mut self, index: usize, data: &Value) {
+    pub(super) fn succeeded(&mut self, index: usize, data: &Value) {
         let Some(slot) = self.state.batch.get(index).cloned() else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        self.count_success(&slot.tool, &policy);
+        self.count_success(&slot, &policy);
         self.repeats_result(&slot, data);
         let corrections =
             self.state.corrections.remove(&slot.tool).map_or(Vec::new(), |series| series.history);
@@ -318,7 +339,20 @@ impl Step<'_> {
         }
     }
 
-    fn failed(&mut self, index: usize, failure: &Failure, effect: EffectState, at: Instant) {
+    pub(super) fn failed(&mut self, index: usize, failure: &Failure, effect: EffectState, at: Instant) {
+        if !self.doubts(index, failure, effect, at) {
+            self.failed_for_certain(index, failure, effect, at);
+        }
+    }
+
+    /// A run failed, and there is nothing more to find out about it.
+    pub(super) fn failed_for_certain(
+        &mut self,
+        index: usize,
+        failure: &Failure,
+        effect: EffectState,
+        at: Instant,
+    ) {
         let classified = failure.classified(self.policy);
         let class = classified.class;
         if class == ErrorClass::InvalidArgs {
@@ -331,7 +365,7 @@ impl Step<'_> {
         let (progress, slot) = (slot.series.progress(), slot.without_history());
         self.state.corrections.remove(&slot.tool);
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        self.count_failure(&slot.tool, &policy);
+        self.count_failure(&slot, &policy);
         let obstacle = if !may_run_again(self.effect_of(&slot.tool, &policy), effect) {
             Obstacle::MayHaveActed
         } else if self.state.breakers.get(&slot.tool).is_some_and(|b| b.phase() == BreakerPhase::Open) {
@@ -379,21 +413,8 @@ impl Step<'_> {
         }
     }
 
-    /// A run that says nothing about the tool's health gives its probe back, so that the next call may try.
-    fn return_probe(&mut self, index: usize) {
-        let now = self.state.now;
-        let Some(slot) = self.state.batch.get(index) else { return };
-        let tool = slot.tool.clone();
-        let Some(breaker) = self.state.breakers.get_mut(&tool) else { return };
-        if breaker.phase() == BreakerPhase::HalfOpen {
-            breaker.returned(now);
-            let (state, until) = (breaker.phase(), breaker.open_until());
-            self.note(Note::Breaker { tool, state, until }, Vec::new());
-        }
-    }
-
     /// The same for every attempt of the call, and for no other call.
-    fn idempotency_key(&self, index: usize) -> String {
+    pub(super) fn idempotency_key(&self, index: usize) -> String {
         format!("{}-{}-{index}", self.state.run, self.state.batches)
     }
 
@@ -417,7 +438,7 @@ impl Step<'_> {
     }
 
     /// What a run of the tool does to the world: the policy's word, or the tool's own where the policy has none.
-    fn effect_of(&self, tool: &str, policy: &ToolPolicy) -> Effect {
+    pub(super) fn effect_of(&self, tool: &str, policy: &ToolPolicy) -> Effect {
         match policy.effect.value {
             Effect::Unknown => self.state.effects.get(tool).copied().unwrap_or(Effect::Unknown),
             known => known,

@@ -1,92 +1,106 @@
-//! The breakers of a run: what they count, which calls wait for others to end, which tools are not shown, and when they
+//! The breakers of a run: what they count, which calls they let through, which tools are not shown, and when they
 //! begin anew.
 
 use serde_json::json;
 
 use super::super::because::{because, threshold};
-use super::super::breaker::{Admission, BreakerPhase};
+use super::super::breaker::{Admission, Breaker, BreakerPhase};
 use super::super::directive::{Because, Note};
-use super::super::state::{Refusal, SlotPhase};
+use super::super::gate::Place;
+use super::super::state::{Refusal, Slot};
 use super::Step;
+use super::queue::Entry;
 use crate::policy::{BreakerPolicy, BreakerScope, Counting, ErrorClass, ToolPolicy};
 
-/// Whether a call may begin.
-pub(super) enum Entry {
-    /// It may.
-    Free,
-    /// When others of its tool have ended.
-    Later,
-    /// It may not.
-    Refused(Refusal),
-}
-
 impl Step<'_> {
-    /// Asks the breaker of a tool. Whoever may begin is under way from now on.
-    pub(super) fn enter(&mut self, tool: &str, policy: &ToolPolicy) -> Entry {
+    /// Asks the breaker of a tool about a call, where so many others of the tool have a place.
+    pub(super) fn admit(&mut self, tool: &str, policy: &ToolPolicy, places: u32) -> Entry {
         let now = self.state.now;
-        let under_way = self.state.gate.under_way(tool);
         let admission = match self.state.breakers.get_mut(tool) {
-            Some(breaker) if breaker.is_full(&policy.breaker, under_way) => return Entry::Later,
+            Some(breaker) if breaker.is_full(&policy.breaker, places) => return Entry::Later,
             Some(breaker) => breaker.ask(now),
-            None => {
-                if super::super::Breaker::default().is_full(&policy.breaker, under_way) {
-                    return Entry::Later;
-                }
-                Admission::Run
-            }
+            None if Breaker::default().is_full(&policy.breaker, places) => return Entry::Later,
+            None => Admission::Run,
         };
         match admission {
-            Admission::Run => {}
+            Admission::Run => Entry::Free(Place::Run),
             Admission::Probe => {
                 let state = BreakerPhase::HalfOpen;
                 self.note(Note::Breaker { tool: tool.to_owned(), state, until: None }, Vec::new());
+                Entry::Free(Place::Probe)
             }
-            Admission::Refused => return Entry::Refused(self.broken(tool, policy)),
+            Admission::Refused => Entry::Refused(self.broken(tool, policy)),
         }
-        self.state.gate.enter(tool);
-        Entry::Free
+    }
+
+    /// Asks the breaker again about a call that has had its place for a while.
+    pub(super) fn no_longer_admitted(
+        &mut self,
+        index: usize,
+        slot: &Slot,
+        policy: &ToolPolicy,
+    ) -> Option<Refusal> {
+        let phase = self.state.breakers.get(&slot.tool)?.phase();
+        if phase == BreakerPhase::Closed
+            || (phase, slot.place) == (BreakerPhase::HalfOpen, Some(Place::Probe))
+        {
+            return None;
+        }
+        match self.admit(&slot.tool, policy, 0) {
+            Entry::Free(place) => self.set_place(index, Some(place)),
+            Entry::Refused(refusal) => return Some(refusal),
+            // Of no others it was told.
+            Entry::Later | Entry::Full => {}
+        }
+        None
+    }
+
+    /// A probe that says nothing about the tool's health is given back, so that the next call may try.
+    pub(super) fn return_probe(&mut self, index: usize) {
+        let now = self.state.now;
+        let Some(slot) = self.state.batch.get_mut(index) else { return };
+        if slot.place != Some(Place::Probe) {
+            return;
+        }
+        slot.place = Some(Place::Run);
+        let tool = slot.tool.clone();
+        let Some(breaker) = self.state.breakers.get_mut(&tool) else { return };
+        if breaker.phase() == BreakerPhase::HalfOpen {
+            breaker.returned(now);
+            let (state, until) = (breaker.phase(), breaker.open_until());
+            self.note(Note::Breaker { tool, state, until }, Vec::new());
+        }
     }
 
     /// Why a call does not run while the breaker is open.
     fn broken(&mut self, tool: &str, policy: &ToolPolicy) -> Refusal {
-        let failures = self.state.breakers.get(tool).map_or(0, super::super::Breaker::failures);
+        let failures = self.state.breakers.get(tool).map_or(0, Breaker::failures);
         let text = self.say(&policy.breaker.message, json!({ "tool": tool, "failures": failures }));
         let because = vec![self.why_open(&policy.breaker, failures)];
         Refusal { class: ErrorClass::CircuitOpen, text, because }
     }
 
-    /// A call that ran is over: those of its tool that waited for it are asked for again.
-    pub(super) fn leave(&mut self, tool: &str) {
-        self.state.gate.leave(tool);
-        while let Some(index) = self.state.gate.first(tool) {
-            let Some(slot) = self.state.batch.get(index).map(super::super::state::Slot::without_history)
-            else {
-                return;
-            };
-            if let Some(refusal) = self.only_the_end(tool) {
-                self.state.gate.release(tool);
-                self.set_phase(index, SlotPhase::Refused(refusal));
-                continue;
-            }
-            let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-            match self.enter(tool, &policy) {
-                Entry::Later => return,
-                Entry::Free => {
-                    self.state.gate.release(tool);
-                    self.set_phase(index, SlotPhase::UnderWay);
-                    self.run_tool(index, Vec::new());
-                }
-                Entry::Refused(refusal) => {
-                    self.state.gate.release(tool);
-                    self.set_phase(index, SlotPhase::Refused(refusal));
-                }
-            }
+    /// Whether the breaker has opened since the run began, and what comes of it moves nothing.
+    fn is_late(&self, slot: &Slot) -> bool {
+        let phase = self.state.breakers.get(&slot.tool).map(Breaker::phase);
+        phase == Some(BreakerPhase::HalfOpen) && slot.place != Some(Place::Probe)
+    }
+
+    /// Whether the breaker is open once a failure of the run is counted.
+    pub(super) fn would_open(&self, slot: &Slot, policy: &ToolPolicy) -> bool {
+        let mut breaker = self.state.breakers.get(&slot.tool).cloned().unwrap_or_default();
+        if !self.is_late(slot) {
+            breaker.failed(&policy.breaker, self.state.now);
         }
+        breaker.phase() == BreakerPhase::Open
     }
 
     /// A run of the tool failed.
-    pub(super) fn count_failure(&mut self, tool: &str, policy: &ToolPolicy) {
-        let now = self.state.now;
+    pub(super) fn count_failure(&mut self, slot: &Slot, policy: &ToolPolicy) {
+        if self.is_late(slot) {
+            return;
+        }
+        let (now, tool) = (self.state.now, &slot.tool);
         let breaker = self.state.breakers.entry(tool.to_owned()).or_default();
         if !breaker.failed(&policy.breaker, now) {
             return;
@@ -97,8 +111,11 @@ impl Step<'_> {
     }
 
     /// A run of the tool went well.
-    pub(super) fn count_success(&mut self, tool: &str, policy: &ToolPolicy) {
-        let now = self.state.now;
+    pub(super) fn count_success(&mut self, slot: &Slot, policy: &ToolPolicy) {
+        if self.is_late(slot) {
+            return;
+        }
+        let (now, tool) = (self.state.now, &slot.tool);
         let closed = if matches!(policy.breaker.count.value, Counting::Window(_)) {
             self.state.breakers.entry(tool.to_owned()).or_default().succeeded(&policy.breaker, now)
         } else {

@@ -1,4 +1,4 @@
-//! Before a tool runs: does it exist, do its arguments hold, may it run now.
+//! Before a tool runs: does it exist, do its arguments hold.
 
 use serde_json::{Value, json};
 
@@ -6,19 +6,13 @@ use super::super::because::because;
 use super::super::problems::{changed, parse, violations};
 use super::super::state::{Invalid, LastTurn, Refusal, SlotPhase};
 use super::Step;
-use super::breaking::Entry;
 use crate::policy::{CallOverride, ErrorClass, Problem, ToolPolicy};
-use crate::session::{FinalReason, ToolCall};
-
-/// How many similar names an unknown tool is answered with.
-const SUGGESTIONS: usize = 3;
+use crate::session::ToolCall;
 
 /// What was found out about a call.
 pub(super) enum Finding {
     /// It may run with these arguments.
     Runs(Value),
-    /// It may run with these arguments when others of its tool have ended.
-    Waits(Value),
     /// It does not run, or not yet. The arguments, as far as they could be read.
     Stays(Value, SlotPhase),
 }
@@ -55,18 +49,13 @@ impl Step<'_> {
         if !problems.is_empty() {
             return invalid(arguments, ErrorClass::InvalidArgs, problems);
         }
-        let policy = self.tool_policy(&call.name, &arguments, planner);
-        match self.enter(&call.name, &policy) {
-            Entry::Free => Finding::Runs(arguments),
-            Entry::Later => Finding::Waits(arguments),
-            Entry::Refused(refusal) => refused(refusal),
-        }
+        Finding::Runs(arguments)
     }
 
     /// Why a call of a tool does not run in the last turn, or when the end was asked for: then nobody wants to see tools
     /// begin.
     pub(super) fn only_the_end(&mut self, tool: &str) -> Option<Refusal> {
-        if self.state.last_turn != LastTurn::Now && self.state.final_reason != Some(FinalReason::UserStop) {
+        if self.state.last_turn != LastTurn::Now && self.state.stop.is_none() {
             return None;
         }
         let turn = self.policy.turn();
@@ -86,7 +75,8 @@ impl Step<'_> {
         let mut near: Vec<(usize, &str)> =
             self.tools.names().map(|known| (strsim::osa_distance(known, name), known)).collect();
         near.sort_unstable();
-        let suggestions: Vec<&str> = near.into_iter().take(SUGGESTIONS).map(|(_, known)| known).collect();
+        let most = usize::try_from(self.policy.turn().calls.suggestions.value).unwrap_or(usize::MAX);
+        let suggestions: Vec<&str> = near.into_iter().take(most).map(|(_, known)| known).collect();
         let messages = &self.policy.tool(name).messages;
         let text = self.say(&messages.not_found, json!({ "tool": name, "suggestions": suggestions }));
         refused(Refusal { class: ErrorClass::ToolNotFound, text, because: Vec::new() })

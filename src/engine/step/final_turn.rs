@@ -2,10 +2,11 @@
 
 use serde_json::json;
 
+use super::super::ask::Answer;
 use super::super::because::{Shown, because};
 use super::super::directive::{Because, Note, Outcome};
 use super::super::event::{Drive, FinishReason};
-use super::super::state::{LastTurn, Pending};
+use super::super::state::{LastTurn, Pending, SlotPhase};
 use super::Step;
 use crate::policy::OnStop;
 use crate::session::{
@@ -106,14 +107,30 @@ impl Step<'_> {
                     self.drop_work(work);
                     self.interrupt(slot);
                 }
+                Pending::Approve(slot) => {
+                    self.drop_work(work);
+                    self.set_phase(slot, SlotPhase::Unasked);
+                    self.state.gate.put_question(slot);
+                }
+                Pending::ApproveAgain(_) => self.drop_work(work),
                 Pending::Prepare
                 | Pending::Repair(_)
                 | Pending::Model
                 | Pending::Tool(_)
                 | Pending::ConsultTool(_)
                 | Pending::ConsultModel
+                | Pending::Verify(_)
                 | Pending::ConsultOutput => {}
             }
+        }
+        if self.state.batch.is_empty() {
+            return;
+        }
+        // What waits is refused now, and nobody is asked any more.
+        self.start_waiting();
+        match self.waits_for_a_person() {
+            Some(slot) => self.approved_again(slot, Answer::None),
+            None => self.settle(),
         }
     }
 

@@ -44,6 +44,8 @@ impl Step<'_> {
         if let Some(mended) = self.mend(&call.arguments, &call.name, &call.id) {
             call.arguments = mended;
         }
+        self.correct_name(call);
+        self.unpack(call);
     }
 
     /// The text repaired, if it is to be and can be; that is told.

@@ -1,8 +1,10 @@
 //! The interpreter: one event in, directives out.
 
+mod approval;
 mod batch;
 mod breaking;
 mod budget;
+mod doubt;
 mod examine;
 mod exhausted;
 mod feedback;
@@ -13,11 +15,15 @@ mod loop_guard;
 mod malformed;
 mod mend;
 mod model_retry;
+mod names;
 mod output;
+mod queue;
 mod reply;
 mod results;
 mod retract;
+mod rounds;
 mod turn;
+mod unpack;
 
 #[cfg(feature = "host")]
 pub(crate) use feedback::validation;
@@ -107,6 +113,7 @@ impl Step<'_> {
             },
             Event::ToolFinished { work, outcome, run } => match self.claim(work) {
                 Some(Pending::Tool(slot)) => self.tool_finished(slot, outcome, run),
+                Some(Pending::Verify(slot)) => self.verified(slot, outcome),
                 other => self.unasked(work, other),
             },
             Event::TimerFired { work } => match self.claim(work) {
@@ -119,6 +126,11 @@ impl Step<'_> {
                 Some(Pending::ConsultTool(slot)) => self.tool_decided(slot, decision),
                 Some(Pending::ConsultModel) => self.model_decided(decision),
                 Some(Pending::ConsultOutput) => self.output_decided(decision),
+                other => self.unasked(work, other),
+            },
+            Event::Answered { work, answer } => match self.claim(work) {
+                Some(Pending::Approve(slot)) => self.approved(slot, answer),
+                Some(Pending::ApproveAgain(slot)) => self.approved_again(slot, answer),
                 other => self.unasked(work, other),
             },
             Event::ToolsProposed { mut calls } => {

@@ -1,9 +1,8 @@
 //! The loop of turns: prepare, call the model, and the last turn that allows only the report.
 
 use super::super::because::because;
-use super::super::directive::{
-    Because, CallModel, CallTimeouts, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work,
-};
+use super::super::call_timeouts::CallTimeouts;
+use super::super::directive::{Because, CallModel, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work};
 use super::super::event::TurnMeasure;
 use super::super::retry;
 use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
@@ -167,7 +166,7 @@ impl Step<'_> {
         self.ask(Work::Wait(wait), why);
     }
 
-    fn out_of_time(&self) -> bool {
+    pub(super) fn out_of_time(&self) -> bool {
         self.state.deadline.is_some_and(|deadline| deadline <= self.state.now)
     }
 

@@ -13,7 +13,7 @@ use super::{Arguments, CallContext, CallError, Classify, GivenUp, Inner, Refusal
 use crate::engine::retry::{Case, Obstacle, Progress, Verdict};
 use crate::engine::{Admission, MetricName, join_problems, may_run_again, told, violations};
 use crate::policy::{
-    Budget, CallOverride, Classified, Effect, ErrorClass, Policy, Problem, Seed, Setting, Template,
+    Approval, Budget, CallOverride, Classified, Effect, ErrorClass, Policy, Problem, Seed, Setting, Template,
     ToolPolicy, Trigger,
 };
 use crate::session::{AttemptRecord, ReducerError, RetryExhausted, StopReason};
@@ -21,6 +21,10 @@ use crate::time::Nanos;
 
 /// The guard of one tool.
 #[derive(Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what is known before a call, so that the call need not look"
+)]
 pub struct ToolGuard {
     inner: Arc<Inner>,
     name: Arc<str>,
@@ -29,6 +33,8 @@ pub struct ToolGuard {
     rules: Policy,
     policy: Arc<ToolPolicy>,
     planner: Option<CallOverride>,
+    /// Whether the host has asked the person that the policy wants to be asked.
+    approved: bool,
     effect: Effect,
     cell: Arc<ToolCell>,
     /// Whether single calls have rules of their own.
@@ -50,7 +56,10 @@ impl ToolGuard {
             known => known,
         };
         let per_call = rules.has_call_rules(name);
-        let checked = per_call || inner.tools.schema(name).is_some() || !policy.validators.value.is_empty();
+        let checked = per_call
+            || inner.tools.schema(name).is_some()
+            || !policy.validators.value.is_empty()
+            || policy.approval.value == Approval::Always;
         Self {
             name: name.into(),
             effect,
@@ -62,6 +71,7 @@ impl ToolGuard {
                 || listens(&rules, Trigger::ToolSucceeded),
             newer: Arc::default(),
             planner: None,
+            approved: false,
             generation,
             rules,
             policy,
@@ -81,6 +91,16 @@ impl ToolGuard {
         self
     }
 
+    /// The same guard for calls that a person has agreed to. Without it, those that the policy wants to be agreed to
+    /// (`approval: always`) are refused: a guard has nobody to ask.
+    #[must_use]
+    pub fn approved(mut self) -> Self {
+        self.approved = true;
+        // Clones that are not approved go on without it.
+        self.newer = Arc::default();
+        self
+    }
+
     /// The same guard under the policy that is in force now.
     #[cold]
     fn renewed(&self) -> Arc<Self> {
@@ -90,7 +110,8 @@ impl ToolGuard {
         {
             return Arc::clone(guard);
         }
-        let new = Self::new(Arc::clone(&self.inner), &self.name);
+        let mut new = Self::new(Arc::clone(&self.inner), &self.name);
+        new.approved = self.approved;
         let new = Arc::new(match self.planner.clone() {
             Some(planner) => new.with(planner),
             None => new,
@@ -214,6 +235,7 @@ impl ToolGuard {
     fn examine<A: Arguments, E>(&self, args: &A) -> Result<Option<Arc<ToolPolicy>>, CallError<E>> {
         let Some(args) = args.as_json() else {
             let planned = self.planner.is_some().then(|| self.policy_of_call(&Value::Null));
+            self.agreed_to(planned.as_deref().unwrap_or(&self.policy))?;
             return Ok(planned);
         };
         let policy = self.per_call.then(|| self.policy_of_call(args));
@@ -224,7 +246,30 @@ impl ToolGuard {
             let vars = json!({ "args": args, "tool": &*self.name });
             problems = violations(&rules.validators.value, vars);
         }
-        if problems.is_empty() { Ok(policy) } else { Err(self.correct(rules, &problems, Some(args))) }
+        if !problems.is_empty() {
+            return Err(self.correct(rules, &problems, Some(args)));
+        }
+        self.agreed_to(rules)?;
+        Ok(policy)
+    }
+
+    /// Refuses what a person would have to agree to and has not.
+    fn agreed_to<E>(&self, policy: &ToolPolicy) -> Result<(), CallError<E>> {
+        if self.approved || policy.approval.value == Approval::Never {
+            return Ok(());
+        }
+        let vars = json!({ "tool": &*self.name, "answered": false });
+        let message = self.say(&policy.messages.not_approved, &vars);
+        Err(self.refused(policy, ErrorClass::PermissionDenied, message))
+    }
+
+    /// The model is told that the call did not run, and so are reducers.
+    fn refused<E>(&self, policy: &ToolPolicy, class: ErrorClass, mut message: String) -> CallError<E> {
+        let event = json!({ "tool": &*self.name, "error_type": class, "message": message });
+        if let Some(error) = self.inner.reduce(&self.rules, Trigger::ToolRefused, &event) {
+            message = self.reducer_text(policy, &error);
+        }
+        CallError::Refused(Box::new(Refusal { class, message, delay: Nanos::ZERO }))
     }
 
     fn policy_of_call(&self, args: &Value) -> Arc<ToolPolicy> {
@@ -311,13 +356,8 @@ impl ToolGuard {
             Admission::Probe => Ok(Some(Probe(self))),
             Admission::Refused => {
                 let vars = json!({ "tool": &*self.name, "failures": self.cell.failures() });
-                let mut message = self.say(&policy.breaker.message, &vars);
-                let class = ErrorClass::CircuitOpen;
-                let event = json!({ "tool": &*self.name, "error_type": class, "message": message });
-                if let Some(error) = self.inner.reduce(&self.rules, Trigger::ToolRefused, &event) {
-                    message = self.reducer_text(policy, &error);
-                }
-                Err(CallError::Refused(Box::new(Refusal { class, message, delay: Nanos::ZERO })))
+                let message = self.say(&policy.breaker.message, &vars);
+                Err(self.refused(policy, ErrorClass::CircuitOpen, message))
             }
         }
     }

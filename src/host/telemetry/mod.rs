@@ -110,6 +110,7 @@ impl Telemetry {
             Event::HistoryRepaired { .. }
             | Event::TimerFired { .. }
             | Event::PlannerDecided { .. }
+            | Event::Answered { .. }
             | Event::ToolsProposed { .. }
             | Event::OutputProposed { .. }
             | Event::PolicyChanged { .. }
@@ -165,7 +166,13 @@ impl Telemetry {
                 self.metrics.add(Meter::ToolBytesIn, &[tool], length(&arguments.to_string()));
                 What::Tool { tool: tool.clone() }
             }
-            Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::Wait(_) | Work::Consult(_) => return,
+            Work::PrepareTurn(_)
+            | Work::RepairHistory(_)
+            | Work::Wait(_)
+            | Work::Consult(_)
+            | Work::Ask(_) => {
+                return;
+            }
         };
         self.under_way.insert(work.id(), Begun { at, what });
     }
@@ -232,6 +239,9 @@ impl Telemetry {
             | Note::Refused { .. }
             | Note::Repaired { .. }
             | Note::LeakedCalls { .. }
+            | Note::Renamed { .. }
+            | Note::EffectChecked { .. }
+            | Note::RoundsFailed { .. }
             | Note::TurnRetracted { .. }
             | Note::ResultCut { .. }
             | Note::ToolEnded { .. }

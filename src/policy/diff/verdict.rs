@@ -40,6 +40,12 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         ("breaker", "scope") => Direction::Words(&["session", "run", "turn"]),
         ("breaker", "hide") | ("loop_guard", "enabled") => Direction::Words(&["true", "false"]),
         ("loop_guard", "count") => Direction::Words(&["in_all", "in_a_row"]),
+        ("calls", "parallel" | "most") | ("approval", "timeout") | (_, "concurrency") => Direction::More,
+        ("calls", "failed_rounds" | "unpack_arguments" | "correct_names" | "suggestions")
+        | ("calls.messages", _)
+        | (_, "after_effect") => Direction::None,
+        (_, "approval") => Direction::Words(&["always", "never"]),
+        ("approval", "unanswered") => Direction::Words(&["refuse", "approve"]),
         ("breaker", "open_for" | "successes") | (_, "min_attempt_time") => Direction::Less,
         ("timeouts", _) | ("breaker", "probes") | (_, "nudge" | "block" | "final_turn") => Direction::More,
         (_, "enabled") => Direction::Words(&["false", "true"]),

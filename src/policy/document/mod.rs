@@ -3,10 +3,13 @@
 //! Expressions, templates, schemas, durations and selectors are parsed while reading, so that their mistakes are
 //! reported with all others.
 
+mod after_effect;
+mod approval;
 mod backoff;
 mod breaker;
 mod budget;
 mod by_class;
+mod calls;
 mod errors;
 mod fraction;
 mod history;

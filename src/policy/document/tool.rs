@@ -6,7 +6,9 @@ use std::sync::Arc;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
+use super::approval::{ApprovalLayer, MergedApproval};
 use super::breaker::{BreakerLayer, MergedBreaker};
+use super::calls::{CallsLayer, MergedCalls};
 use super::loop_guard::{LoopGuardLayer, MergedLoopGuard};
 use super::result::{MergedResult, ResultLayer};
 use super::retry::{Classes, LimitsRule, MergedRetry, RetryLayer};
@@ -17,8 +19,9 @@ use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, d
 use crate::policy::merge::{Block, Layer as _, Leaf, Trail, Under, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    AfterPartial, Bound, ContextWindow, Effect, GuidancePolicy, MalformedCalls, ModelPolicy, OnExhausted,
-    OnStop, Provider, Scope, Setting, Span, TextOnly, ToolMessages, ToolPolicy, TurnPolicy, Validator,
+    AfterEffect, AfterPartial, Approval, Attempts, Bound, ContextWindow, Effect, GuidancePolicy,
+    MalformedCalls, ModelPolicy, OnExhausted, OnStop, Provider, Scope, Setting, Span, TextOnly, ToolMessages,
+    ToolPolicy, TurnPolicy, Validator,
 };
 
 variables! {
@@ -32,6 +35,10 @@ variables! {
     ReducerFailed = ["tool", "reducer", "error"];
     /// What is known when a run ended before a call did.
     Interrupted = ["tool"];
+    /// What is known when a person did not agree to a call.
+    NotApproved = ["tool", "answered"];
+    /// What is known when it was found out that a run has acted.
+    Acted = ["tool", "error", "error_type", "by"];
     /// What is known before a call.
     Call = ["args", "tool"], "size(args.query) >= 3";
     /// What is known when a report is checked.
@@ -59,6 +66,13 @@ layer! {
             validate: Checks<Call>,
             /// What is decided when attempts are exhausted.
             on_exhausted: OnExhausted,
+            /// Whether a person is asked before it runs.
+            approval: Approval,
+            /// How many calls of it run at once, or `unlimited`.
+            /// Example: `1`
+            concurrency: Attempts,
+            /// What is done about a run that failed and may have acted. Replaced whole.
+            after_effect: AfterEffect,
         }
         blocks {
             /// Retries of a call that failed, and corrections of a call that was refused.
@@ -105,6 +119,15 @@ layer! {
             /// The run ended before the call did; it may have run.
             /// Example: `The run ended while {{ tool }} was called. It may have run.`
             interrupted: Text<Interrupted>,
+            /// The run ended before the call began; it has not run.
+            /// Example: `{{ tool }} did not run: the run ended.`
+            not_started: Text<Interrupted>,
+            /// A person did not agree to the call, or (`answered` is false) nobody answered.
+            /// Example: `{{ tool }} did not run: it was not approved.`
+            not_approved: Text<NotApproved>,
+            /// The run failed, but has acted: `by` a tool or a person that was asked.
+            /// Example: `{{ tool }} reported {{ error }}, but it did act.`
+            acted: Text<Acted>,
         }
     }
 }
@@ -118,6 +141,8 @@ record! {
         pub(crate) when: Spanned<Cel<Call>>,
         /// Retries of these calls.
         pub(crate) retry: Block<RetryLayer>,
+        /// Whether a person is asked before these calls run.
+        pub(crate) approval: Patch<Approval>,
         /// Limits that no layer can loosen.
         pub(crate) limits: Option<LimitsRule>,
     }
@@ -209,6 +234,10 @@ layer! {
             targets: TargetsLayer => MergedTargets,
             /// What becomes of what the model is told about its replies.
             guidance: GuidanceLayer => MergedGuidance,
+            /// The calls of one reply.
+            calls: CallsLayer => MergedCalls,
+            /// Questions to people.
+            approval: ApprovalLayer => MergedApproval,
             /// What the model is told.
             messages: TurnMessagesLayer => MergedTurnMessages,
         }
@@ -292,6 +321,10 @@ impl Prioritized for ToolLayer {
         for call in &self.calls {
             let under = format!("calls[{}].retry", call.when.value.source());
             call.retry.0.entries(&Under::new(&under), &mut found);
+            if let Some(span) = call.approval.span() {
+                let shown = call.approval.as_set().map(Leaf::show).unwrap_or_default();
+                found.push((format!("calls[{}].approval", call.when.value.source()), span, shown));
+            }
         }
         found
     }
@@ -400,7 +433,19 @@ pub(super) fn validators<V: Variables + Clone + PartialEq>(
 impl MergedTool {
     /// The plain values; `None` if the layers leave one open, which the built-in default does not.
     pub(crate) fn policy(&self) -> Option<ToolPolicy> {
-        let Self { effect, validate, on_exhausted, retry, breaker, loop_guard, result, messages } = self;
+        let Self {
+            effect,
+            validate,
+            on_exhausted,
+            approval,
+            concurrency,
+            after_effect,
+            retry,
+            breaker,
+            loop_guard,
+            result,
+            messages,
+        } = self;
         Some(ToolPolicy {
             retry: retry.policy()?,
             effect: effect.setting()?,
@@ -409,6 +454,9 @@ impl MergedTool {
             result: result.policy()?,
             validators: validators(validate)?,
             on_exhausted: on_exhausted.setting()?,
+            approval: approval.setting()?,
+            concurrency: concurrency.setting()?,
+            after_effect: after_effect.setting()?,
             messages: ToolMessages {
                 invalid_args: messages.invalid_args.setting()?,
                 failed: messages.failed.setting()?,
@@ -416,6 +464,9 @@ impl MergedTool {
                 not_found: messages.not_found.setting()?,
                 reducer_error: messages.reducer_error.setting()?,
                 interrupted: messages.interrupted.setting()?,
+                not_started: messages.not_started.setting()?,
+                not_approved: messages.not_approved.setting()?,
+                acted: messages.acted.setting()?,
             },
         })
     }
@@ -460,6 +511,8 @@ impl MergedTurn {
             malformed_calls: self.malformed_calls.setting()?,
             after_partial: self.after_partial.setting()?,
             targets: self.targets.policy()?,
+            calls: self.calls.policy()?,
+            approval: self.approval.policy()?,
             guidance: GuidancePolicy {
                 keep: self.guidance.keep.setting()?,
                 most: self.guidance.most.setting()?,

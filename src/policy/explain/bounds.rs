@@ -1,5 +1,6 @@
 //! The bounds of a run: how often models are called at most, and how long is slept for them, the report and corrections;
-//! and of each call of a tool, how often it runs and how long is slept between. How many calls there are nothing bounds.
+//! and of each call of a tool, how often it runs and how long is slept between. How many calls of a reply run
+//! `turn.calls.most` says.
 //!
 //! A run has at most `turn.max_turns` turns. Where a report is due, the last one is repeated for as many attempts as
 //! the report has. In each turn one model replies, after every other one may have been called until its attempts were
@@ -15,7 +16,7 @@ use super::render::{exact, length};
 use super::worst::{Kind, Work, Worst, add, larger};
 use super::worst_run;
 use crate::policy::names::{self, Named};
-use crate::policy::{Advance, Bound, Names, OnExhausted, Place, Policy, ToolPolicy};
+use crate::policy::{Advance, AfterEffect, Bound, Effect, Names, OnExhausted, Place, Policy, ToolPolicy};
 use crate::time::Nanos;
 
 /// The most that anything can cost.
@@ -81,6 +82,19 @@ pub struct ToolBounds {
     pub inner: u32,
     /// Calls of models in a turn, times runs of a call, times the tool's own attempts; `None`: unbounded.
     pub product: Option<u64>,
+    /// The most runs in a run of the agent, however many calls its replies ask for; `None`: unbounded.
+    pub runs: Option<u64>,
+    /// The tool that is run to find out whether a run of this one has acted; `None`: none is.
+    pub checks: Option<Checks>,
+}
+
+/// Runs of another tool that find out whether a run that failed has acted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// The tool.
+    pub tool: String,
+    /// The most runs of it for one call; `None`: unbounded.
+    pub runs: Option<u32>,
 }
 
 impl Policy {
@@ -122,12 +136,17 @@ impl Policy {
             Turn::of_all(&models, together)
         };
         let in_turn = turn.calls;
+        // The last turn runs no tools.
+        let with_tools = Some(u64::from(turns.value.get()).saturating_sub(1));
+        let most = self.turn().calls.most.value.limit().map(u64::from);
         let tools: Vec<_> = tools
             .into_iter()
             .map(|(name, example)| {
                 let (call, correction) = self.worst_call(&example);
+                let runs = product([with_tools, most, call.calls.map(u64::from)]);
                 let product = product([in_turn, call.calls.map(u64::from), Some(u64::from(inner))]);
-                ToolBounds { name, call, correction, in_turn, inner, product }
+                let checks = Checks::of(&self.tool(&example), &call);
+                ToolBounds { name, call, correction, in_turn, inner, product, runs, checks }
             })
             .collect();
         let corrected = tools.iter().fold(ZERO, |longest, tool| larger(longest, tool.correction));
@@ -135,7 +154,7 @@ impl Policy {
             replies,
             turn,
             report: report.as_ref().zip(self.output().map(|o| passes(o.on_exhausted.value))),
-            correcting: times(corrected, Some(u64::from(turns.value.get()).saturating_sub(1))),
+            correcting: times(corrected, with_tools),
         };
         Bounds {
             turns: turns.value.get(),
@@ -155,6 +174,16 @@ impl Policy {
         let corrected = |policy: &ToolPolicy| Worst::of(&policy.retry, CORRECTION);
         let correction = self.worst(name, &layers, corrected(&policy), &corrected);
         (self.worst(name, &layers, worst_run(&policy), &worst_run), correction.wait)
+    }
+}
+
+impl Checks {
+    /// A failure is looked into only where another attempt may follow it.
+    fn of(policy: &ToolPolicy, call: &Worst) -> Option<Self> {
+        let AfterEffect::Verify(check) = &policy.after_effect.value else { return None };
+        let harmless = matches!(policy.effect.value, Effect::ReadOnly | Effect::Idempotent);
+        let runs = call.calls.map(|calls| calls.saturating_sub(1));
+        (!harmless && runs != Some(0)).then(|| Self { tool: check.tool.clone(), runs })
     }
 }
 
@@ -297,27 +326,40 @@ impl fmt::Display for Bounds {
             ]
         }));
         table(f, &rows)?;
-        let head = ["tool", "runs of a call", "asleep in a call", "before a correction", "product"];
+        let head =
+            ["tool", "runs of a call", "in a run", "asleep in a call", "before a correction", "product"];
         let mut rows = vec![head.map(str::to_owned)];
         rows.extend(self.tools.iter().map(|tool| {
             [
                 tool.name.clone(),
                 count(tool.call.calls.map(u64::from)),
+                count(tool.runs),
                 length(tool.call.asleep),
                 length(tool.correction),
                 count(tool.product),
             ]
         }));
         table(f, &rows)?;
+        writeln!(f)?;
+        for tool in &self.tools {
+            if let Some(Checks { tool: other, runs }) = &tool.checks {
+                let runs = count(runs.map(u64::from));
+                let name = &tool.name;
+                writeln!(
+                    f,
+                    "  {name}: `{other}` runs besides, to find out whether a run has acted: {runs} for each call"
+                )?;
+            }
+        }
         writeln!(
             f,
-            "\n  product: model calls in a turn x runs of a call x {} in each run, by the tool itself",
+            "  product: model calls in a turn x runs of a call x {} in each run, by the tool itself",
             self.inner
         )?;
         writeln!(
             f,
-            "  runs of a tool in a run, and the waits between them: unbounded, as no rule says how many calls a reply may\n  \
-             ask for; a breaker ends only runs that fail"
+            "  in a run: runs of a call x `turn.calls.most` x each turn but the last; the waits between them are by call,\n  \
+             as calls wait at the same time; a breaker ends only runs that fail"
         )
     }
 }
@@ -397,12 +439,13 @@ impl ModelBounds {
 }
 
 impl ToolBounds {
-    /// For machines. `runs`, those in a run, is never bounded.
+    /// For machines. `runs` are those in a run.
     pub fn to_json(&self) -> Value {
         let call = worst_json(&self.call);
         let (in_turn, inner, product) = (self.in_turn, self.inner, self.product);
         let correction = exact(self.correction);
-        json!({"name": self.name, "call": call, "correction": correction, "in_turn": in_turn, "inner": inner, "product": product, "runs": null})
+        let checks = self.checks.as_ref().map(|checks| json!({"tool": checks.tool, "runs": checks.runs}));
+        json!({"name": self.name, "call": call, "correction": correction, "in_turn": in_turn, "inner": inner, "product": product, "runs": self.runs, "checks": checks})
     }
 }
 

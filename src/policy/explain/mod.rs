@@ -12,7 +12,7 @@ use core::num::NonZeroU32;
 
 use serde_json::{Map, Value};
 
-pub use bounds::{Bounds, ModelBounds, RunBounds, ToolBounds};
+pub use bounds::{Bounds, Checks, ModelBounds, RunBounds, ToolBounds};
 pub use call_file::CallFile;
 pub use delays::{DelayRow, DelayTable, Delays};
 pub use key::UnknownKey;

@@ -23,6 +23,8 @@ pub struct ErrorExplanation {
     pub reasons: Vec<Reason>,
     /// What is done when there is no further attempt, in words.
     pub then: &'static str,
+    /// What is done if the run may have acted, in words; `None`: that makes no difference.
+    pub if_acted: Option<String>,
     /// The waits, and the worst case; `None`: there is no further attempt.
     pub delays: Option<Delays>,
 }
@@ -85,6 +87,7 @@ impl Explanation {
             action,
             reasons,
             then: self.then(action, class),
+            if_acted: action.minds_effects().then(|| self.if_acted()),
             delays: self
                 .rules
                 .as_ref()
@@ -104,6 +107,7 @@ impl Explanation {
         if row.request_at_fault && sent_again {
             told.action = ErrorAction::NotAsItIs;
             told.then = self.then(told.action, row.class);
+            told.if_acted = None;
             told.delays = None;
             let says = "= true".to_owned();
             let path = "errors.request_at_fault".to_owned();
@@ -155,8 +159,8 @@ impl Explanation {
         }
         let mut reasons: Vec<Reason> = listed.into_iter().collect();
         let action = self.repeats(class);
-        if matches!(action, ErrorAction::RetriedIfHarmless | ErrorAction::RetriedIfNotStarted) {
-            reasons.extend(self.value("effect"));
+        if action.minds_effects() {
+            reasons.extend(["effect", "after_effect"].into_iter().filter_map(|path| self.value(path)));
         }
         reasons.extend(self.own(class, "max_attempts"));
         if action != ErrorAction::NotRetried {
@@ -179,6 +183,19 @@ impl Explanation {
             ErrorAction::RetriedIfNotStarted
         } else {
             ErrorAction::Retried
+        }
+    }
+
+    /// What is done about a run that may have acted.
+    fn if_acted(&self) -> String {
+        let rule = self.get("after_effect").map(|held| &held.value);
+        let field = |name: &str| rule.and_then(|rule| rule.get(name)).and_then(Value::as_str);
+        match (field("kind"), field("tool")) {
+            (Some("ask"), _) => "a person is asked whether it may run again".to_owned(),
+            (Some("verify"), Some(tool)) => {
+                format!("`{tool}` is run to find out; if nobody knows, the model is told")
+            }
+            _ => "the model is told".to_owned(),
         }
     }
 
@@ -304,6 +321,11 @@ const fn corrected(class: ErrorClass) -> bool {
 }
 
 impl ErrorAction {
+    /// Whether it depends on what the run has done to the world.
+    const fn minds_effects(self) -> bool {
+        matches!(self, Self::RetriedIfHarmless | Self::RetriedIfNotStarted)
+    }
+
     /// In words.
     const fn words(self) -> &'static str {
         match self {
@@ -329,6 +351,9 @@ impl fmt::Display for ErrorExplanation {
             writeln!(f, "  told by the row {}  {at}", short(&matcher.as_str().into(), LONGEST))?;
         }
         writeln!(f, "  {}; {}", self.action.words(), self.then)?;
+        if let Some(then) = &self.if_acted {
+            writeln!(f, "  if it may have acted: {then}")?;
+        }
         let width = |cell: fn(&Reason) -> &str| {
             self.reasons.iter().map(|r| cell(r).chars().count()).max().unwrap_or(0)
         };
@@ -359,6 +384,7 @@ impl ErrorExplanation {
             "row": self.row.as_ref().map(|(matcher, at)| json!({"matches": matcher, "at": at})),
             "action": self.action,
             "then": self.then,
+            "if_acted": self.if_acted,
             "reasons": self.reasons.iter().map(reason).collect::<Vec<_>>(),
             "delays": self.delays.as_ref().map(Delays::to_json),
         })

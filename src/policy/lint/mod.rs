@@ -22,6 +22,7 @@ mod steps;
 mod suppression;
 mod tools;
 mod view;
+mod witness;
 mod words;
 
 use amplification::Amplification;
@@ -237,6 +238,7 @@ impl<'p> Lints<'p> {
             self.amplification.tool(view, &subject, &policy, named.known);
             tools::idle_breaker(&subject, &policy, found);
             breakers::judge(&subject, &policy, found);
+            witness::judge(view, &subject, &policy, found);
             self.arguments.hear(named, &policy, calls.iter().map(|(call, _)| *call), found);
             self.repeats.hear(named, &policy, &policy.retry, found);
             self.of_class.hear(&policy.retry, self.raised.tools);

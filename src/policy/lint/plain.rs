@@ -65,9 +65,9 @@ fn of_calls(call: &CallRule, found: &mut Found<'_>) {
     }
     let mut entries = Vec::new();
     call.retry.0.entries(&Under::TOP, &mut entries);
-    if entries.is_empty() && call.limits.is_none() {
+    if entries.is_empty() && call.limits.is_none() && call.approval.span().is_none() {
         let problem = Diagnostic::warning(Code::EMPTY_RULE, span, "the rule for these calls says nothing");
-        found.push(problem.help("set something under `retry` or `limits`, or remove it"));
+        found.push(problem.help("set something under `retry`, `approval` or `limits`, or remove it"));
     }
 }
 

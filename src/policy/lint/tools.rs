@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 use super::Found;
 use super::view::{Named, subject};
 use crate::policy::{
-    Attempts, Code, Counting, Diagnostic, Effect, ErrorClass, OnExhausted, Origin, RetryPolicy, Scope, Span,
-    ToolPolicy,
+    AfterEffect, Attempts, Code, Counting, Diagnostic, Effect, ErrorClass, OnExhausted, Origin, RetryPolicy,
+    Scope, Span, ToolPolicy,
 };
 
 /// Failures after which a run has certainly not started, or was none.
@@ -41,7 +41,7 @@ impl Repeats {
         let (told, known, effect) = effects(named, policy);
         let asked = asked(retry, found);
         let Some(first) = asked.first().copied() else { return };
-        if effect != Effect::NonIdempotent {
+        if effect != Effect::NonIdempotent || policy.after_effect.value != AfterEffect::Tell {
             self.count.extend(asked);
             if known == Effect::NonIdempotent
                 && let Some(at) = found.place(policy.effect.origin)
@@ -84,7 +84,9 @@ fn effects(named: Named<'_>, policy: &ToolPolicy) -> (Effect, Effect, Effect) {
 /// Whether rules about a tool ask for runs that it does not bear.
 pub(super) fn in_vain(named: Named<'_>, policy: &ToolPolicy, found: &Found<'_>) -> bool {
     let (.., effect) = effects(named, policy);
-    effect == Effect::NonIdempotent && !asked(&policy.retry, found).is_empty()
+    effect == Effect::NonIdempotent
+        && policy.after_effect.value == AfterEffect::Tell
+        && !asked(&policy.retry, found).is_empty()
 }
 
 /// Where rules about tools or single calls ask for further runs of a tool that may have acted.

@@ -1,0 +1,127 @@
+//! `--approve`: who answers when the policy wants a person to agree.
+
+use std::io::{BufRead, IsTerminal};
+
+use clap::ValueEnum;
+use tokio::sync::{Mutex, mpsc};
+use unfazed::engine::{Answer, Ask, Question};
+use unfazed::host::{Approver, BoxFuture};
+
+use crate::cli::out;
+use crate::cli::text::{one_line, visible};
+
+/// What is answered where the policy wants a person to agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Approve {
+    /// Every call may run.
+    Yes,
+    /// None may.
+    No,
+    /// What a line on standard input says.
+    Ask,
+}
+
+/// Who answers. Away from a terminal nobody does, unless it is said: then the policy decides.
+pub(crate) struct Person {
+    approve: Option<Approve>,
+    lines: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
+}
+
+impl Person {
+    /// The person that is asked as `--approve` says.
+    pub(crate) fn new(approve: Option<Approve>) -> Self {
+        let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        let approve = approve.or(terminal.then_some(Approve::Ask));
+        Self { approve, lines: Mutex::new(None) }
+    }
+
+    /// Asks until a line is an answer. At the end of the input there is nobody any more.
+    async fn ask(&self, ask: &Ask) -> Answer {
+        let mut lines = self.lines.lock().await;
+        let lines = lines.get_or_insert_with(read_lines);
+        // What was typed before the question is no answer to it.
+        if std::io::stdin().is_terminal() {
+            while lines.try_recv().is_ok() {}
+        }
+        loop {
+            out::say(&question(ask));
+            let Some(line) = lines.recv().await else { return Answer::None };
+            match answer(&line, ask.question) {
+                Some(answer) => return answer,
+                None => out::say(&format!("`{}` is no answer\n", one_line(line.trim()))),
+            }
+        }
+    }
+}
+
+impl Approver for Person {
+    fn ask<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            match self.approve {
+                Some(Approve::Yes) => Answer::Approve,
+                Some(Approve::No) => Answer::Refuse,
+                Some(Approve::Ask) => self.ask(ask).await,
+                None => Answer::None,
+            }
+        })
+    }
+}
+
+/// Reads standard input in a thread of its own: a question whose time is over leaves no half-read line behind, and
+/// the end of the command does not wait for one.
+fn read_lines() -> mpsc::UnboundedReceiver<String> {
+    let (send, lines) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if send.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+/// The whole call: whoever agrees must have seen what to. Known secrets are not in it.
+fn question(ask: &Ask) -> String {
+    let arguments = visible(&format!("{:#}", ask.arguments));
+    let (failed, all) = match ask.question {
+        Question::Run => (String::new(), ", a (yes to all further calls of it)"),
+        Question::RunAgain => (format!("failed and may have acted: {}\n", one_line(&ask.message)), ""),
+    };
+    let again = if ask.question == Question::RunAgain { " again" } else { "" };
+    let tool = one_line(&ask.tool);
+    format!("{tool} {arguments}\n{failed}Run it{again}? y (yes), n (no){all}\n")
+}
+
+/// What a line answers.
+fn answer(line: &str, question: Question) -> Option<Answer> {
+    match line.trim().to_lowercase().as_str() {
+        "y" | "yes" => Some(Answer::Approve),
+        "n" | "no" => Some(Answer::Refuse),
+        "a" | "all" | "always" if question == Question::Run => Some(Answer::ApproveAll),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_answers_whatever_its_case() {
+        assert_eq!(answer(" Y\n", Question::Run), Some(Answer::Approve));
+        assert_eq!(answer("no", Question::Run), Some(Answer::Refuse));
+        assert_eq!(answer("always", Question::Run), Some(Answer::ApproveAll));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_asked_again() {
+        assert_eq!(answer("", Question::Run), None);
+        assert_eq!(answer("maybe", Question::Run), None);
+    }
+
+    #[test]
+    fn a_run_that_may_have_acted_is_agreed_to_one_by_one() {
+        assert_eq!(answer("a", Question::RunAgain), None);
+    }
+}

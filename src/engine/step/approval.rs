@@ -1,0 +1,95 @@
+//! Questions to people: one after the other, in the order of the calls.
+
+use serde_json::{Value, json};
+
+use super::super::ask::{Answer, Ask, Question};
+use super::super::because::{Shown, because};
+use super::super::directive::{Because, Work};
+use super::super::state::{Pending, Refusal, Slot, SlotPhase};
+use super::Step;
+use crate::policy::{ErrorClass, Unanswered};
+
+impl Step<'_> {
+    /// Asks about the first call that waits for it, unless a person is being asked about another.
+    pub(super) fn ask_next(&mut self) {
+        let asked = |pending: &Pending| matches!(pending, Pending::Approve(_) | Pending::ApproveAgain(_));
+        while !self.state.work.values().any(asked) {
+            let Some(index) = self.state.gate.next_question() else { return };
+            let Some(slot) = self.state.batch.get(index) else { return };
+            let (phase, slot) = (slot.phase.clone(), slot.without_history());
+            match phase {
+                SlotPhase::Unasked => {
+                    if let Some(refusal) = self.too_late(&slot) {
+                        self.refuse_agreed(index, refusal);
+                    } else if self.state.agreed.contains(&slot.tool) {
+                        self.begin_agreed(index, Vec::new());
+                    } else {
+                        self.ask_whether(index, &slot);
+                    }
+                }
+                SlotPhase::Doubtful(doubt) => self.ask_again(index, &slot, &doubt),
+                _ => {}
+            }
+        }
+    }
+
+    /// Asks whether the call of a slot may run.
+    fn ask_whether(&mut self, index: usize, slot: &Slot) {
+        self.set_phase(index, SlotPhase::Asked);
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let why = because(self.policy, "approval", &policy.approval.map(Shown), []);
+        self.ask_person(Pending::Approve(index), Question::Run, slot, "", why);
+    }
+
+    pub(super) fn ask_person(
+        &mut self,
+        pending: Pending,
+        question: Question,
+        slot: &Slot,
+        message: &str,
+        why: Because,
+    ) {
+        let ask = Ask {
+            work: self.state.issue(pending),
+            question,
+            call: slot.call.clone(),
+            tool: slot.tool.clone(),
+            arguments: slot.arguments.clone(),
+            message: message.to_owned(),
+            timeout: self.policy.turn().approval.timeout.value.length(),
+        };
+        self.ask(Work::Ask(ask), vec![why]);
+    }
+
+    /// A person has answered whether the call of a slot may run, or nobody has.
+    pub(super) fn approved(&mut self, index: usize, answer: Answer) {
+        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let unanswered = &self.policy.turn().approval.unanswered;
+        let (yes, answered) = match answer {
+            Answer::Approve | Answer::ApproveAll => (true, true),
+            Answer::Refuse => (false, true),
+            Answer::None => (unanswered.value == Unanswered::Approve, false),
+        };
+        if answer == Answer::ApproveAll {
+            self.state.agreed.insert(slot.tool.clone());
+        }
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let why = if answered {
+            let fact = if yes { "the user agreed" } else { "the user did not agree" };
+            because(self.policy, "approval", &policy.approval.map(Shown), [fact.to_owned()])
+        } else {
+            let rule = unanswered.map(Shown);
+            because(self.policy, "turn.approval.unanswered", &rule, ["nobody answered".to_owned()])
+        };
+        if yes {
+            self.begin_agreed(index, vec![why]);
+        } else {
+            let vars: Value = json!({ "tool": slot.tool, "answered": answered });
+            let text = self.say(&policy.messages.not_approved, vars);
+            let class = ErrorClass::PermissionDenied;
+            self.refuse_agreed(index, Refusal { class, text, because: vec![why] });
+        }
+        self.ask_next();
+        self.settle();
+    }
+}

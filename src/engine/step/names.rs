@@ -1,0 +1,112 @@
+//! Names of tools there are not, taken for that of the one tool they can mean.
+
+use serde_json::Value;
+
+use super::super::because::because;
+use super::super::directive::Note;
+use super::Step;
+use crate::policy::Schema;
+use crate::session::ToolCall;
+
+/// What stands between the parts of a name.
+const BETWEEN: [char; 4] = ['.', '/', ':', '\\'];
+
+impl Step<'_> {
+    /// Gives a call the name of the tool it can mean, if there is but one and its schema holds; that is told.
+    pub(super) fn correct_name(&mut self, call: &mut ToolCall) {
+        let rule = &self.policy.turn().calls.correct_names;
+        if !rule.value || self.schema_of(&call.name).is_some() {
+            return;
+        }
+        let report = self.policy.output().map(|output| output.tool.value.as_str());
+        let names: Vec<&str> = self.tools.names().chain(report).collect();
+        let Some(name) = meant(&call.name, &names).map(str::to_owned) else { return };
+        let mut meant = ToolCall { name, ..call.clone() };
+        let fits = self.schema_of(&meant.name).is_some_and(|schema| {
+            let arguments = match meant.arguments.trim() {
+                "" => Ok(Value::Object(serde_json::Map::new())),
+                text => serde_json::from_str(text),
+            };
+            arguments.is_ok_and(|arguments| {
+                schema.problems(&arguments).is_empty() || self.unpacked(schema, &arguments).is_some()
+            })
+        });
+        if !fits {
+            return;
+        }
+        let why = because(self.policy, "turn.calls.correct_names", rule, []);
+        core::mem::swap(call, &mut meant);
+        let (id, tool, from) = (call.id.clone(), call.name.clone(), meant.name);
+        self.note(Note::Renamed { call: id, tool, from }, vec![why]);
+    }
+
+    /// The schema of what may be called by that name.
+    pub(super) fn schema_of(&self, name: &str) -> Option<&Schema> {
+        let report = self.policy.output().filter(|output| output.tool.value == name);
+        report.map(|output| &*output.schema.value).or_else(|| self.tools.schema(name))
+    }
+}
+
+/// The one name that is meant: the same but for its case; else the same without the parts before the last, of the name
+/// that was called or of both.
+fn meant<'a>(called: &str, names: &[&'a str]) -> Option<&'a str> {
+    let whole = plain(called);
+    let last = plain(last_part(called));
+    let ways: [&dyn Fn(&str) -> bool; 3] =
+        [&|name| plain(name) == whole, &|name| plain(name) == last, &|name| plain(last_part(name)) == last];
+    for way in ways {
+        let mut found = names.iter().copied().filter(|name| way(name));
+        match (found.next(), found.next()) {
+            (None, _) => {}
+            (only, None) => return only,
+            (Some(_), Some(_)) => return None,
+        }
+    }
+    None
+}
+
+/// What comes after the last separator: `search` of `web.search` and of `web__search`.
+fn last_part(name: &str) -> &str {
+    let name = name.rsplit(BETWEEN).next().unwrap_or(name);
+    name.rsplit("__").next().unwrap_or(name)
+}
+
+fn plain(name: &str) -> String {
+    name.trim().to_lowercase().replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 5] = ["web.search", "files.search", "mcp__shell", "read_file", "Fetch"];
+
+    fn of(called: &str) -> Option<&'static str> {
+        meant(called, &NAMES)
+    }
+
+    #[test]
+    fn a_name_without_its_parts_before_the_last_is_meant_if_it_is_the_only_one() {
+        assert_eq!(of("shell"), Some("mcp__shell"));
+        assert_eq!(of("search"), None);
+    }
+
+    #[test]
+    fn a_name_with_parts_before_it_is_meant() {
+        assert_eq!(of("functions.read_file"), Some("read_file"));
+        assert_eq!(of("tools.shell"), Some("mcp__shell"));
+    }
+
+    #[test]
+    fn neither_case_nor_hyphens_matter() {
+        assert_eq!(of("fetch"), Some("Fetch"));
+        assert_eq!(of("Read-File"), Some("read_file"));
+        assert_eq!(of("WEB.SEARCH"), Some("web.search"));
+    }
+
+    #[test]
+    fn another_word_means_nothing() {
+        assert_eq!(of("lookup"), None);
+        assert_eq!(of(""), None);
+    }
+}

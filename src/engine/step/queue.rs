@@ -1,0 +1,150 @@
+//! Calls whose arguments hold: each of them starts, waits or is refused, and all that is decided here.
+//!
+//! A call gets a place in the order of the calls, if there is room: among all calls of the reply, among those of its
+//! tool, and among those whose failures the breaker still bears. It keeps the place until it is settled, not only
+//! until it has ended. So which calls run, and what is known when they start, does not depend on which of those
+//! before them ends first; and the call that is settled next never waits for one behind it.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::super::because::because;
+use super::super::directive::Because;
+use super::super::gate::Place;
+use super::super::state::{Refusal, Slot, SlotPhase};
+use super::Step;
+use crate::policy::{Approval, Attempts, ErrorClass};
+
+/// Whether a call gets a place.
+pub(super) enum Entry {
+    /// It gets this one.
+    Free(Place),
+    /// When others of its tool are settled.
+    Later,
+    /// When others of any tool are settled.
+    Full,
+    /// It does not run.
+    Refused(Refusal),
+}
+
+impl Step<'_> {
+    /// Refuses a call beyond the most of one reply. The report is no call of a tool.
+    pub(super) fn surplus(&mut self, tool: &str, calls: &mut u32) -> Option<Refusal> {
+        if self.policy.output().is_some_and(|output| output.tool.value == tool) {
+            return None;
+        }
+        *calls = calls.saturating_add(1);
+        let rules = &self.policy.turn().calls;
+        let most = rules.most.value.limit()?;
+        if *calls <= most {
+            return None;
+        }
+        let text = self.say(&rules.too_many_message, json!({ "tool": tool, "most": most }));
+        let limit = rules.most.map(|_| most);
+        let why = because(self.policy, "turn.calls.most", &limit, [format!("call {calls} of the reply")]);
+        Some(Refusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
+    }
+
+    /// Gives places to those who wait, as far as there are some; what is refused is settled in its turn.
+    pub(super) fn start_waiting(&mut self) {
+        let mut without_room = BTreeSet::new();
+        while let Some(index) = self.state.gate.first(&without_room) {
+            let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+            match self.entry(index, &slot) {
+                Entry::Full => break,
+                Entry::Later => {
+                    without_room.insert(slot.tool);
+                }
+                Entry::Refused(refusal) => {
+                    self.state.gate.release(&slot.tool);
+                    self.set_phase(index, SlotPhase::Refused(refusal));
+                }
+                Entry::Free(place) => {
+                    self.state.gate.release(&slot.tool);
+                    self.state.gate.enter(&slot.tool);
+                    self.set_place(index, Some(place));
+                    self.begin(index, &slot);
+                }
+            }
+        }
+        self.ask_next();
+    }
+
+    /// Whether the call of a slot gets a place now.
+    fn entry(&mut self, index: usize, slot: &Slot) -> Entry {
+        if let Some(refusal) = self.too_late(slot) {
+            return Entry::Refused(refusal);
+        }
+        let room = |limit: Attempts, taken: u32| limit.limit().is_none_or(|limit| taken < limit);
+        // Whoever is settled next waits for nobody: the rules may have become narrower since the others began.
+        let next = index == self.state.settled;
+        if !next && !room(self.policy.turn().calls.parallel.value, self.state.gate.taken()) {
+            return Entry::Full;
+        }
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let same = self.state.gate.of_tool(&slot.tool);
+        if !next && !room(policy.concurrency.value, same) {
+            return Entry::Later;
+        }
+        self.admit(&slot.tool, &policy, same)
+    }
+
+    /// Why a call that waited does not begin any more, whatever room there is.
+    pub(super) fn too_late(&mut self, slot: &Slot) -> Option<Refusal> {
+        let refusal = self.only_the_end(&slot.tool);
+        if refusal.is_some() || !self.out_of_time() {
+            return refusal;
+        }
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let text = self.say(&policy.messages.not_started, json!({ "tool": slot.tool }));
+        Some(Refusal { class: ErrorClass::Timeout, text, because: Vec::new() })
+    }
+
+    /// A call that has got its place begins: it runs, or a person is asked first.
+    fn begin(&mut self, index: usize, slot: &Slot) {
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        if policy.approval.value == Approval::Always {
+            self.set_phase(index, SlotPhase::Unasked);
+            self.state.gate.put_question(index);
+        } else {
+            self.set_phase(index, SlotPhase::UnderWay);
+            self.run_tool(index, Vec::new());
+        }
+    }
+
+    /// A call that had to be agreed to runs now, unless something has come up against it meanwhile.
+    pub(super) fn begin_agreed(&mut self, index: usize, why: Vec<Because>) {
+        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let refusal = match self.too_late(&slot) {
+            None => self.no_longer_admitted(index, &slot, &policy),
+            refusal => refusal,
+        };
+        if let Some(refusal) = refusal {
+            return self.refuse_agreed(index, refusal);
+        }
+        self.set_phase(index, SlotPhase::UnderWay);
+        self.run_tool(index, why);
+    }
+
+    /// A call that has a place does not run after all.
+    pub(super) fn refuse_agreed(&mut self, index: usize, refusal: Refusal) {
+        self.return_probe(index);
+        self.set_phase(index, SlotPhase::Refused(refusal));
+    }
+
+    /// The call of a slot needs its place no more.
+    pub(super) fn leave(&mut self, index: usize) {
+        let Some(slot) = self.state.batch.get_mut(index) else { return };
+        if slot.place.take().is_some() {
+            self.state.gate.leave(&slot.tool);
+        }
+    }
+
+    pub(super) fn set_place(&mut self, index: usize, place: Option<Place>) {
+        if let Some(slot) = self.state.batch.get_mut(index) {
+            slot.place = place;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Who is asked where the policy wants a person to agree.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::port::BoxFuture;
+use crate::engine::{Answer, Ask, Event};
+
+/// Asks a person.
+///
+/// The question is dropped when its time is over or the run ends; an answer that comes later is of no use.
+///
+/// ```
+/// use unfazed::engine::{Answer, Ask};
+/// use unfazed::host::{Approver, BoxFuture};
+///
+/// /// Lets everything run that is no deletion.
+/// struct Careful;
+///
+/// impl Approver for Careful {
+///     fn ask<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Answer> {
+///         let answer = if ask.tool.starts_with("delete") { Answer::Refuse } else { Answer::Approve };
+///         Box::pin(std::future::ready(answer))
+///     }
+/// }
+/// ```
+pub trait Approver: Send + Sync {
+    /// What the person says. [`Answer::None`] if there is nobody: the policy decides then.
+    fn ask<'a>(&'a self, ask: &'a Ask) -> BoxFuture<'a, Answer>;
+}
+
+/// There is nobody to ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nobody;
+
+impl Approver for Nobody {
+    fn ask<'a>(&'a self, _ask: &'a Ask) -> BoxFuture<'a, Answer> {
+        Box::pin(std::future::ready(Answer::None))
+    }
+}
+
+/// Asks a person, as long as there is time and the run goes on.
+pub(super) fn answered(
+    approver: Arc<dyn Approver>,
+    ask: Ask,
+    stop: CancellationToken,
+) -> BoxFuture<'static, Event> {
+    Box::pin(async move {
+        let patience = async {
+            match ask.timeout {
+                Some(timeout) => tokio::time::sleep(timeout.to_std()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            () = stop.cancelled() => Answer::None,
+            answer = approver.ask(&ask) => answer,
+            () = patience => Answer::None,
+        };
+        ask.answered(answer)
+    })
+}

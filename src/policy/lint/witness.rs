@@ -1,0 +1,32 @@
+//! Tools that are to say whether another has acted (`after_effect: {kind: verify}`), and cannot.
+
+use super::Found;
+use super::view::View;
+use crate::policy::{AfterEffect, Code, Diagnostic, Effect, ToolPolicy};
+
+/// Reports a tool that is not there, or does more than read: it is not run, and nothing is found out.
+pub(super) fn judge(view: &View<'_>, subject: &str, policy: &ToolPolicy, found: &mut Found<'_>) {
+    let AfterEffect::Verify(check) = &policy.after_effect.value else { return };
+    let Some(span) = found.place(policy.after_effect.origin) else { return };
+    let name = &check.tool;
+    let known = view.options.tools.as_ref().map(|tools| tools.iter().find(|tool| tool.name == *name));
+    if known == Some(None) {
+        let message = format!("whether {subject} has acted is never found out: there is no tool `{name}`");
+        let problem = Diagnostic::warning(Code::NO_WITNESS, span, message);
+        return found.push(problem.help("name a tool of the host that only reads"));
+    }
+    let told = view.layers.tool(name, &[]).policy().map_or(Effect::Unknown, |of| of.effect.value);
+    let effect = match (told, known.flatten()) {
+        (Effect::Unknown, Some(known)) => known.effect,
+        // The tool itself may say that it only reads.
+        (Effect::Unknown, None) => return,
+        (told, _) => told,
+    };
+    if effect != Effect::ReadOnly {
+        let message = format!(
+            "whether {subject} has acted is never found out: `{name}` is not known to be `read_only`"
+        );
+        let problem = Diagnostic::warning(Code::NO_WITNESS, span, message);
+        found.push(problem.help(format!("declare `effect: read_only` for `{name}` if it only reads")));
+    }
+}
