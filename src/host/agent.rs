@@ -13,12 +13,13 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::aside::{Aside, Asides, Progress};
 use super::clock::Clock;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, ToolSource, Traffic};
-use super::results::{ReadResult, Results};
+use super::results::{Results, kept, with_readers};
 use super::task::{RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
@@ -27,9 +28,9 @@ use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, Pol
 use crate::context::{Estimate, TokenCounter, findings, message_tokens, repair, tool_tokens};
 use crate::engine::{
     CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RunStarted, RunTool,
-    Spill, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
+    State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
 };
-use crate::policy::{ErrorClass, OverMax, Policy};
+use crate::policy::ErrorClass;
 use crate::session::{Message, splice};
 use crate::time::Nanos;
 
@@ -216,6 +217,7 @@ impl Agent {
             metrics,
             stop: outside.now.child_token(),
             streamed: None,
+            asides: None,
             held: String::new(),
             dropped: BTreeSet::new(),
             under_way: UnderWay::default(),
@@ -250,6 +252,8 @@ struct Run<'a> {
     stop: CancellationToken,
     /// Where models put what they stream.
     streamed: Option<Streamed>,
+    /// Where tools say how far they are.
+    asides: Option<Asides>,
     /// The end of what was streamed, which may be the beginning of a secret.
     held: String,
     /// Work that need not be answered any more.
@@ -266,6 +270,8 @@ impl Run<'_> {
         self.measure_tools();
         let (streamed, mut pieces) = Streamed::new();
         self.streamed = Some(streamed);
+        let (asides, mut told) = Asides::new();
+        self.asides = Some(asides);
         let mut event = self.started(task);
         let mut asked = false;
         loop {
@@ -301,6 +307,11 @@ impl Run<'_> {
                         continue;
                     }
                     next = work.next() => next.ok_or(RunError::Stalled)?,
+                    // Last of all, for a tool may talk without end.
+                    Some(said) = told.recv() => {
+                        self.pass_on(said);
+                        continue;
+                    }
                 };
                 if let Some(work) = next.work() {
                     self.under_way.ended(work);
@@ -369,6 +380,11 @@ impl Run<'_> {
         if !text.is_empty() {
             self.observer.streamed(&text);
         }
+    }
+
+    fn pass_on(&mut self, said: Progress) {
+        let text = self.agent.redactor.text(said.text);
+        self.observer.progressed(&Progress { text, ..said });
     }
 
     fn measure_tools(&mut self) {
@@ -617,6 +633,9 @@ impl Run<'_> {
         let tool = self.tools.get(&run.tool).map(Arc::clone);
         let (cancel, clock, results) = (self.stop.clone(), self.clock, Arc::clone(&self.results));
         let redactor = Arc::clone(&self.agent.redactor);
+        let handle = run.spill.as_ref().map(|spill| spill.handle.as_str());
+        let aside = |asides: &Asides| asides.of(&run.call, &run.tool, handle, &results);
+        let aside = self.asides.as_ref().map_or_else(Aside::default, aside);
         Box::pin(async move {
             let Some(tool) = tool else {
                 let failure =
@@ -630,6 +649,7 @@ impl Run<'_> {
                 idempotency_key: &run.idempotency_key,
                 timeout: run.timeout,
                 cancel,
+                aside,
             };
             let began = clock.now();
             let (outcome, mut facts) = tool.run_told(input).await;
@@ -641,36 +661,6 @@ impl Run<'_> {
             run.finished_with(outcome, facts)
         })
     }
-}
-
-/// The tools, and those by which a model reads results that the policy has kept.
-fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<Results>) -> Tools {
-    let mut all = tools.clone();
-    for tool in tools.iter() {
-        let rules = &policy.tool(&tool.spec().name).result;
-        let reader = &rules.reader.value;
-        if rules.over.value == OverMax::Spill && all.get(reader).is_none() {
-            all.push(Arc::new(ReadResult::new(reader, Arc::clone(results))));
-        }
-    }
-    all
-}
-
-/// Keeps a result that is too large. Returns it, and its handle if it is kept.
-async fn kept(results: Arc<Results>, outcome: ToolOutcome, spill: Spill) -> (ToolOutcome, Option<String>) {
-    let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
-    let data = Arc::new(data);
-    let (shared, asked) = (Arc::clone(&data), spill.clone());
-    let done = tokio::task::spawn_blocking(move || results.keep(&shared, &asked)).await;
-    let handle = match done.unwrap_or_else(|broken| Err(std::io::Error::other(broken))) {
-        Ok(true) => Some(spill.handle),
-        Ok(false) => None,
-        Err(error) => {
-            tracing::warn!(handle = spill.handle, error = %error, "result not kept");
-            None
-        }
-    };
-    (ToolOutcome::Ok { data: Arc::unwrap_or_clone(data) }, handle)
 }
 
 /// Waits. The interpreter never asks for a wait of no time, so there is no timer without need.

@@ -2,6 +2,7 @@
 
 mod agent;
 pub mod agent_file;
+mod aside;
 mod clock;
 pub mod guard;
 mod live;
@@ -24,6 +25,7 @@ mod under_way;
 
 pub use agent::Agent;
 pub(crate) use agent::offered;
+pub use aside::{Aside, Progress};
 pub use clock::Clock;
 pub use guard::Guard;
 pub use live::{LivePolicy, ReloadStatus};

@@ -10,7 +10,7 @@ use tracing::Instrument;
 
 use super::ToolError;
 use crate::engine::{EffectState, ToolOutcome, ToolSpec};
-use crate::host::{BoxFuture, Tool, ToolInput};
+use crate::host::{Aside, BoxFuture, Tool, ToolInput};
 use crate::policy::ErrorClass;
 use crate::time::Nanos;
 
@@ -23,6 +23,8 @@ pub struct ToolContext {
     pub idempotency_key: String,
     /// The longest the run may take.
     pub timeout: Option<Nanos>,
+    /// Who is told how far the run is.
+    pub aside: Aside,
     /// Fires when the run is stopped, has taken too long, or nobody waits for it any more. The function's
     /// future is dropped then; work it handed to a thread must look at this.
     pub cancel: CancellationToken,
@@ -73,6 +75,7 @@ impl FunctionTool {
             attempt: input.attempt,
             idempotency_key: input.idempotency_key.to_owned(),
             timeout: input.timeout,
+            aside: input.aside.clone(),
             cancel: cancel.clone(),
         };
         let (function, arguments) = (Arc::clone(&self.function), input.arguments.clone());
