@@ -15,6 +15,7 @@ mod breaker;
 mod budget;
 mod canonical;
 mod catalogue;
+mod depth;
 mod directive;
 mod event;
 mod failure;
@@ -35,6 +36,8 @@ mod wait_hint;
 pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
+#[cfg(feature = "host")]
+pub(crate) use depth::{MOST_LEVELS, shallow};
 pub use directive::{
     Because, CallModel, CallTimeouts, Consult, Decision, Directive, Directives, Note, Order,
     OrphanToolCallsPruned, Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice, TurnRetry,

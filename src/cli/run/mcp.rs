@@ -71,6 +71,7 @@ fn config(name: &str, entry: &McpEntry, folder: &Path, secrets: &mut Secrets) ->
     McpConfig {
         prefix: entry.prefix_for(name),
         start_timeout: entry.start_timeout,
+        grace: entry.grace,
         max_output: usize::try_from(entry.max_output).unwrap_or(usize::MAX),
         ..McpConfig::new(name, reach)
     }

@@ -4,9 +4,8 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
 use super::{base64, failure};
-use crate::engine::{ContentPart, content_text};
+use crate::engine::{ContentPart, MOST_LEVELS, content_text, shallow};
 use crate::host::tool::process::capture::Head;
-use crate::host::tool::process::output::{MAX_DEPTH, shallow};
 use crate::host::{Aside, ToolError};
 
 /// The result, of which at most `most` bytes are kept, or the failure it tells of. What is no text goes to `aside`.
@@ -28,7 +27,7 @@ pub(super) async fn read(result: &CallToolResult, most: usize, aside: &Aside) ->
 
 fn structured(data: &Value, most: usize) -> Value {
     let text = data.to_string();
-    if text.len() <= most && shallow(data, MAX_DEPTH) {
+    if text.len() <= most && shallow(data, MOST_LEVELS) {
         return data.clone();
     }
     Value::String(cut(text, most))
