@@ -13,7 +13,7 @@
 mod because;
 mod breaker;
 mod budget;
-mod canonical;
+pub(crate) mod canonical;
 mod catalogue;
 mod depth;
 mod directive;
@@ -22,6 +22,7 @@ mod failure;
 mod gate;
 mod leaked;
 mod log;
+mod loop_stage;
 mod metric;
 pub(crate) mod orphans;
 mod problems;
@@ -50,13 +51,17 @@ pub use event::{
 #[cfg(feature = "host")]
 pub(crate) use failure::plain;
 pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
+#[cfg(feature = "host")]
+pub(crate) use loop_stage::{Found, is_asked_for};
 pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
+#[cfg(feature = "host")]
+pub(crate) use repeats::Lately;
 pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
 #[cfg(feature = "host")]
-pub(crate) use result::{json_size, walk};
+pub(crate) use result::{json_size, show, walk};
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]
