@@ -123,6 +123,18 @@ impl Agent {
         self.tools.iter().map(Arc::clone).chain(changing).collect()
     }
 
+    /// Every tool a model may be shown as things are now, the one that reads kept results and the report's among them.
+    ///
+    /// # Errors
+    /// Tools that cannot be used together, or not under the policy.
+    pub fn offered(&self) -> Result<Vec<ToolSpec>, RunError> {
+        let (_, policy) = self.policy.numbered();
+        let results = Arc::new(Results::new(None));
+        let catalogue = with_readers(&self.all_tools(), &policy, &results).catalogue()?;
+        catalogue.fits(&policy)?;
+        Ok(offered(&Interpreter::new(policy, catalogue)).to_vec())
+    }
+
     /// Sets who decides where the policy says `ask_planner`, and who may give single calls a layer of their own.
     #[must_use]
     pub fn planner(mut self, planner: impl Planner + 'static) -> Self {

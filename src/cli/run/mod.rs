@@ -2,6 +2,7 @@
 
 mod answer;
 mod ended;
+mod inventory;
 mod json;
 mod mcp;
 mod metrics;
@@ -22,6 +23,7 @@ use unfazed::host::{Metrics, Observer, RunReport, Stop, Task};
 use unfazed::session::{AttemptRecord, FinalReason, RetryExhausted};
 use unfazed::store::Recorder;
 
+pub(crate) use self::inventory::{Inventory, Offered};
 use self::json::{JsonLines, Unwritten};
 use self::metrics::MetricsServer;
 use self::setup::{Setup, Wishes};
