@@ -222,7 +222,7 @@ impl Agent {
             interpreter,
             measure: TurnMeasure::default(),
             clock: self.clock.unwrap_or_else(Clock::system),
-            state: State::new(),
+            state: task.after.as_ref().map_or_else(State::new, State::next_run),
             messages: Arc::new(Vec::new()),
             telemetry: Telemetry::new(Arc::clone(&metrics), self.facts.clone()),
             attempts: Vec::new(),

@@ -141,6 +141,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         run: id.to_string(),
         system: setup.system,
         history: Vec::new(),
+        after: None,
         task: args.task.clone().or(setup.task).unwrap_or_default(),
         seed: args.seed.unwrap_or(setup.seed),
         deadline: None,
