@@ -112,7 +112,7 @@ async fn the_same_result_again_and_again_is_told() {
     let (tool, args) = (guard.tool("fetch"), json!({"n": 1}));
     for n in 1..=4 {
         call(&tool, &args).await.unwrap();
-        assert_eq!(tool.show(&args, &json!({"state": "running"})), r#"{"state":"running"}"#);
+        assert_eq!(tool.show(Some(&args), &json!({"state": "running"})), r#"{"state":"running"}"#);
         assert_eq!(guard.take_nudge().is_some(), n == 4, "result {n}");
     }
 }
@@ -122,11 +122,11 @@ async fn a_result_is_shown_as_far_as_the_policy_allows() {
     let guard =
         guard("{cut: {result: {max: 100 chars, over: spill}}, full: {result: {form: full}}, '*': {}}");
     let long = json!("x".repeat(1000));
-    let shown = guard.tool("cut").show((), &long);
+    let shown = guard.tool("cut").show(None, &long);
     assert!((90..=100).contains(&shown.len()) && shown.contains("of 1000 chars shown]"), "{shown}");
-    assert_eq!(guard.tool("full").show((), &json!(7)), r#"{"ok":true,"data":7,"tool_name":"full"}"#);
-    assert_eq!(guard.tool("any").show((), &json!("two\nlines")), "two\nlines");
-    assert_eq!(guard.tool("any").show((), &Value::Null), "");
+    assert_eq!(guard.tool("full").show(None, &json!(7)), r#"{"ok":true,"data":7,"tool_name":"full"}"#);
+    assert_eq!(guard.tool("any").show(None, &json!("two\nlines")), "two\nlines");
+    assert_eq!(guard.tool("any").show(None, &Value::Null), "");
 }
 
 #[tokio::test]
@@ -141,9 +141,9 @@ async fn what_is_shown_follows_the_policy_in_force() {
     let live = LivePolicy::new(policy("version: 1"));
     let tool = Guard::new(live.clone()).tool("fetch");
     let long = json!("x".repeat(1000));
-    assert_eq!(tool.show((), &long).len(), 1000);
+    assert_eq!(tool.show(None, &long).len(), 1000);
     live.replace(policy("version: 1\ntools: {fetch: {result: {max: 50 chars}}}"));
-    assert!(tool.show((), &long).len() <= 50);
+    assert!(tool.show(None, &long).len() <= 50);
 }
 
 /// Runs many calls at once. Returns how each came out, and the most that ran at the same time.

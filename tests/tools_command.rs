@@ -13,7 +13,7 @@ tools: {'s__plain': {effect: read_only}, 'look': {result: {over: spill}}}
 output: {schema: {type: object}}
 ";
 
-fn agent(mcp: Value) -> TempDir {
+fn agent(mcp: &Value) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let file = json!({
         "version": 1,
@@ -46,7 +46,7 @@ fn tools(dir: &TempDir, more: &[&str]) -> Output {
 
 #[test]
 fn every_tool_is_listed_with_where_it_comes_from() {
-    let output = tools(&agent(json!({"s": server("pages")})), &[]);
+    let output = tools(&agent(&json!({"s": server("pages")})), &[]);
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success());
     insta::assert_snapshot!(String::from_utf8_lossy(&output.stdout));
@@ -54,7 +54,7 @@ fn every_tool_is_listed_with_where_it_comes_from() {
 
 #[test]
 fn machines_get_the_descriptions_and_parameters_too() {
-    let output = tools(&agent(json!({"s": server("normal")})), &["--format", "json"]);
+    let output = tools(&agent(&json!({"s": server("normal")})), &["--format", "json"]);
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     let of = |name: &str| {
         told["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap().clone()
@@ -78,7 +78,7 @@ fn machines_get_the_descriptions_and_parameters_too() {
 
 #[test]
 fn a_server_that_cannot_be_asked_hides_no_other() {
-    let output = tools(&agent(json!({"s": server("pages"), "lost": server("early")})), &[]);
+    let output = tools(&agent(&json!({"s": server("pages"), "lost": server("early")})), &[]);
     assert_eq!(output.status.code(), Some(1));
     let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(shown.contains("s__t2"), "{shown}");

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::{Arguments, Refusal, ToolGuard};
+use super::{Refusal, ToolGuard};
 use crate::engine::{
     Found, Lately, LoopPattern, LoopStage, MetricName, RunFacts, ToolResult, canonical, is_asked_for, show,
 };
@@ -39,18 +39,18 @@ impl Repeats {
 }
 
 impl ToolGuard {
-    /// What a model is shown of the answer of a call with these arguments: as much as `result` of the policy allows, in
+    /// What a model is shown of the answer of a call with these arguments, if they are known: as much as `result` of the policy allows, in
     /// its form. The answer counts for the loop guard's `same_result`.
     ///
     /// A guard keeps nothing: with `over: spill` too the rest is cut.
-    pub fn show<A: Arguments>(&self, args: A, answer: &Value) -> String {
+    pub fn show(&self, args: Option<&Value>, answer: &Value) -> String {
         let newer = (self.generation != self.inner.live.generation()).then(|| self.renewed());
         let this = newer.as_deref().unwrap_or(self);
-        let policy = match (this.per_call, args.as_json()) {
+        let policy = match (this.per_call, args) {
             (true, Some(args)) => this.policy_of_call(args),
             _ => std::sync::Arc::clone(&this.policy),
         };
-        if let Some(args) = args.as_json() {
+        if let Some(args) = args {
             this.repeats_result(args, answer);
         }
         let rules = &policy.result;

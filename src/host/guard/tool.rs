@@ -36,8 +36,6 @@ pub struct ToolGuard {
     pub(super) per_call: bool,
     /// Whether arguments are looked at before a run.
     checked: bool,
-    /// Whether calls are looked at for repetitions.
-    counted: bool,
     /// Whether a success is to be told: to a reducer, or to a budget.
     listens: bool,
     /// The same guard under a newer policy, made at the first call that needs it.
@@ -60,7 +58,6 @@ impl ToolGuard {
             cell: inner.session.tool(name, &rules, &policy.breaker),
             per_call,
             checked,
-            counted: policy.loop_guard.enabled.value,
             listens: per_call
                 || policy.retry.budget.value != Budget::None
                 || listens(&rules, Trigger::ToolSucceeded),
@@ -122,7 +119,7 @@ impl ToolGuard {
     {
         async move {
             let stale = self.generation != self.inner.live.generation();
-            let looked_at = self.checked || stale || (self.counted && args.as_json().is_some());
+            let looked_at = self.checked || stale || (self.counted() && args.as_json().is_some());
             let own = if looked_at { self.own(&args, stale)? } else { None };
             let (this, policy) = self.in_force(own.as_deref());
             let (seat, probe) = match this.cell.enter_at_once(policy.breaker.failures.value) {
@@ -203,12 +200,18 @@ impl ToolGuard {
         }
     }
 
+    /// Whether calls are looked at for repetitions.
+    #[inline]
+    fn counted(&self) -> bool {
+        self.policy.loop_guard.enabled.value
+    }
+
     /// What the call has of its own, once its arguments hold.
     #[inline(never)]
     fn own<A: Arguments, E>(&self, args: &A, stale: bool) -> Result<Option<Box<Own>>, CallError<E>> {
         let guard = stale.then(|| self.renewed());
         let this = guard.as_deref().unwrap_or(self);
-        let policy = if this.checked || this.counted { this.examine(args)? } else { None };
+        let policy = if this.checked || this.counted() { this.examine(args)? } else { None };
         let own = guard.is_some() || policy.is_some();
         Ok(own.then(|| Box::new(Own { guard, policy })))
     }
