@@ -6,7 +6,11 @@ mod cases;
 
 use cases::{backon_constant, backon_exponential, bare, guard, now, tower_retry, unfazed};
 use criterion::{Criterion, criterion_group, criterion_main};
+use serde_json::json;
 use std::hint::black_box;
+use unfazed::engine::{Catalogue, ToolSpec};
+use unfazed::host::{Guard, ToolError};
+use unfazed::policy::Policy;
 
 fn calls(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -28,5 +32,45 @@ fn calls(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, calls);
+/// One call with an argument of 1 KB: held against a schema, looked at by the loop guard, and let through by a breaker that
+/// knows of a failure, so that nothing is taken the short way.
+fn validated(criterion: &mut Criterion) {
+    const POLICY: &str = "
+version: 1
+tools:
+  order:
+    effect: read_only
+    breaker: {failures: 1000, count: {kind: cumulative}}
+    loop_guard: {same_call: {nudge: never, block: never, final_turn: never}}
+    retry: {max_attempts: 1}
+";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let _inside = runtime.enter();
+    let items = json!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"id": {"type": "integer", "minimum": 1}, "name": {"type": "string", "maxLength": 40}},
+            "required": ["id", "name"],
+            "additionalProperties": false,
+        },
+    });
+    let properties = json!({"city": {"type": "string"}, "note": {"type": "string"}, "items": items});
+    let parameters = json!({"type": "object", "properties": properties, "required": ["city", "items"]});
+    let spec = ToolSpec { name: "order".into(), description: String::new(), parameters, effect: None };
+    let policy = Policy::from_yaml("bench.yaml", POLICY).unwrap_or_else(|report| panic!("{report}"));
+    let tools = Catalogue::new([spec]).expect("a schema");
+    let order = Guard::builder(policy).tools(tools).build().tool("order");
+    let items: Vec<_> =
+        (1..=16).map(|id| json!({"id": id, "name": format!("article number {id}")})).collect();
+    let args = json!({"city": "Zurich", "note": "n".repeat(320), "items": items});
+    assert!((1000..1100).contains(&args.to_string().len()), "{}", args.to_string().len());
+    let failed = now(order.call(&args, |_, _| std::future::ready(Err::<(), _>(ToolError::failed("once")))));
+    assert!(failed.is_err());
+    criterion.bench_function("validation, breaker and loop guard on 1 KB", |b| {
+        b.iter(|| now(order.call(black_box(&args), |_, _| std::future::ready(Ok::<_, ToolError>(())))));
+    });
+}
+
+criterion_group!(benches, calls, validated);
 criterion_main!(benches);

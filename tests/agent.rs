@@ -241,3 +241,20 @@ async fn a_run_can_be_stopped_while_a_person_is_asked() {
         "no call is left without a result"
     );
 }
+#[tokio::test(start_paused = true)]
+async fn a_breaker_of_the_session_goes_on_in_the_next_run_of_it() {
+    for (scope, refused) in [("session", true), ("run", false)] {
+        let text = format!(
+            "version: 1\ntools: {{'*': {{breaker: {{failures: 2, scope: {scope}}}, retry: {{max_attempts: 1}}}}}}"
+        );
+        let odd = |n| Entry::call("half", format!("{{\"n\": {n}}}"));
+        let replies = [odd(1), odd(3), Entry::text("no"), odd(4), Entry::text("done")];
+        let agent = agent(&text, replies);
+        let first = run(&agent).await;
+        let next = Task { run: "run-2".into(), history: first.messages, after: Some(first.state), ..task() };
+        let second = agent.run(next).await.unwrap();
+        let last =
+            second.messages.iter().rev().find(|message| matches!(message, Message::Tool { .. })).unwrap();
+        assert_eq!(last.text() != "2", refused, "{scope}: {}", last.text());
+    }
+}

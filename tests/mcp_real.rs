@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use unfazed::engine::{EffectState, ToolOutcome};
-use unfazed::host::{McpConfig, McpReach, McpServer, ToolInput, ToolSource};
+use unfazed::host::{Aside, McpConfig, McpReach, McpServer, ToolInput, ToolSource};
 use unfazed::policy::{Effect, ErrorClass};
 use unfazed::time::Nanos;
 
@@ -37,8 +37,8 @@ async fn call_within(server: &McpServer, tool: &str, arguments: &Value, timeout:
     let tools = server.tools();
     let tool = tools.iter().find(|known| known.spec().name == tool).unwrap_or_else(|| panic!("no {tool}"));
     let cancel = CancellationToken::new();
-    let timeout = Some(timeout);
-    tool.run(ToolInput { arguments, attempt: 1, idempotency_key: "key", timeout, cancel }).await
+    let (timeout, aside) = (Some(timeout), Aside::default());
+    tool.run(ToolInput { arguments, attempt: 1, idempotency_key: "key", timeout, cancel, aside }).await
 }
 
 async fn call(server: &McpServer, tool: &str, arguments: Value) -> ToolOutcome {

@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio_util::sync::CancellationToken;
 use unfazed::engine::{EffectState, Envelope, Event, Failure, ModelReply, Outcome, Proposal, ToolOutcome};
+use unfazed::host::scripted::{Entry, Script, ScriptedModel};
 use unfazed::host::{
-    Agent, BoxFuture, McpConfig, McpReach, McpServer, Model, ModelRequest, Observer, Task, ToolInput,
-    ToolSource,
+    Agent, Aside, BoxFuture, McpConfig, McpReach, McpServer, Model, ModelRequest, Observer, Progress, Task,
+    ToolInput, ToolSource,
 };
 use unfazed::policy::{Effect, ErrorClass, Policy};
-use unfazed::session::ToolCall;
+use unfazed::session::{Message, ToolCall};
 use unfazed::time::Nanos;
 
 struct Notes {
@@ -96,7 +97,8 @@ async fn call_within(
 ) -> ToolOutcome {
     let tools = server.tools();
     let found = tools.iter().find(|known| known.spec().name == tool).unwrap_or_else(|| panic!("no {tool}"));
-    found.run(ToolInput { arguments, attempt: 1, idempotency_key: "key", timeout, cancel }).await
+    let aside = Aside::default();
+    found.run(ToolInput { arguments, attempt: 1, idempotency_key: "key", timeout, cancel, aside }).await
 }
 
 async fn call(server: &McpServer, tool: &str, arguments: Value) -> ToolOutcome {
@@ -138,7 +140,10 @@ async fn results_are_text_json_or_a_description() {
     let server = server("normal", &notes).await;
     assert_eq!(said(call(&server, "s__echo", json!({"text": "grüezi"})).await), json!("grüezi"));
     assert_eq!(said(call(&server, "s__plain", json!({})).await), json!({"key": "none", "n": 1}));
-    assert_eq!(said(call(&server, "s__image", json!({})).await), json!("[image, image/png, 8 bytes]"));
+    assert_eq!(
+        said(call(&server, "s__image", json!({})).await),
+        json!("[image, image/png, 8 bytes: not shown]")
+    );
     server.shutdown().await;
 }
 
@@ -447,4 +452,155 @@ async fn a_signal_ends_the_run_and_its_servers() {
         assert_eq!(status.code(), Some(130), "after {signals} signals");
         all_gone(&notes.pids()).await;
     }
+}
+
+#[tokio::test]
+async fn every_kind_of_content_reaches_the_model_as_text_and_none_as_base64() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let Value::String(text) = said(call(&server, "s__mixed", json!({})).await) else { panic!("text") };
+    insta::assert_snapshot!(text, @r#"
+    see:
+    [image, image/png, 8 bytes: not shown]
+    [file:///a.txt]
+    inside aa
+    [resource file:///b, 3 bytes: not shown]
+    [c: file:///c]
+    {"a":[1]}
+    "#);
+    let large = json!({"bytes": 2_000_000, "chars": 2_000_000});
+    let Value::String(text) = said(call(&server, "s__mixed", large).await) else { panic!("text") };
+    assert!(text.starts_with("see:\n[image, image/png, 2000004 bytes: not shown]\n"));
+    assert!(text.len() < 1_100_000 && text.contains("\n[cut: the tool gave 2000"), "{}", text.len());
+    server.shutdown().await;
+}
+
+/// Runs an agent that calls the tools of a server one after the other, and hears what is said of it.
+async fn run_agent(
+    server: &McpServer,
+    policy: &str,
+    folder: &Path,
+    calls: &[(&str, Value)],
+) -> (Vec<String>, Heard) {
+    let calls = calls.iter().map(|(tool, arguments)| Entry::call(*tool, arguments.to_string()));
+    let model = ScriptedModel::new(Script::new("script", calls.chain([Entry::text("done")])));
+    let policy = Policy::from_yaml("policy.yaml", policy).unwrap_or_else(|report| panic!("{report}"));
+    let agent = Agent::new(policy).model("main", model).tool_source(server.clone()).results(folder);
+    let mut heard = Heard::default();
+    let task = Task { run: "run-1".into(), task: "look".into(), ..Task::default() };
+    let report = agent.run_with(task, &mut heard, None, CancellationToken::new()).await.unwrap();
+    let results = report.messages.iter().filter(|message| matches!(message, Message::Tool { .. }));
+    (results.map(|message| message.text().to_owned()).collect(), heard)
+}
+
+/// What tools say while they run.
+#[derive(Default)]
+struct Heard(Vec<Progress>);
+
+impl Observer for Heard {
+    fn progressed(&mut self, progress: &Progress) {
+        self.0.push(progress.clone());
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_text_is_kept_in_files_where_the_policy_keeps_results() {
+    let (notes, folder) = (Notes::new(), tempfile::tempdir().unwrap());
+    let server = server("normal", &notes).await;
+    let policy = "version: 1\ntools: {'*': {result: {over: spill}}}";
+    let read = json!({"handle": "r1-0-0"});
+    let calls = [("s__mixed", json!({})), ("read_result", read)];
+    let (results, _) = run_agent(&server, policy, folder.path(), &calls).await;
+    let image = "[image, image/png, 8 bytes: not shown, kept under the handle \"r1-0-0\"]";
+    assert!(results[0].contains(image), "{}", results[0]);
+    assert!(
+        results[0].contains("[resource file:///b, 3 bytes: not shown, kept under the handle \"r1-0-1\"]")
+    );
+    assert_eq!(std::fs::read(folder.path().join("r1-0-0.png")).unwrap(), b"\x89PNG\0\0\0\0");
+    assert_eq!(std::fs::read(folder.path().join("r1-0-1.bin")).unwrap(), [0, 1, 2]);
+    assert!(results[1].contains("what is kept under the handle `r1-0-0` is no text"), "{}", results[1]);
+    let (results, _) = run_agent(&server, "version: 1", folder.path(), &calls[..1]).await;
+    assert!(results[0].contains("[image, image/png, 8 bytes: not shown]"), "{}", results[0]);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn how_far_a_call_is_is_told_while_it_runs_and_gives_it_no_more_time() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let policy = "version: 1\ntools: {'*': {retry: {max_attempts: 1, attempt_timeout: 700ms}}}";
+    let begun = std::time::Instant::now();
+    let (results, heard) = run_agent(&server, policy, Path::new("unused"), &[("s__chat", json!({}))]).await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(results[0].contains("timeout") && results[0].contains("it had come to"), "{}", results[0]);
+    let first =
+        Progress { call: heard.0[0].call.clone(), tool: "s__chat".into(), text: "0: on and on".into() };
+    assert_eq!(heard.0[0], first);
+    assert!((2..=8).contains(&heard.0.len()), "{}", heard.0.len());
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_tool_that_a_server_has_taken_away_is_not_offered_any_more() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let calls = [("s__shrink", json!({})), ("s__send", json!({"text": "x"}))];
+    let (results, _) = run_agent(&server, "version: 1", Path::new("unused"), &calls).await;
+    assert_eq!(results[0], "shrunk");
+    assert!(results[1].contains("There is no tool `s__send`"), "{}", results[1]);
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_nested_too_deep_is_refused_while_it_is_read_and_hangs_nobody() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let (class, effect, message) = failed(call(&server, "s__deep", json!({})).await);
+    assert_eq!((class, effect), (ErrorClass::ExecutionError, EffectState::Unknown));
+    assert_eq!(message, "the server's answer is nested deeper than 120 levels (-32603)");
+    assert_eq!(said(call(&server, "s__echo", json!({"text": "on"})).await), json!("on"));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_is_a_failure_and_hangs_nobody() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    for answer in
+        [json!(42), json!("text"), json!([]), json!({"content": 7}), json!({"content": [{"type": "odd"}]})]
+    {
+        let outcome = call(&server, "s__odd", json!({"answer": answer})).await;
+        let (class, effect, message) = failed(outcome);
+        assert_eq!(
+            (class, effect),
+            (ErrorClass::ExecutionError, EffectState::Unknown),
+            "{answer}: {message}"
+        );
+        assert!(message.starts_with("the server's answer cannot be used: "), "{answer}: {message}");
+    }
+    assert_eq!(said(call(&server, "s__echo", json!({"text": "on"})).await), json!("on"));
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_garbage_is_given_up_and_ended() {
+    let notes = Notes::new();
+    for (mode, why) in [("garbage", "it did not answer within 1s"), ("nonsense", "")] {
+        let config = McpConfig { start_timeout: Nanos::from_secs(1), ..config(mode, &notes) };
+        let error = McpServer::start(config).await.unwrap_err().to_string();
+        assert!(error.contains(why) && error.len() < 1000, "{mode}: {error}");
+    }
+    all_gone(&notes.pids()).await;
+}
+
+#[tokio::test]
+async fn arguments_of_ten_megabytes_reach_a_server() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    let arguments = json!({"text": "x".repeat(10_000_000)});
+    let (class, _, message) = failed(call(&server, "s__echo", arguments).await);
+    assert_eq!(class, ErrorClass::NetworkError, "{message}");
+    assert!(message.contains("it sent a message longer than 8388608 bytes"), "{message}");
+    assert_eq!(said(call(&server, "s__echo", json!({"text": "on"})).await), json!("on"));
+    server.shutdown().await;
 }

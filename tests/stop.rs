@@ -134,9 +134,35 @@ impl Live {
         self.session_is_sound();
     }
 
-    fn session_is_sound(&self) {
+    /// Nobody is asked: the run is gone in the middle of whatever it does, and what it had going is not ended.
+    fn killed(mut self) {
+        self.run.kill().unwrap();
+        self.run.wait().unwrap();
+        for stat in marked(&self.mark) {
+            let pid = stat.split(' ').next().unwrap().to_owned();
+            drop(Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status());
+        }
+        let records = self.records();
+        let mut conversation = Vec::new();
+        for record in &records {
+            let Record::Directives { list, .. } = record else { continue };
+            for directive in &list.0 {
+                if let Order::Note(note) = &directive.order {
+                    note.apply(&mut conversation);
+                }
+            }
+        }
+        goes_on(conversation, self.decided_again(&records));
+    }
+
+    /// What can be read of the session: a last line that was cut off is left out.
+    fn records(&self) -> Vec<Record> {
         let file = fs::File::open(self.session().unwrap()).unwrap();
-        let records: Vec<Record> = read_log(BufReader::new(file)).map(|record| record.unwrap()).collect();
+        read_log(BufReader::new(file)).map(|record| record.unwrap()).collect()
+    }
+
+    fn session_is_sound(&self) {
+        let records = self.records();
         let (mut asked, mut answered, mut conversation) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for record in &records {
             match record {
@@ -158,11 +184,15 @@ impl Live {
             }
         }
         assert_eq!(asked, answered, "every call that was started has one outcome");
-        self.is_decided_the_same_again(&records);
-        goes_on(conversation);
+        let state = self.decided_again(&records);
+        // Asked in time, the model has a last turn, in which these give no report.
+        assert!(matches!(state.outcome, Some(Outcome::Stopped { .. } | Outcome::Failed { .. })));
+        assert_eq!(context::findings(&conversation), []);
+        goes_on(conversation, state);
     }
 
-    fn is_decided_the_same_again(&self, records: &[Record]) {
+    /// The state at the end, made of the session alone.
+    fn decided_again(&self, records: &[Record]) -> State {
         let file = AgentFile::read("agent.yaml", AGENT.as_bytes()).unwrap().value;
         let specs = file.tools.iter().map(|(name, entry)| match entry {
             ToolEntry::Process { description, parameters, effect, .. } => ToolSpec {
@@ -175,34 +205,32 @@ impl Live {
         });
         let policy = Policy::from_yaml("policy.yaml", self.policy).unwrap();
         let interpreter = Interpreter::new(policy, Catalogue::new(specs).unwrap());
-        let (mut state, mut hashes) = (State::new(), 0);
+        let mut state = State::new();
         for record in records {
             match record {
                 Record::Event(envelope) => drop(interpreter.step(&mut state, envelope.clone())),
                 Record::State { seq, hash } => {
                     assert_eq!((state.seq, &state.digest()), (*seq, hash));
-                    hashes += 1;
                 }
                 Record::Session(_) | Record::Directives { .. } => {}
             }
         }
-        // Asked in time, the model has a last turn, in which these give no report.
-        assert!(hashes > 0);
-        assert!(matches!(state.outcome, Some(Outcome::Stopped { .. } | Outcome::Failed { .. })));
+        state
     }
 }
 
-/// The conversation is one that providers take, and another run goes on with it.
-fn goes_on(conversation: Vec<Message>) {
-    assert_eq!(context::findings(&conversation), []);
+/// Another run goes on with the conversation and with the state, and what it sends is what providers take.
+fn goes_on(conversation: Vec<Message>, state: State) {
     let history: Vec<_> =
         conversation.into_iter().filter(|message| !matches!(message, Message::System { .. })).collect();
     let model = ScriptedModel::new(Script::new("script", [Entry::text("done")]));
     let agent = Agent::new(Policy::from_yaml("policy.yaml", END).unwrap()).model("m", model);
-    let task = Task { run: "next".into(), history, task: "go on".into(), ..Task::default() };
+    let after = Some(state);
+    let task = Task { run: "next".into(), history, after, task: "go on".into(), ..Task::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let report = runtime.block_on(agent.run(task)).unwrap();
     assert_eq!(report.outcome, Outcome::Answered { text: "done".into() });
+    assert_eq!(context::findings(&report.messages), []);
 }
 
 /// The processes that carry the mark and are not dead.
@@ -297,6 +325,20 @@ fn a_run_stopped_at_any_moment_leaves_nothing_running_and_a_sound_session() {
 #[test]
 fn so_does_one_that_is_stopped_at_any_other_moment() {
     stop_at_random_moments(0x5eed_0002, 20);
+}
+
+#[test]
+fn a_session_whose_run_was_killed_at_any_moment_can_be_gone_on_with() {
+    let lines = lines_of_a_whole_run();
+    let mut moments = Moments(0x5eed_0003);
+    for run in 0..15 {
+        let mut live = Live::start(&format!("killed-{run}"), END);
+        let at = 1 + moments.below(lines - 1);
+        eprintln!("run {run}: killed after {at} of {lines} lines");
+        live.wait_for_lines(at);
+        std::thread::sleep(Duration::from_micros(u64::try_from(moments.below(5_000)).unwrap()));
+        live.killed();
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod settings;
 mod status;
 mod test;
 mod text;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -46,12 +47,14 @@ enum Command {
     Run(run::Args),
     Schema(schema::Args),
     Test(test::Args),
+    Tools(tools::Args),
 }
 
 const EXIT_CODES: &str = "Examples:
   unfazed init                                     # a policy and a first test
   unfazed check policy.yaml
   unfazed explain lookup_price policy.yaml
+  unfazed tools agent.yaml
   unfazed run agent.yaml --task 'find the cheapest flight'
 
 Exit codes:
@@ -79,6 +82,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(args) => run::run(&args, &settings),
         Command::Schema(args) => schema::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Tools(args) => tools::run(&args, &settings),
     };
     match result {
         Ok(exit) => exit.into(),

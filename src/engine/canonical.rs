@@ -4,7 +4,7 @@ use serde_json::{Number, Value};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The number of a call.
-pub(super) fn call(tool: &str, arguments: &Value) -> u64 {
+pub(crate) fn call(tool: &str, arguments: &Value) -> u64 {
     let mut hash = Xxh3::new();
     text(&mut hash, tool);
     value(&mut hash, arguments);
@@ -23,14 +23,14 @@ pub(super) fn raw_call(tool: &str, arguments: &str) -> u64 {
 }
 
 /// The number of a value.
-pub(super) fn of(json: &Value) -> u64 {
+pub(crate) fn of(json: &Value) -> u64 {
     let mut hash = Xxh3::new();
     value(&mut hash, json);
     hash.digest()
 }
 
 /// The number of some texts, in their order.
-pub(super) fn of_texts(texts: &[&str]) -> u64 {
+pub(crate) fn of_texts(texts: &[&str]) -> u64 {
     let mut hash = Xxh3::new();
     for one in texts {
         text(&mut hash, one);

@@ -15,14 +15,16 @@ mod because;
 mod breaker;
 mod budget;
 mod call_timeouts;
-mod canonical;
+pub(crate) mod canonical;
 mod catalogue;
+mod depth;
 mod directive;
 mod event;
 mod failure;
 mod gate;
 mod leaked;
 mod log;
+mod loop_stage;
 mod metric;
 pub(crate) mod orphans;
 mod problems;
@@ -39,6 +41,8 @@ pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
 pub use call_timeouts::CallTimeouts;
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
+#[cfg(feature = "host")]
+pub(crate) use depth::{MOST_LEVELS, shallow};
 pub use directive::{
     Because, CallModel, Consult, Decision, Directive, Directives, Note, Order, OrphanToolCallsPruned,
     Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice, TurnRetry, Wait, Work, WorkId,
@@ -50,13 +54,17 @@ pub use event::{
 #[cfg(feature = "host")]
 pub(crate) use failure::plain;
 pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
+#[cfg(feature = "host")]
+pub(crate) use loop_stage::{Found, is_asked_for};
 pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
+#[cfg(feature = "host")]
+pub(crate) use repeats::Lately;
 pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
 #[cfg(feature = "host")]
-pub(crate) use result::{json_size, walk};
+pub(crate) use result::{json_size, show, walk};
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]

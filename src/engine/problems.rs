@@ -4,6 +4,7 @@ use core::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
+use super::depth::{MOST_LEVELS, shallow};
 use crate::policy::{Policy, Problem, Template, TemplateError, Validator};
 use crate::repair::{repair_broken, too_long};
 
@@ -32,7 +33,7 @@ pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, Problem> 
     if arguments.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    serde_json::from_str(arguments).map_err(|error| {
+    let value = serde_json::from_str(arguments).map_err(|error| {
         let mut message = format!("not valid JSON: {error}");
         if policy.turn().repair_json.value
             && let Err(refusal) = repair_broken(arguments)
@@ -41,7 +42,12 @@ pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, Problem> 
             let _ = write!(message, "; not repaired: {refusal}");
         }
         Problem { pointer: String::new(), message }
-    })
+    })?;
+    if shallow(&value, MOST_LEVELS) {
+        return Ok(value);
+    }
+    let message = format!("nested deeper than {MOST_LEVELS} levels");
+    Err(Problem { pointer: String::new(), message })
 }
 
 /// What is wrong with JSON that would not stay what it is: an integer that does not fit into 64 bits.

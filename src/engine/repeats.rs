@@ -68,7 +68,7 @@ pub enum LoopStage {
 
 /// The calls, failures and results there were lately.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Lately {
+pub(crate) struct Lately {
     /// The numbers of the last calls, the oldest first.
     calls: VecDeque<u64>,
     /// For each length of a cycle: how many calls in a row were the same as the one so many calls before.
@@ -88,7 +88,7 @@ struct Streak {
 
 /// A cycle that the last call goes on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cycle {
+pub(crate) struct Cycle {
     pub(super) length: u32,
     /// How many rounds are complete.
     pub(super) rounds: u32,
@@ -98,7 +98,7 @@ pub(super) struct Cycle {
 
 impl Lately {
     /// A call is made.
-    pub(super) fn called(&mut self, call: u64) {
+    pub(crate) fn called(&mut self, call: u64) {
         for (length, row) in (0..).zip(&mut self.rows) {
             let before = self.calls.iter().rev().nth(length);
             *row = if before == Some(&call) { row.saturating_add(1) } else { 0 };
@@ -110,7 +110,7 @@ impl Lately {
     }
 
     /// How often the last call was made, itself included.
-    pub(super) fn same_calls(&self, count: Repeats) -> u32 {
+    pub(crate) fn same_calls(&self, count: Repeats) -> u32 {
         match count {
             Repeats::InARow => self.rows.first().map_or(1, |row| row.saturating_add(1)),
             Repeats::InAll => {
@@ -122,7 +122,7 @@ impl Lately {
     }
 
     /// The shortest cycle of at least two different calls that has at least two rounds.
-    pub(super) fn cycle(&self) -> Option<Cycle> {
+    pub(crate) fn cycle(&self) -> Option<Cycle> {
         (2_u32..).zip(self.rows.iter().skip(1)).find_map(|(length, row)| {
             let rounds = row.checked_div(length)?.saturating_add(1);
             let completes = row.checked_rem(length) == Some(0);
@@ -138,32 +138,32 @@ impl Lately {
     }
 
     /// The tool failed like this. Returns how often it did in a row.
-    pub(super) fn failed(&mut self, tool: u64, error: u64) -> u32 {
+    pub(crate) fn failed(&mut self, tool: u64, error: u64) -> u32 {
         again(&mut self.errors, tool, error)
     }
 
     /// The tool did not fail.
-    pub(super) fn recovered(&mut self, tool: u64) {
+    pub(crate) fn recovered(&mut self, tool: u64) {
         self.errors.retain(|streak| streak.of != tool);
     }
 
     /// The call had this result. Returns how often it had in a row.
-    pub(super) fn resulted(&mut self, call: u64, result: u64) -> u32 {
+    pub(crate) fn resulted(&mut self, call: u64, result: u64) -> u32 {
         again(&mut self.results, call, result)
     }
 
     /// How often the tool failed in the same way.
-    pub(super) fn errors_of(&self, tool: u64) -> u32 {
+    pub(crate) fn errors_of(&self, tool: u64) -> u32 {
         count(&self.errors, tool)
     }
 
     /// How often the call had the same result.
-    pub(super) fn results_of(&self, call: u64) -> u32 {
+    pub(crate) fn results_of(&self, call: u64) -> u32 {
         count(&self.results, call)
     }
 
     /// A call was held back for the failures of its tool, or for its results: it counts as one more of them.
-    pub(super) fn held_back(&mut self, pattern: LoopPattern, tool: u64, call: u64) {
+    pub(crate) fn held_back(&mut self, pattern: LoopPattern, tool: u64, call: u64) {
         let (streaks, of) = match pattern {
             LoopPattern::SameError => (&mut self.errors, tool),
             LoopPattern::SameResult => (&mut self.results, call),
@@ -174,7 +174,7 @@ impl Lately {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -202,7 +202,7 @@ impl LoopStage {
     }
 
     /// The stage of a count, if it has reached one.
-    pub(super) fn at(count: u32, stages: &Stages) -> Option<Self> {
+    pub(crate) fn at(count: u32, stages: &Stages) -> Option<Self> {
         let reached = |limit: Option<core::num::NonZeroU32>| limit.is_some_and(|limit| count >= limit.get());
         if reached(stages.final_turn.value) {
             Some(Self::FinalTurn)

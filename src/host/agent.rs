@@ -14,12 +14,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::approver::{Approver, Nobody, answered};
+use super::aside::{Aside, Asides, Progress};
 use super::clock::Clock;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, ToolSource, Traffic};
-use super::results::{ReadResult, Results, kept};
+use super::results::{Results, kept, with_readers};
 use super::task::{RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
@@ -30,7 +31,7 @@ use crate::engine::{
     CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RunStarted, RunTool,
     State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
 };
-use crate::policy::{ErrorClass, OverMax, Policy};
+use crate::policy::ErrorClass;
 use crate::session::{Message, splice};
 use crate::time::Nanos;
 
@@ -123,6 +124,18 @@ impl Agent {
     fn all_tools(&self) -> Tools {
         let changing = self.sources.iter().flat_map(|source| source.tools());
         self.tools.iter().map(Arc::clone).chain(changing).collect()
+    }
+
+    /// Every tool a model may be shown as things are now, the one that reads kept results and the report's among them.
+    ///
+    /// # Errors
+    /// Tools that cannot be used together, or not under the policy.
+    pub fn offered(&self) -> Result<Vec<ToolSpec>, RunError> {
+        let (_, policy) = self.policy.numbered();
+        let results = Arc::new(Results::new(None));
+        let catalogue = with_readers(&self.all_tools(), &policy, &results).catalogue()?;
+        catalogue.fits(&policy)?;
+        Ok(offered(&Interpreter::new(policy, catalogue)).to_vec())
     }
 
     /// Sets who decides where the policy says `ask_planner`, and who may give single calls a layer of their own.
@@ -220,13 +233,14 @@ impl Agent {
             interpreter,
             measure: TurnMeasure::default(),
             clock: self.clock.unwrap_or_else(Clock::system),
-            state: State::new(),
+            state: task.after.as_ref().map_or_else(State::new, State::next_run),
             messages: Arc::new(Vec::new()),
             telemetry: Telemetry::new(Arc::clone(&metrics), self.facts.clone()),
             attempts: Vec::new(),
             metrics,
             stop: outside.now.child_token(),
             streamed: None,
+            asides: None,
             held: String::new(),
             dropped: BTreeSet::new(),
             under_way: UnderWay::default(),
@@ -261,6 +275,8 @@ struct Run<'a> {
     stop: CancellationToken,
     /// Where models put what they stream.
     streamed: Option<Streamed>,
+    /// Where tools say how far they are.
+    asides: Option<Asides>,
     /// The end of what was streamed, which may be the beginning of a secret.
     held: String,
     /// Work that need not be answered any more.
@@ -277,6 +293,8 @@ impl Run<'_> {
         self.measure_tools();
         let (streamed, mut pieces) = Streamed::new();
         self.streamed = Some(streamed);
+        let (asides, mut told) = Asides::new();
+        self.asides = Some(asides);
         let mut event = self.started(task);
         let mut asked = false;
         loop {
@@ -312,6 +330,11 @@ impl Run<'_> {
                         continue;
                     }
                     next = work.next() => next.ok_or(RunError::Stalled)?,
+                    // Last of all, for a tool may talk without end.
+                    Some(said) = told.recv() => {
+                        self.pass_on(said);
+                        continue;
+                    }
                 };
                 if let Some(work) = next.work() {
                     self.under_way.ended(work);
@@ -380,6 +403,11 @@ impl Run<'_> {
         if !text.is_empty() {
             self.observer.streamed(&text);
         }
+    }
+
+    fn pass_on(&mut self, said: Progress) {
+        let text = self.agent.redactor.text(said.text);
+        self.observer.progressed(&Progress { text, ..said });
     }
 
     fn measure_tools(&mut self) {
@@ -632,6 +660,9 @@ impl Run<'_> {
         let tool = self.tools.get(&run.tool).map(Arc::clone);
         let (cancel, clock, results) = (self.stop.clone(), self.clock, Arc::clone(&self.results));
         let redactor = Arc::clone(&self.agent.redactor);
+        let handle = run.spill.as_ref().map(|spill| spill.handle.as_str());
+        let aside = |asides: &Asides| asides.of(&run.call, &run.tool, handle, &results);
+        let aside = self.asides.as_ref().map_or_else(Aside::default, aside);
         Box::pin(async move {
             let Some(tool) = tool else {
                 let failure =
@@ -645,6 +676,7 @@ impl Run<'_> {
                 idempotency_key: &run.idempotency_key,
                 timeout: run.timeout,
                 cancel,
+                aside,
             };
             let began = clock.now();
             let (outcome, mut facts) = tool.run_told(input).await;
@@ -656,19 +688,6 @@ impl Run<'_> {
             run.finished_with(outcome, facts)
         })
     }
-}
-
-/// The tools, and those by which a model reads results that the policy has kept.
-fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<Results>) -> Tools {
-    let mut all = tools.clone();
-    for tool in tools.iter() {
-        let rules = &policy.tool(&tool.spec().name).result;
-        let reader = &rules.reader.value;
-        if rules.over.value == OverMax::Spill && all.get(reader).is_none() {
-            all.push(Arc::new(ReadResult::new(reader, Arc::clone(results))));
-        }
-    }
-    all
 }
 
 /// Waits. The interpreter never asks for a wait of no time, so there is no timer without need.

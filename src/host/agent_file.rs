@@ -408,6 +408,7 @@ fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
             problems.push(Diagnostic::error(Code::BAD_VALUE, at(), message).help(help));
         }
         problems.extend(tool_problem(name, entry, at));
+        problems.extend(process::no_time_to_end(document, name, entry));
     }
     for (name, entry) in &file.mcp {
         problems.extend(mcp::problems(document, name, entry));

@@ -3,6 +3,7 @@
 mod agent;
 pub mod agent_file;
 mod approver;
+mod aside;
 mod clock;
 pub mod guard;
 mod live;
@@ -26,6 +27,7 @@ mod under_way;
 pub use agent::Agent;
 pub(crate) use agent::offered;
 pub use approver::{Approver, Nobody};
+pub use aside::{Aside, Progress};
 pub use clock::Clock;
 pub use guard::Guard;
 pub use live::{LivePolicy, ReloadStatus};

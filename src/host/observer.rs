@@ -1,6 +1,6 @@
 //! What a host may listen to and decide: the observer and the planner.
 
-use super::{ModelAttempt, PolicyFilesError};
+use super::{ModelAttempt, PolicyFilesError, Progress};
 use crate::engine::{Decision, Directive, Directives, Envelope, State};
 use crate::policy::CallOverride;
 use crate::session::{ReducerError, RetryExhausted, ToolCall};
@@ -16,6 +16,10 @@ pub trait Observer: Send {
     /// A piece of the text of a streamed answer has come; each `call_model` directive begins a new answer. If it fails, a
     /// `turn_retracted` directive takes back what had come. Known secrets are taken out, so a piece may come a little later.
     fn streamed(&mut self, _text: &str) {}
+
+    /// A tool tells how far it is. Comes between its `run_tool` directive and its `tool_finished` event, at most ten times
+    /// a second, and is not written down.
+    fn progressed(&mut self, _progress: &Progress) {}
 
     /// A call of a model is over. Comes after the directives it led to.
     fn attempt(&mut self, _attempt: &ModelAttempt) {}

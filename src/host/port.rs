@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
+use super::aside::Aside;
 use crate::engine::{CallTimeouts, Failure, ModelReply, RunFacts, ToolChoice, ToolOutcome, ToolSpec};
 use crate::session::Message;
 use crate::time::Nanos;
@@ -138,4 +139,6 @@ pub struct ToolInput<'a> {
     pub timeout: Option<Nanos>,
     /// Fires when the run is stopped.
     pub cancel: CancellationToken,
+    /// Who is told how far the run is.
+    pub aside: Aside,
 }

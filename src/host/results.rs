@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::port::{BoxFuture, Tool, ToolInput};
-use super::tool::ToolError;
+use super::tool::{ToolError, Tools};
 use crate::engine::{Spill, ToolOutcome, ToolSpec, json_size, walk};
-use crate::policy::Effect;
+use crate::policy::{Effect, OverMax, Policy};
 
 /// The most bytes that are read back at once.
 const MOST: u64 = 16_000;
@@ -20,6 +20,23 @@ const MOST: u64 = 16_000;
 const USUAL: u64 = 8_000;
 /// No character has more bytes.
 const CHAR_BYTES: u64 = 4;
+
+/// How files of known types end, so that people can open them.
+const ENDINGS: &[(&str, &str)] = &[
+    ("image/png", "png"),
+    ("image/jpeg", "jpg"),
+    ("image/gif", "gif"),
+    ("image/webp", "webp"),
+    ("image/svg+xml", "svg"),
+    ("audio/wav", "wav"),
+    ("audio/mpeg", "mp3"),
+    ("audio/ogg", "ogg"),
+    ("video/mp4", "mp4"),
+    ("application/pdf", "pdf"),
+    ("application/zip", "zip"),
+];
+/// How all others do.
+const OTHER: &str = "bin";
 
 /// Where the results of one run are kept. Without a folder of its own it has a private one, which goes with it.
 #[derive(Debug)]
@@ -43,23 +60,43 @@ impl Results {
             return Ok(false);
         }
         let path = self.path(&spill.handle).ok_or(io::ErrorKind::InvalidInput)?;
-        if let Some(folder) = path.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
+        self.put(&path, |file| write(file, data)).map(|()| true)
+    }
+
+    /// Keeps what is no text. Blocks.
+    pub(super) fn keep_file(&self, handle: &str, media_type: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.path(handle).ok_or(io::ErrorKind::InvalidInput)?;
+        self.put(&path.with_extension(ending(media_type)), |mut file| file.write_all(bytes))
+    }
+
+    /// Writes a file that is there as soon as it is whole, and no sooner.
+    fn put(&self, path: &Path, write: impl FnOnce(File) -> io::Result<()>) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
         let part = path.with_extension("part");
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
-        let written = write(file, data).and_then(|()| fs::rename(&part, &path));
+        let written = write(file).and_then(|()| fs::rename(&part, path));
         if written.is_err() {
             // What is half written is of no use; that it cannot be removed either is no news.
             let _ = fs::remove_file(&part);
         }
-        written.map(|()| true)
+        written
+    }
+
+    /// Why nothing can be read under a handle.
+    fn missing(&self, handle: &str) -> ToolError {
+        let files = ENDINGS.iter().map(|(_, ending)| *ending).chain([OTHER]);
+        let mut files = files.filter_map(|ending| Some(self.path(handle)?.with_extension(ending)));
+        let why = match files.find(|path| path.exists()) {
+            Some(_) => format!("what is kept under the handle `{handle}` is no text"),
+            None => format!("nothing is kept under the handle `{handle}`"),
+        };
+        ToolError::invalid_args(why)
     }
 
     /// A piece of what is kept: the text, where it ends, and how large all of it is, in bytes. Blocks.
     fn read(&self, handle: &str, offset: u64, length: u64) -> Result<(String, u64, u64), ToolError> {
-        let unknown = || ToolError::invalid_args(format!("nothing is kept under the handle `{handle}`"));
-        let mut file = self.path(handle).and_then(|path| File::open(path).ok()).ok_or_else(unknown)?;
+        let file = self.path(handle).and_then(|path| File::open(path).ok());
+        let mut file = file.ok_or_else(|| self.missing(handle))?;
         let failed = |error: io::Error| ToolError::failed(format!("the result cannot be read: {error}"));
         let of = file.metadata().map_err(failed)?.len();
         if offset >= of {
@@ -94,27 +131,6 @@ impl Results {
     }
 }
 
-/// Keeps a result that is too large. Returns it, and its handle if it is kept.
-pub(super) async fn kept(
-    results: Arc<Results>,
-    outcome: ToolOutcome,
-    spill: Spill,
-) -> (ToolOutcome, Option<String>) {
-    let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
-    let data = Arc::new(data);
-    let (shared, asked) = (Arc::clone(&data), spill.clone());
-    let done = tokio::task::spawn_blocking(move || results.keep(&shared, &asked)).await;
-    let handle = match done.unwrap_or_else(|broken| Err(io::Error::other(broken))) {
-        Ok(true) => Some(spill.handle),
-        Ok(false) => None,
-        Err(error) => {
-            tracing::warn!(handle = spill.handle, error = %error, "result not kept");
-            None
-        }
-    };
-    (ToolOutcome::Ok { data: Arc::unwrap_or_clone(data) }, handle)
-}
-
 impl Drop for Results {
     fn drop(&mut self) {
         if let Some(folder) = self.private.get() {
@@ -122,6 +138,12 @@ impl Drop for Results {
             let _ = fs::remove_dir_all(folder);
         }
     }
+}
+
+/// The ending of a file of that type.
+fn ending(media_type: &str) -> &'static str {
+    let named = ENDINGS.iter().find(|(kind, _)| media_type.eq_ignore_ascii_case(kind));
+    named.map_or(OTHER, |(_, ending)| ending)
 }
 
 fn write(file: File, data: &Value) -> io::Result<()> {
@@ -187,6 +209,40 @@ impl Tool for ReadResult {
             read.map(|(text, to, of)| json!({"text": text, "from": offset, "to": to, "of": of})).into()
         })
     }
+}
+
+/// The tools, and those by which a model reads results that the policy has kept.
+pub(super) fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<Results>) -> Tools {
+    let mut all = tools.clone();
+    for tool in tools.iter() {
+        let rules = &policy.tool(&tool.spec().name).result;
+        let reader = &rules.reader.value;
+        if rules.over.value == OverMax::Spill && all.get(reader).is_none() {
+            all.push(Arc::new(ReadResult::new(reader, Arc::clone(results))));
+        }
+    }
+    all
+}
+
+/// Keeps a result that is too large. Returns it, and its handle if it is kept.
+pub(super) async fn kept(
+    results: Arc<Results>,
+    outcome: ToolOutcome,
+    spill: Spill,
+) -> (ToolOutcome, Option<String>) {
+    let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
+    let data = Arc::new(data);
+    let (shared, asked) = (Arc::clone(&data), spill.clone());
+    let done = tokio::task::spawn_blocking(move || results.keep(&shared, &asked)).await;
+    let handle = match done.unwrap_or_else(|broken| Err(io::Error::other(broken))) {
+        Ok(true) => Some(spill.handle),
+        Ok(false) => None,
+        Err(error) => {
+            tracing::warn!(handle = spill.handle, error = %error, "result not kept");
+            None
+        }
+    };
+    (ToolOutcome::Ok { data: Arc::unwrap_or_clone(data) }, handle)
 }
 
 #[cfg(test)]

@@ -17,6 +17,9 @@ pub struct Task {
     pub system: String,
     /// A conversation there was before, which goes on with the task.
     pub history: Vec<Message>,
+    /// The state at the end of the run before it in the same session: breakers whose scope is the session go on where they
+    /// stood.
+    pub after: Option<State>,
     /// What the user wants.
     pub task: String,
     /// The seed of every jittered delay.

@@ -6,6 +6,7 @@
 FILE is where it notes what happened to it.
 """
 
+import base64
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ MODE = sys.argv[1]
 NOTES = sys.argv[2] if len(sys.argv) > 2 else os.devnull
 OBJECT = {"type": "object"}
 lock = threading.Lock()
-grown = False
+grown = shrunk = False
 
 
 def note(text):
@@ -37,8 +38,11 @@ def tools():
         tool("write", text, idempotentHint=True),
         tool("send", text, destructiveHint=True),
         tool("plain"), tool("image"), tool("fail"), tool("die"), tool("slow"), tool("twice"), tool("huge"),
-        tool("grow"), tool("bend"), tool("broken", {"type": "objekt"}), tool("gone"), tool("bad"),
+        tool("grow"), tool("shrink"), tool("bend"), tool("mixed"), tool("deep"), tool("odd"), tool("chat"),
+        tool("broken", {"type": "objekt"}), tool("gone"), tool("bad"),
     ]
+    if shrunk:
+        all_tools = [kept for kept in all_tools if kept["name"] != "send"]
     return all_tools + ([tool("grown")] if grown else [])
 
 
@@ -48,12 +52,25 @@ def say(message):
         sys.stdout.flush()
 
 
+def say_raw(line):
+    with lock:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def chat(token):
+    for step in range(10_000):
+        said = {"progressToken": token, "progress": step, "message": "on and on"}
+        say({"method": "notifications/progress", "params": said})
+        time.sleep(0.005)
+
+
 def text(said, **more):
     return {"content": [{"type": "text", "text": said}], **more}
 
 
 def call(ident, params):
-    global grown
+    global grown, shrunk
     name, arguments = params["name"], params.get("arguments", {})
     if name == "echo":
         return text(arguments["text"])
@@ -83,6 +100,29 @@ def call(ident, params):
         grown = True
         say({"method": "notifications/tools/list_changed"})
         return text("grown")
+    if name == "shrink":
+        shrunk = True
+        say({"method": "notifications/tools/list_changed"})
+        return text("shrunk")
+    if name == "mixed":
+        png = base64.b64encode(b"\x89PNG" + bytes(arguments.get("bytes", 4))).decode()
+        return {"content": [
+            {"type": "text", "text": "see:"},
+            {"type": "image", "data": png, "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "file:///a.txt", "text": "inside " + "a" * arguments.get("chars", 2)}},
+            {"type": "resource", "resource": {"uri": "file:///b", "blob": "AAEC"}},
+            {"type": "resource_link", "uri": "file:///c", "name": "c"},
+        ], "structuredContent": {"a": [1]}}
+    if name == "deep":
+        say_raw('{"jsonrpc": "2.0", "id": %s, "result": {"content": [], "structuredContent": %s}}'
+                % (json.dumps(ident), '{"a":' * 10_000 + "1" + "}" * 10_000))
+        return None
+    if name == "odd":
+        return arguments["answer"]
+    if name == "chat":
+        token = params["_meta"]["progressToken"]
+        threading.Thread(target=chat, args=(token,), daemon=True).start()
+        return None
     if name == "bend":
         with lock:
             print("not json {", flush=True)
@@ -95,6 +135,8 @@ def call(ident, params):
 def answer(message):
     method, params = message.get("method"), message.get("params", {})
     if method == "initialize":
+        if MODE == "nonsense":
+            return 42
         if MODE == "hang":
             print("still thinking", file=sys.stderr, flush=True)
             return None
@@ -123,7 +165,7 @@ def reply(message):
     result = answer(message)
     if result is None or "id" not in message:
         return None
-    return {"id": message["id"], **(result if "error" in result else {"result": result})}
+    return {"id": message["id"], **(result if isinstance(result, dict) and "error" in result else {"result": result})}
 
 
 def stdio():
@@ -136,6 +178,9 @@ def stdio():
         note(f"child {child.pid}")
     if MODE == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if MODE == "garbage":
+        while True:
+            sys.stdout.buffer.write(b"\xff\x00{[" * 10_000)
     if MODE == "babble":
         print("Welcome to the server!\n\nNow listening.", flush=True)
     for line in sys.stdin:

@@ -1,11 +1,11 @@
 //! A run as JSON lines: each event, then each directive it led to, then the call of a model it ended; then the result.
-//! Between them, if that is wanted, the pieces of streamed answers.
+//! Between them what tools say about how far they are and, if that is wanted, the pieces of streamed answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use unfazed::engine::{Directive, Envelope, Event, RunStarted};
-use unfazed::host::{ModelAttempt, Observer, PolicyFilesError, RunReport};
+use unfazed::host::{ModelAttempt, Observer, PolicyFilesError, Progress, RunReport};
 
 use crate::cli::exit::Failed;
 use crate::cli::out;
@@ -70,6 +70,11 @@ impl Observer for JsonLines {
         if self.stream {
             self.line("streamed", json!({ "text": text }));
         }
+    }
+
+    fn progressed(&mut self, progress: &Progress) {
+        let Progress { call, tool, text } = progress;
+        self.line("progress", json!({ "call": call, "tool": tool, "text": text }));
     }
 
     fn attempt(&mut self, attempt: &ModelAttempt) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use futures_util::future::join_all;
 use indexmap::IndexMap;
 use unfazed::host::agent_file::{AgentFile, HeaderEntry, McpEntry};
-use unfazed::host::{McpConfig, McpReach, McpServer};
+use unfazed::host::{McpConfig, McpError, McpReach, McpServer};
 
 use super::secrets::Secrets;
 use crate::cli::exit::Failed;
@@ -16,9 +16,7 @@ pub(super) async fn start(
     folder: &Path,
     secrets: &mut Secrets,
 ) -> Result<Vec<McpServer>, Failed> {
-    let configs: Vec<McpConfig> =
-        file.mcp.iter().map(|(name, entry)| config(name, entry, folder, secrets)).collect();
-    let results = join_all(configs.into_iter().map(McpServer::start)).await;
+    let results = start_each(file, folder, secrets).await;
     let (mut started, mut failed) = (Vec::new(), Vec::new());
     for result in results {
         match result {
@@ -31,6 +29,17 @@ pub(super) async fn start(
     }
     shutdown(&started).await;
     Err(Failed::Stopped(failed.join("\n")))
+}
+
+/// Starts all servers at once, and says what came of each.
+pub(super) async fn start_each(
+    file: &AgentFile,
+    folder: &Path,
+    secrets: &mut Secrets,
+) -> Vec<Result<McpServer, McpError>> {
+    let configs: Vec<McpConfig> =
+        file.mcp.iter().map(|(name, entry)| config(name, entry, folder, secrets)).collect();
+    join_all(configs.into_iter().map(McpServer::start)).await
 }
 
 /// Ends all servers.
@@ -71,6 +80,7 @@ fn config(name: &str, entry: &McpEntry, folder: &Path, secrets: &mut Secrets) ->
     McpConfig {
         prefix: entry.prefix_for(name),
         start_timeout: entry.start_timeout,
+        grace: entry.grace,
         max_output: usize::try_from(entry.max_output).unwrap_or(usize::MAX),
         ..McpConfig::new(name, reach)
     }

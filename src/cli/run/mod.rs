@@ -3,6 +3,7 @@
 mod answer;
 mod approval;
 mod ended;
+mod inventory;
 mod json;
 mod mcp;
 mod metrics;
@@ -24,6 +25,7 @@ use unfazed::session::{AttemptRecord, FinalReason, RetryExhausted};
 use unfazed::store::Recorder;
 
 use self::approval::{Approve, Person};
+pub(crate) use self::inventory::{Inventory, Offered};
 use self::json::{JsonLines, Unwritten};
 use self::metrics::MetricsServer;
 use self::setup::{Setup, Wishes};
@@ -146,6 +148,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         run: id.to_string(),
         system: setup.system,
         history: Vec::new(),
+        after: None,
         task: args.task.clone().or(setup.task).unwrap_or_default(),
         seed: args.seed.unwrap_or(setup.seed),
         deadline: None,

@@ -66,11 +66,7 @@ impl Setup {
         let mut secrets = Secrets::read(&file, &folder)?;
         let file = file.value;
         let hidden: Vec<_> = secrets.all().chain(passed_secrets(&file)).collect();
-        let tools: Tools = {
-            let most = usize::try_from(file.background.max.get()).unwrap_or(usize::MAX);
-            let processes = Processes::new(most);
-            file.tools.iter().filter_map(|(name, entry)| tool(name, entry, &folder, &processes)).collect()
-        };
+        let tools = tools(&file, &folder);
         let (agent, digest) = if reload {
             let watch = watch(&file, &folder, loader)?;
             let digest = watch.live().status().digest;
@@ -104,6 +100,13 @@ impl Setup {
         let AgentFile { system, task, seed, .. } = file;
         Ok(Self { agent, id, session, servers, mcp, system, task: task.map(|task| task.value), seed })
     }
+}
+
+/// The tools that the file itself names.
+pub(super) fn tools(file: &AgentFile, folder: &Path) -> Tools {
+    let most = usize::try_from(file.background.max.get()).unwrap_or(usize::MAX);
+    let processes = Processes::new(most);
+    file.tools.iter().filter_map(|(name, entry)| tool(name, entry, folder, &processes)).collect()
 }
 
 fn watch(file: &AgentFile, folder: &Path, loader: &Loader) -> Result<PolicyWatch, Failed> {

@@ -14,7 +14,7 @@ use unfazed::engine::{
     LoopStage, ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Question, Repetition, RetryAction,
     RunStarted, ToolOutcome, Work, WorkId,
 };
-use unfazed::host::{Observer, PolicyFilesError};
+use unfazed::host::{Observer, PolicyFilesError, Progress};
 use unfazed::policy::{ErrorClass, Scope};
 use unfazed::session::{FinalReason, ReportSource, RetryExhausted};
 use unfazed::time::Instant;
@@ -520,6 +520,11 @@ impl<W: Write + Send> Observer for Timeline<W> {
 
     fn streamed(&mut self, text: &str) {
         self.say(text);
+    }
+
+    fn progressed(&mut self, progress: &Progress) {
+        let text = shorten(&one_line(&progress.text), SHOWN);
+        self.status.set(format!("tool {}: {text}", progress.tool));
     }
 
     fn on_reload_error(&mut self, error: &PolicyFilesError) {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 pub use cut::{CutRules, Piece, cut_text};
 pub use part::{ContentPart, content_text};
-pub(super) use shown::show;
+pub(crate) use shown::show;
 #[cfg(feature = "host")]
 pub(crate) use write::{json_size, walk};
 
@@ -138,7 +138,7 @@ impl ToolResult {
     }
 
     /// A failure as a model is shown it.
-    pub(super) fn failure(&self) -> Value {
+    pub(crate) fn failure(&self) -> Value {
         json!({ "error": self.error, "error_type": self.error_type })
     }
 

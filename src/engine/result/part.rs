@@ -15,6 +15,8 @@ pub enum ContentPart {
         media_type: String,
         /// How many bytes it has.
         bytes: u64,
+        /// The handle under which it is kept, if it is.
+        handle: Option<String>,
     },
     /// A text with an address.
     Resource {
@@ -29,6 +31,8 @@ pub enum ContentPart {
         uri: String,
         /// Its name, if it has one.
         name: String,
+        /// What is said about it, if anything is.
+        about: String,
     },
     /// Something of a kind nobody here knows.
     Unknown {
@@ -44,7 +48,7 @@ pub enum ContentPart {
 ///
 /// ```
 /// use unfazed::engine::{ContentPart, content_text};
-/// let image = ContentPart::Binary { kind: "image".into(), media_type: "image/png".into(), bytes: 2048 };
+/// let image = ContentPart::Binary { kind: "image".into(), media_type: "image/png".into(), bytes: 2048, handle: None };
 /// let text = content_text([ContentPart::Text("Here it is:".into()), image]);
 /// assert_eq!(text, "Here it is:\n[image, image/png, 2048 bytes: not shown]");
 /// ```
@@ -66,15 +70,20 @@ impl ContentPart {
     fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
-            Self::Binary { kind, media_type, bytes } => {
+            Self::Binary { kind, media_type, bytes, handle } => {
                 let named = [&*kind, &*media_type].map(short);
                 let named: Vec<&str> =
                     named.iter().map(|name| &**name).filter(|name| !name.is_empty()).collect();
-                format!("[{}, {bytes} bytes: not shown]", named.join(", "))
+                let kept =
+                    handle.map(|handle| format!(", kept under the handle \"{handle}\"")).unwrap_or_default();
+                format!("[{}, {bytes} bytes: not shown{kept}]", named.join(", "))
             }
             Self::Resource { uri, text } => format!("[{}]\n{text}", short(&uri)),
-            Self::Link { uri, name } if name.is_empty() => format!("[{}]", short(&uri)),
-            Self::Link { uri, name } => format!("[{}: {}]", short(&name), short(&uri)),
+            Self::Link { uri, name, about } => {
+                let name = if name.is_empty() { String::new() } else { format!("{}: ", short(&name)) };
+                let about = if about.is_empty() { String::new() } else { format!(": {}", short(&about)) };
+                format!("[{name}{}]{about}", short(&uri))
+            }
             Self::Unknown { kind, bytes } => format!("[{}, {bytes} bytes: not shown]", short(&kind)),
         }
     }
@@ -95,20 +104,35 @@ mod tests {
     fn every_kind_is_told() {
         let parts = [
             ContentPart::Text("one".into()),
-            ContentPart::Binary { kind: "audio".into(), media_type: String::new(), bytes: 7 },
+            ContentPart::Binary { kind: "audio".into(), media_type: String::new(), bytes: 7, handle: None },
+            ContentPart::Binary {
+                kind: "image".into(),
+                media_type: "image/png".into(),
+                bytes: 8,
+                handle: Some("r1-0-0".into()),
+            },
             ContentPart::Resource { uri: "file:///a".into(), text: "two".into() },
-            ContentPart::Link { uri: "file:///b".into(), name: "b".into() },
-            ContentPart::Link { uri: "file:///c".into(), name: String::new() },
+            ContentPart::Link { uri: "file:///b".into(), name: "b".into(), about: "the second".into() },
+            ContentPart::Link { uri: "file:///c".into(), name: String::new(), about: String::new() },
             ContentPart::Unknown { kind: "hologram".into(), bytes: 3 },
         ];
-        let expected = "one\n[audio, 7 bytes: not shown]\n[file:///a]\ntwo\n[b: file:///b]\n[file:///c]\n[hologram, 3 bytes: not shown]";
-        assert_eq!(content_text(parts), expected);
+        insta::assert_snapshot!(content_text(parts), @r#"
+        one
+        [audio, 7 bytes: not shown]
+        [image, image/png, 8 bytes: not shown, kept under the handle "r1-0-0"]
+        [file:///a]
+        two
+        [b: file:///b]: the second
+        [file:///c]
+        [hologram, 3 bytes: not shown]
+        "#);
         assert_eq!(content_text([]), "");
     }
 
     #[test]
     fn names_that_somebody_made_endless_are_short() {
-        let link = ContentPart::Link { uri: "x".repeat(1_000_000), name: String::new() };
+        let link =
+            ContentPart::Link { uri: "x".repeat(1_000_000), name: String::new(), about: String::new() };
         assert_eq!(content_text([link]).len(), 302);
     }
 }

@@ -1,26 +1,18 @@
 //! A model that goes round in circles: it is told, then its calls do not run, then the next turn is the last.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::because::because;
 use super::super::canonical;
 use super::super::directive::{Because, Note};
 use super::super::event::Drive;
+use super::super::loop_stage::{Found, is_asked_for};
 use super::super::metric::MetricName;
-use super::super::repeats::{LoopPattern, LoopStage, Repetition};
+use super::super::repeats::{LoopPattern, LoopStage};
 use super::super::state::{Guidance, LastTurn, Refusal, Slot};
 use super::Step;
-use crate::policy::{ErrorClass, LoopGuardPolicy, Setting, Stages};
+use crate::policy::{ErrorClass, LoopGuardPolicy, Setting};
 use crate::session::{FinalReason, ToolCall};
-
-/// What a call or its end repeats.
-#[derive(Clone, Copy)]
-struct Found {
-    pattern: LoopPattern,
-    length: u32,
-    count: u32,
-    stage: LoopStage,
-}
 
 impl Step<'_> {
     /// Looks at a call before it runs. Says why it does not, if it repeats itself too often.
@@ -36,7 +28,7 @@ impl Step<'_> {
             None => canonical::raw_call(&call.name, &call.arguments),
         };
         self.state.lately.called(number);
-        let found = self.worst(guard, tool, number)?;
+        let found = self.state.lately.worst(guard, tool, number)?;
         if found.stage == LoopStage::Nudge {
             self.nudged(guard, &call.id, &call.name, found);
             return None;
@@ -49,7 +41,7 @@ impl Step<'_> {
         {
             self.force_last_turn(FinalReason::Loop, vec![why.clone()]);
         }
-        let text = self.say(&guard.block_message, vars(&call.name, found));
+        let text = self.say(&guard.block_message, found.vars(&call.name));
         Some(Refusal { class: ErrorClass::RepeatedCall, text, because: vec![why] })
     }
 
@@ -61,8 +53,7 @@ impl Step<'_> {
             return;
         }
         self.state.lately.recovered(canonical::of_texts(&[&slot.tool]));
-        let Stages { nudge, block, final_turn } = &guard.same_result;
-        if [nudge, block, final_turn].iter().all(|stage| stage.value.is_none()) {
+        if !is_asked_for(guard, LoopPattern::SameResult) {
             // Nobody asks, and results can be long.
             return;
         }
@@ -92,40 +83,9 @@ impl Step<'_> {
         pattern: LoopPattern,
         count: u32,
     ) {
-        let nudge = stages(guard, pattern).nudge.value;
-        if nudge.is_some_and(|nudge| count >= nudge.get()) {
-            self.nudged(guard, call, tool, Found { pattern, length: 1, count, stage: LoopStage::Nudge });
+        if let Some(found) = Found::at_end(guard, pattern, count) {
+            self.nudged(guard, call, tool, found);
         }
-    }
-
-    /// The last stage that any pattern has reached with the call.
-    fn worst(&self, guard: &LoopGuardPolicy, tool: u64, call: u64) -> Option<Found> {
-        let lately = &self.state.lately;
-        let cycle = lately.cycle();
-        let counts = [
-            (LoopPattern::SameCall, 1, lately.same_calls(guard.count.value)),
-            (
-                LoopPattern::Cycle,
-                cycle.map_or(0, |cycle| cycle.length),
-                cycle.map_or(0, |cycle| cycle.rounds),
-            ),
-            (LoopPattern::SameResult, 1, lately.results_of(call)),
-            (LoopPattern::SameError, 1, lately.errors_of(tool)),
-        ];
-        let mut worst: Option<Found> = None;
-        for (pattern, length, count) in counts {
-            let Some(stage) = LoopStage::at(count, stages(guard, pattern)) else { continue };
-            let told_already = match pattern {
-                LoopPattern::SameCall => false,
-                LoopPattern::Cycle => cycle.is_some_and(|cycle| !cycle.completes),
-                // That was said when it ended so.
-                LoopPattern::SameResult | LoopPattern::SameError => true,
-            };
-            if (stage > LoopStage::Nudge || !told_already) && worst.is_none_or(|worst| stage > worst.stage) {
-                worst = Some(Found { pattern, length, count, stage });
-            }
-        }
-        worst
     }
 
     /// The model is told after the results, once for each batch.
@@ -134,22 +94,15 @@ impl Step<'_> {
             return;
         }
         self.noted(guard, call, tool, found);
-        let text = self.say(&guard.nudge_message, vars(tool, found));
+        let text = self.say(&guard.nudge_message, found.vars(tool));
         self.state.afterwords.push(Guidance { class: ErrorClass::RepeatedCall, text });
     }
 
     /// Writes the decision down, and returns the reason.
     fn noted(&mut self, guard: &LoopGuardPolicy, call: &str, tool: &str, found: Found) -> Because {
-        let Found { pattern, length, count, stage } = found;
-        let rules = stages(guard, pattern);
-        let limit = match stage {
-            LoopStage::Nudge => &rules.nudge,
-            LoopStage::Block => &rules.block,
-            LoopStage::FinalTurn => &rules.final_turn,
-        };
-        let rule = format!("loop_guard.{}.{}", pattern.name(), stage.name());
-        let why = because(self.policy, rule, &shown(limit), [fact(found)]);
-        let repetition = Repetition { call: call.into(), tool: tool.into(), pattern, length, count, stage };
+        let rule = format!("loop_guard.{}.{}", found.pattern.name(), found.stage.name());
+        let why = because(self.policy, rule, &shown(found.limit(guard)), [found.fact()]);
+        let repetition = found.of(call, tool);
         self.note(Note::LoopGuard(repetition), vec![why.clone()]);
         // Names that a model made up are no subjects: there is no end of them.
         let subject = if self.tools.get(tool).is_some() { tool } else { "unknown" };
@@ -158,29 +111,6 @@ impl Step<'_> {
     }
 }
 
-const fn stages(guard: &LoopGuardPolicy, pattern: LoopPattern) -> &Stages {
-    match pattern {
-        LoopPattern::SameCall => &guard.same_call,
-        LoopPattern::Cycle => &guard.cycle,
-        LoopPattern::SameResult => &guard.same_result,
-        LoopPattern::SameError => &guard.same_error,
-    }
-}
-
 fn shown(limit: &Setting<Option<core::num::NonZeroU32>>) -> Setting<String> {
     limit.map(|limit| limit.map_or_else(|| "never".to_owned(), |limit| limit.to_string()))
-}
-
-fn fact(found: Found) -> String {
-    let Found { pattern, length, count, .. } = found;
-    match pattern {
-        LoopPattern::SameCall => format!("the same call {count} times"),
-        LoopPattern::Cycle => format!("{count} rounds of the same {length} calls"),
-        LoopPattern::SameResult => format!("the same result {count} times"),
-        LoopPattern::SameError => format!("the same failure {count} times"),
-    }
-}
-
-fn vars(tool: &str, found: Found) -> Value {
-    json!({ "tool": tool, "count": found.count, "pattern": found.pattern, "length": found.length })
 }

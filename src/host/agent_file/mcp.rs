@@ -37,6 +37,9 @@ record! {
         /// The longest it may take to start, and to list its tools.
         /// Example: `1m`
         pub start_timeout: Nanos = Nanos::from_secs(30),
+        /// How long its processes have, once asked to end, before they are killed.
+        /// Example: `500ms`
+        pub grace: Nanos = Nanos::from_secs(2),
         /// The most bytes of a result that are kept.
         /// Example: `65536`
         pub max_output: u32 = 1_048_576,

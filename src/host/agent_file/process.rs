@@ -2,8 +2,9 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+use super::{AgentFile, ToolEntry};
 use crate::host::{Argument, OnTimeout, OutputFormat, Stdin};
-use crate::policy::decode::{Decode, Reader, Spanned, choice_of};
+use crate::policy::decode::{Decode, Document, Reader, Spanned, choice_of};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{Code, Diagnostic, Template};
 use crate::time::Nanos;
@@ -108,6 +109,25 @@ pub(super) fn problems(
     problems
 }
 
+/// A tool that has longer to end than the end of the run takes: it would be killed in the middle of its grace.
+pub(super) fn no_time_to_end(
+    document: &Document<AgentFile>,
+    name: &str,
+    entry: &ToolEntry,
+) -> Option<Diagnostic> {
+    let ToolEntry::Process { grace, .. } = entry else { return None };
+    let drain = document.value.stop.drain;
+    if *grace <= drain {
+        return None;
+    }
+    let written = |path: &[&str]| Some(AgentFile::key(document, path)).filter(|span| span.end > 0);
+    let at = written(&["tools", name, "grace"]).or_else(|| written(&["stop", "drain"]))?;
+    let message =
+        format!("tool `{name}` has {grace} to end, but when the run ends all is killed after {drain}");
+    let help = format!("set `stop: {{drain: {grace}}}` or more, or shorten the tool's `grace`");
+    Some(Diagnostic::error(Code::CONTRADICTION, at, message).help(help))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::host::agent_file::AgentFile;
@@ -125,6 +145,19 @@ mod tests {
         let all = ", arguments: [-v, ['--city', '{{ args.city }}']], stdin: json, output: text, timeout: 5s, \
                    on_timeout: background, keep: true, grace: 0s, linger: 10ms";
         assert_eq!(mistakes(all), "");
+    }
+
+    #[test]
+    fn a_tool_has_no_longer_to_end_than_the_run() {
+        insta::assert_snapshot!(
+            mistakes(", grace: 6s"),
+            @"agent.yaml:4:68: error[P0202]: tool `t` has 6s to end, but when the run ends all is killed after 5s"
+        );
+        assert_eq!(mistakes(", grace: 5s}\nstop: {drain: 5s"), "");
+        insta::assert_snapshot!(
+            mistakes("}\nstop: {drain: 1500ms"),
+            @"agent.yaml:5:8: error[P0202]: tool `t` has 2s to end, but when the run ends all is killed after 1.5s"
+        );
     }
 
     #[test]

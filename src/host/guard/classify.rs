@@ -84,6 +84,8 @@ pub struct Refusal {
     pub message: String,
     /// How long to wait before the model is asked again; usually zero.
     pub delay: Nanos,
+    /// The next turn should be the last: the model has repeated itself too often.
+    pub last_turn: bool,
 }
 
 impl Arguments for &Value {

@@ -7,11 +7,17 @@
 //!
 //! A request to a model is the host's own. What the guard is not told of it, it does not check: its size
 //! ([`TurnGuard::tokens`]), its history ([`TurnGuard::history`]), the tokens of replies
-//! ([`TurnGuard::call_with_usage`]).
+//! ([`TurnGuard::call_with_usage`]). Nor can it cut a result that it does not see: [`ToolGuard::show`] says what the model
+//! is shown of one.
+//!
+//! A call whose arguments are JSON is looked at by the loop guard: it is refused if the policy says so, and
+//! [`Guard::take_nudge`] has what the model is to be told. Of calls of one tool only as many run at once as may fail before
+//! its breaker opens; the others wait. So a call that is made within a call of the same tool may have to wait for it: give
+//! it a guard of its own, or the tool `breaker: {failures: never}`.
 //!
 //! The decisions are those of the interpreter ([`crate::engine::retry`], [`crate::engine::Breaker`]); the guard
 //! adds the waiting. A call that succeeds costs about 150 instructions more than the bare call, as
-//! `benches/instructions.sh` counts them: no lock, no clock unless there is a deadline, no allocation, and no timer
+//! `benches/instructions.sh` counts them: no lock unless there is JSON to be remembered, no clock unless there is a deadline, no allocation, and no timer
 //! unless the call is still pending after its first poll.
 
 mod attempts;
@@ -19,6 +25,8 @@ mod budget;
 mod classify;
 mod history;
 mod record;
+mod repeats;
+mod seat;
 mod session;
 mod tool;
 mod turn;
@@ -129,6 +137,12 @@ impl Guard {
             }
         }
         self.inner.metrics.snapshot()
+    }
+
+    /// What the model is to be told because it repeats itself: put it into the next request. There is one thing at a time,
+    /// and it is said once.
+    pub fn take_nudge(&self) -> Option<String> {
+        self.inner.session.repeats.take_nudge()
     }
 
     /// Reads the slices of the session.

@@ -1,12 +1,15 @@
 //! The session of a guard: slices behind one lock that only failures take.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
 use super::Inner;
+use super::repeats::Repeats;
+use super::seat::{Seat, Seats};
 use crate::engine::targets::Resting;
 use crate::engine::{Admission, Breaker, BreakerPhase, Budgets, Metric, MetricName, validation};
 use crate::policy::{
@@ -17,6 +20,8 @@ use crate::time::{Instant, Nanos};
 
 pub(super) struct Session {
     shared: Mutex<Shared>,
+    /// What was called lately, and how that ended.
+    pub(super) repeats: Repeats,
 }
 
 #[derive(Default)]
@@ -32,6 +37,8 @@ struct Shared {
 pub(super) struct ToolCell {
     /// Whether a failure is known; written under the lock only.
     troubled: AtomicBool,
+    /// Runs under way.
+    pub(super) seats: Seats,
     /// Calls that went well at the first attempt, not yet in the metrics.
     at_once: AtomicU64,
     known: Mutex<Known>,
@@ -59,7 +66,7 @@ pub(super) struct Failed<'a> {
 impl Session {
     pub(super) fn new(policy: &SessionPolicy) -> Self {
         let shared = Shared { slices: Slices::new(policy), ..Shared::default() };
-        Self { shared: Mutex::new(shared) }
+        Self { shared: Mutex::new(shared), repeats: Repeats::default() }
     }
 
     pub(super) fn with<T>(&self, read: impl FnOnce(&Slices) -> T) -> T {
@@ -211,13 +218,30 @@ impl ToolCell {
         }
     }
 
-    /// Asks the breaker. A closed one need not know the time.
-    pub(super) fn ask(&self, now: impl FnOnce() -> Instant) -> Admission {
+    /// A seat as long as no failure is known: of at most so many.
+    #[inline]
+    pub(super) fn enter_at_once(&self, most: Option<NonZeroU32>) -> Option<Seat<'_>> {
+        if !self.is_quiet() {
+            return None;
+        }
+        let seat = self.seats.take_of(most)?;
+        // A failure that came meanwhile leaves less room.
+        self.is_quiet().then_some(seat)
+    }
+
+    /// Asks the breaker; `None`: not before another run has ended. A closed one need not know the time.
+    pub(super) fn ask(
+        &self,
+        policy: &BreakerPolicy,
+        now: impl FnOnce() -> Instant,
+    ) -> Option<(Admission, Seat<'_>)> {
         let mut known = self.lock();
-        match known.breaker.phase() {
+        let seat = self.seats.take(|taken| known.breaker.is_full(policy, taken))?;
+        let admission = match known.breaker.phase() {
             BreakerPhase::Closed => Admission::Run,
             BreakerPhase::Open | BreakerPhase::HalfOpen => known.breaker.ask(now()),
-        }
+        };
+        Some((admission, seat))
     }
 
     /// A run went well at the first attempt; nothing has failed before.

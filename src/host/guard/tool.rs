@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::attempts::{Attempts, Cause, context, start, within};
 use super::budget::Account;
+use super::seat::Seat;
 use super::session::{Failed, ToolCell, listens};
 use super::{Arguments, CallContext, CallError, Classify, GivenUp, Inner, Refusal};
 use crate::engine::retry::{Case, Obstacle, Progress, Verdict};
@@ -26,19 +27,19 @@ use crate::time::Nanos;
     reason = "what is known before a call, so that the call need not look"
 )]
 pub struct ToolGuard {
-    inner: Arc<Inner>,
-    name: Arc<str>,
+    pub(super) inner: Arc<Inner>,
+    pub(super) name: Arc<str>,
     /// Which of the guard's policies the rest is taken from.
-    generation: u64,
-    rules: Policy,
-    policy: Arc<ToolPolicy>,
+    pub(super) generation: u64,
+    pub(super) rules: Policy,
+    pub(super) policy: Arc<ToolPolicy>,
     planner: Option<CallOverride>,
     /// Whether the host has asked the person that the policy wants to be asked.
     approved: bool,
     effect: Effect,
     cell: Arc<ToolCell>,
     /// Whether single calls have rules of their own.
-    per_call: bool,
+    pub(super) per_call: bool,
     /// Whether arguments are looked at before a run.
     checked: bool,
     /// Whether a success is to be told: to a reducer, or to a budget.
@@ -103,7 +104,7 @@ impl ToolGuard {
 
     /// The same guard under the policy that is in force now.
     #[cold]
-    fn renewed(&self) -> Arc<Self> {
+    pub(super) fn renewed(&self) -> Arc<Self> {
         let mut newer = self.newer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(guard) = &*newer
             && guard.generation == self.inner.live.generation()
@@ -139,15 +140,20 @@ impl ToolGuard {
     {
         async move {
             let stale = self.generation != self.inner.live.generation();
-            let own = if self.checked || stale { self.own(&args, stale)? } else { None };
+            let looked_at = self.checked || stale || (self.counted() && args.as_json().is_some());
+            let own = if looked_at { self.own(&args, stale)? } else { None };
             let (this, policy) = self.in_force(own.as_deref());
-            let probe = if this.cell.is_quiet() { None } else { this.admit(policy)? };
+            let (seat, probe) = match this.cell.enter_at_once(policy.breaker.failures.value) {
+                Some(seat) => (seat, None),
+                None => Box::pin(this.admit(policy)).await.map_err(CallError::Refused)?,
+            };
             let call = this.inner.next_call();
             let started = start(&policy.retry, &this.inner);
             let context = context(&policy.retry, &this.inner, call, started, 1);
             let cause = match within(context.timeout, pin!(run(args.clone(), context))).await {
                 Ok(value) => {
                     let (this, policy) = self.in_force(own.as_deref());
+                    this.recovered();
                     // Another call may have failed meanwhile; it hears of this success.
                     if probe.is_none() && this.cell.is_quiet() && !this.listens {
                         this.cell.succeeded_at_once();
@@ -162,7 +168,7 @@ impl ToolGuard {
             // well does not carry the room for retries around.
             let (this, policy) = self.in_force(own.as_deref());
             let attempts = Attempts::new(&policy.retry, &this.inner, call, started);
-            Box::pin(this.go_on(policy, attempts, probe, args, run, cause)).await
+            Box::pin(this.go_on(policy, attempts, (seat, probe), args, run, cause)).await
         }
     }
 
@@ -172,7 +178,7 @@ impl ToolGuard {
         &'a self,
         policy: &'a ToolPolicy,
         mut attempts: Attempts<'a, E>,
-        probe: Option<Probe<'a>>,
+        (seat, probe): (Seat<'a>, Option<Probe<'a>>),
         args: A,
         mut run: F,
         mut cause: Cause<E>,
@@ -184,6 +190,7 @@ impl ToolGuard {
         Fut: Future<Output = Result<T, E>>,
     {
         async move {
+            let _until_the_end = seat;
             loop {
                 let classified = cause.classified(&self.rules);
                 // The tool itself says that the arguments are wrong: the same ones again cannot help.
@@ -204,6 +211,7 @@ impl ToolGuard {
                 cause = match within(context.timeout, pin!(run(args.clone(), context))).await {
                     Ok(value) => {
                         let attempts = (attempts.attempt(), attempts.last_class());
+                        self.recovered();
                         self.succeeded(policy, probe, attempts, args.as_json());
                         return Ok(value);
                     }
@@ -213,12 +221,18 @@ impl ToolGuard {
         }
     }
 
+    /// Whether calls are looked at for repetitions.
+    #[inline]
+    fn counted(&self) -> bool {
+        self.policy.loop_guard.enabled.value
+    }
+
     /// What the call has of its own, once its arguments hold.
     #[inline(never)]
     fn own<A: Arguments, E>(&self, args: &A, stale: bool) -> Result<Option<Box<Own>>, CallError<E>> {
         let guard = stale.then(|| self.renewed());
         let this = guard.as_deref().unwrap_or(self);
-        let policy = if this.checked { this.examine(args)? } else { None };
+        let policy = if this.checked || this.counted() { this.examine(args)? } else { None };
         let own = guard.is_some() || policy.is_some();
         Ok(own.then(|| Box::new(Own { guard, policy })))
     }
@@ -238,6 +252,9 @@ impl ToolGuard {
             self.agreed_to(planned.as_deref().unwrap_or(&self.policy))?;
             return Ok(planned);
         };
+        if let Some(refusal) = self.repeated(args) {
+            return Err(CallError::Refused(refusal));
+        }
         let policy = self.per_call.then(|| self.policy_of_call(args));
         let rules = policy.as_deref().unwrap_or(&self.policy);
         let mut problems =
@@ -260,19 +277,19 @@ impl ToolGuard {
         }
         let vars = json!({ "tool": &*self.name, "answered": false });
         let message = self.say(&policy.messages.not_approved, &vars);
-        Err(self.refused(policy, ErrorClass::PermissionDenied, message))
+        Err(CallError::Refused(self.refused(policy, ErrorClass::PermissionDenied, message)))
     }
 
     /// The model is told that the call did not run, and so are reducers.
-    fn refused<E>(&self, policy: &ToolPolicy, class: ErrorClass, mut message: String) -> CallError<E> {
+    fn refused(&self, policy: &ToolPolicy, class: ErrorClass, mut message: String) -> Box<Refusal> {
         let event = json!({ "tool": &*self.name, "error_type": class, "message": message });
         if let Some(error) = self.inner.reduce(&self.rules, Trigger::ToolRefused, &event) {
             message = self.reducer_text(policy, &error);
         }
-        CallError::Refused(Box::new(Refusal { class, message, delay: Nanos::ZERO }))
+        Box::new(Refusal { class, message, delay: Nanos::ZERO, last_turn: false })
     }
 
-    fn policy_of_call(&self, args: &Value) -> Arc<ToolPolicy> {
+    pub(super) fn policy_of_call(&self, args: &Value) -> Arc<ToolPolicy> {
         let rules = self.rules.call(&self.name, args, self.planner.as_ref());
         for left_out in &rules.left_out {
             tracing::warn!(
@@ -335,7 +352,10 @@ impl ToolGuard {
         records.push(record);
         match verdict {
             Verdict::Retry { delay, .. } => {
-                CallError::Refused(Box::new(Refusal { class, message: text, delay }))
+                if let Some(last) = records.last() {
+                    self.repeats_error(class, &last.message);
+                }
+                CallError::Refused(Box::new(Refusal { class, message: text, delay, last_turn: false }))
             }
             Verdict::Stop(reason) => {
                 let exhausted = self.corrections_over(records, reason);
@@ -348,12 +368,14 @@ impl ToolGuard {
         RetryExhausted { action: self.action(), reason, attempts, retry_after: None }
     }
 
-    /// Asks the breaker.
+    /// Asks the breaker, and waits while another failure could be one too many.
     #[cold]
-    fn admit<E>(&self, policy: &ToolPolicy) -> Result<Option<Probe<'_>>, CallError<E>> {
-        match self.cell.ask(|| self.inner.clock.now()) {
-            Admission::Run => Ok(None),
-            Admission::Probe => Ok(Some(Probe(self))),
+    async fn admit(&self, policy: &ToolPolicy) -> Result<(Seat<'_>, Option<Probe<'_>>), Box<Refusal>> {
+        let ask = || self.cell.ask(&policy.breaker, || self.inner.clock.now());
+        let (admission, seat) = self.cell.seats.wait_for(ask).await;
+        match admission {
+            Admission::Run => Ok((seat, None)),
+            Admission::Probe => Ok((seat, Some(Probe(self)))),
             Admission::Refused => {
                 let vars = json!({ "tool": &*self.name, "failures": self.cell.failures() });
                 let message = self.say(&policy.breaker.message, &vars);
@@ -468,8 +490,16 @@ impl ToolGuard {
             });
             let used_up = exhausted.reason.used_up();
             let template = if used_up { &policy.messages.exhausted } else { &policy.messages.failed };
-            self.say(template, &vars)
+            let text = self.say(template, &vars);
+            let failed = exhausted.attempts.last();
+            match failed {
+                Some(failed) => self.show_failure(policy, failed.error_type, &failed.message, text),
+                None => text,
+            }
         };
+        if let Some(failed) = exhausted.attempts.last() {
+            self.repeats_error(failed.error_type, &failed.message);
+        }
         CallError::Exhausted(Box::new(GivenUp { exhausted, message, last }))
     }
 
@@ -477,16 +507,16 @@ impl ToolGuard {
         Account { inner: &self.inner, retry: &policy.retry, kind: "tool", name: &self.name }
     }
 
-    fn action(&self) -> String {
+    pub(super) fn action(&self) -> String {
         format!("tool {}", self.name)
     }
 
-    fn reducer_text(&self, policy: &ToolPolicy, error: &ReducerError) -> String {
+    pub(super) fn reducer_text(&self, policy: &ToolPolicy, error: &ReducerError) -> String {
         let vars = json!({ "tool": &*self.name, "reducer": error.reducer, "error": error.message });
         self.say(&policy.messages.reducer_error, &vars)
     }
 
-    fn say(&self, template: &Setting<Template>, vars: &Value) -> String {
+    pub(super) fn say(&self, template: &Setting<Template>, vars: &Value) -> String {
         let empty = serde_json::Map::new();
         let vars = vars.as_object().unwrap_or(&empty);
         told(&self.rules, &template.value, vars).unwrap_or_else(|error| error.to_string())

@@ -263,7 +263,7 @@ impl<'a> Turn<'a> {
         let Some(next) = next else {
             let message = format!("{tokens} tokens are too many for the window of every model");
             let (class, delay) = (ErrorClass::ContextOverflow, Nanos::ZERO);
-            return Err(Box::new(Refusal { class, message, delay }));
+            return Err(Box::new(Refusal { class, message, delay, last_turn: false }));
         };
         self.guard.models.remaining(next, tokens, self.rules);
         Ok(order)

@@ -9,8 +9,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument;
 
 use super::ToolError;
-use crate::engine::{EffectState, ToolOutcome, ToolSpec};
-use crate::host::{BoxFuture, Tool, ToolInput};
+use crate::engine::{EffectState, MOST_LEVELS, ToolOutcome, ToolSpec, shallow};
+use crate::host::{Aside, BoxFuture, Tool, ToolInput};
 use crate::policy::ErrorClass;
 use crate::time::Nanos;
 
@@ -23,6 +23,8 @@ pub struct ToolContext {
     pub idempotency_key: String,
     /// The longest the run may take.
     pub timeout: Option<Nanos>,
+    /// Who is told how far the run is.
+    pub aside: Aside,
     /// Fires when the run is stopped, has taken too long, or nobody waits for it any more. The function's
     /// future is dropped then; work it handed to a thread must look at this.
     pub cancel: CancellationToken,
@@ -73,6 +75,7 @@ impl FunctionTool {
             attempt: input.attempt,
             idempotency_key: input.idempotency_key.to_owned(),
             timeout: input.timeout,
+            aside: input.aside.clone(),
             cancel: cancel.clone(),
         };
         let (function, arguments) = (Arc::clone(&self.function), input.arguments.clone());
@@ -82,12 +85,42 @@ impl FunctionTool {
         let _leash = Leash { task: task.abort_handle(), _cancel: cancel.drop_guard() };
         tokio::select! {
             biased;
-            ended = &mut task => ended.unwrap_or_else(|error| Err(broken(&self.spec.name, error))),
+            ended = &mut task => {
+                let answer = ended.unwrap_or_else(|error| Err(broken(&self.spec.name, error)))?;
+                self.readable(answer)
+            }
             () = input.cancel.cancelled() => Err(stopped(&self.spec.name)),
             () = super::expiry(input.timeout) => {
                 let after = input.timeout.unwrap_or_default();
                 Err(ToolError::timeout(format!("`{}` gave no answer within {after}", self.spec.name)))
             }
+        }
+    }
+}
+
+impl FunctionTool {
+    /// What is nested too deep cannot be read back from a session.
+    fn readable(&self, answer: Value) -> Result<Value, ToolError> {
+        if shallow(&answer, MOST_LEVELS) {
+            return Ok(answer);
+        }
+        take_apart(answer);
+        let message = format!(
+            "`{}` did its work, but its answer is nested deeper than {MOST_LEVELS} levels",
+            self.spec.name
+        );
+        Err(ToolError::failed(message).effect(EffectState::Committed))
+    }
+}
+
+/// Drops a value level by level: dropping one inside the other would take a stack as deep as it is.
+fn take_apart(value: Value) {
+    let mut left = vec![value];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(fields) => left.extend(fields.into_iter().map(|(_, value)| value)),
+            _ => {}
         }
     }
 }
@@ -148,6 +181,20 @@ mod tests {
         });
         let outcome = tool.run(input(&json!({"a": 1}))).await;
         assert_eq!(outcome, ToolOutcome::Ok { data: json!([1, 1, "key"]) });
+    }
+
+    #[tokio::test]
+    async fn an_answer_nested_too_deep_is_a_failure_of_work_that_was_done() {
+        let deep = |levels| (0..levels).fold(json!(1), |inside, _| Value::Array(vec![inside]));
+        let tool = FunctionTool::new(spec("dig"), move |arguments, _| async move {
+            Ok(deep(arguments["levels"].as_u64().unwrap()))
+        });
+        assert!(matches!(tool.run(input(&json!({"levels": 63}))).await, ToolOutcome::Ok { .. }));
+        for levels in [64, 100_000] {
+            let said = failure(tool.run(input(&json!({"levels": levels}))).await);
+            let message = "`dig` did its work, but its answer is nested deeper than 64 levels".to_owned();
+            assert_eq!(said, (ErrorClass::ExecutionError, EffectState::Committed, message));
+        }
     }
 
     #[tokio::test]

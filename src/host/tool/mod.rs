@@ -36,7 +36,7 @@ mod test_support {
     use tokio_util::sync::CancellationToken;
 
     use crate::engine::{EffectState, ToolOutcome, ToolSpec};
-    use crate::host::ToolInput;
+    use crate::host::{Aside, ToolInput};
     use crate::policy::ErrorClass;
 
     pub(super) fn spec(name: &str) -> ToolSpec {
@@ -55,6 +55,7 @@ mod test_support {
             idempotency_key: "key",
             timeout: None,
             cancel: CancellationToken::new(),
+            aside: Aside::default(),
         }
     }
 

@@ -30,7 +30,7 @@ pub use self::output::OutputFormat;
 pub(super) use self::running::forever;
 use self::running::{Ended, Kept, Printed, Running, STDERR_BYTES};
 use super::ToolError;
-use crate::engine::{EffectState, ToolOutcome, ToolSpec};
+use crate::engine::{EffectState, RunFacts, ToolOutcome, ToolSpec};
 use crate::host::{BoxFuture, Tool, ToolInput};
 use crate::time::Nanos;
 
@@ -132,7 +132,7 @@ impl ProcessTool {
         Self { config }
     }
 
-    async fn run_once(&self, input: ToolInput<'_>) -> Result<Value, ToolError> {
+    async fn run_once(&self, input: ToolInput<'_>, facts: &mut RunFacts) -> Result<Value, ToolError> {
         if input.cancel.is_cancelled() {
             let error = ToolError::cancelled(format!("{} was stopped before it began", self.shown()));
             return Err(error.effect(EffectState::NotStarted));
@@ -145,6 +145,7 @@ impl ProcessTool {
         };
         let written = self.reads_json().then(|| input.arguments.to_string());
         let mut running = Running::new(child, written, kept, self.patience());
+        facts.process_id = running.id().map(|id| id.to_string());
         let soft = self.config.timeout.filter(|own| input.timeout.is_none_or(|policy| *own < policy));
         let mut ended = running.ended(&input.cancel, soft.or(input.timeout)).await;
         if let Ended::Timeout(after) = ended {
@@ -305,7 +306,15 @@ impl Tool for ProcessTool {
     }
 
     fn run<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, ToolOutcome> {
-        Box::pin(async move { self.run_once(input).await.into() })
+        Box::pin(async move { self.run_told(input).await.0 })
+    }
+
+    fn run_told<'a>(&'a self, input: ToolInput<'a>) -> BoxFuture<'a, (ToolOutcome, RunFacts)> {
+        Box::pin(async move {
+            let mut facts = RunFacts::default();
+            let outcome = self.run_once(input, &mut facts).await.into();
+            (outcome, facts)
+        })
     }
 
     fn settled(&self) -> BoxFuture<'_, ()> {

@@ -3,15 +3,15 @@
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
-use super::failure;
-use crate::host::ToolError;
+use super::{base64, failure};
+use crate::engine::{ContentPart, MOST_LEVELS, content_text, shallow};
 use crate::host::tool::process::capture::Head;
-use crate::host::tool::process::output::{MAX_DEPTH, shallow};
+use crate::host::{Aside, ToolError};
 
-/// The result, of which at most `most` bytes are kept, or the failure it tells of.
-pub(super) fn read(result: &CallToolResult, most: usize) -> Result<Value, ToolError> {
+/// The result, of which at most `most` bytes are kept, or the failure it tells of. What is no text goes to `aside`.
+pub(super) async fn read(result: &CallToolResult, most: usize, aside: &Aside) -> Result<Value, ToolError> {
     if result.is_error == Some(true) {
-        let mut text = blocks(&result.content, most);
+        let mut text = whole(result, most, aside).await;
         if text.is_empty() {
             text = result.structured_content.as_ref().map(ToString::to_string).unwrap_or_default();
         }
@@ -21,68 +21,92 @@ pub(super) fn read(result: &CallToolResult, most: usize) -> Result<Value, ToolEr
     let only_text = result.content.iter().all(|block| matches!(block, ContentBlock::Text(_)));
     match &result.structured_content {
         Some(data) if only_text && !data.is_null() => Ok(structured(data, most)),
-        _ => Ok(Value::String(blocks(&result.content, most))),
+        _ => Ok(Value::String(whole(result, most, aside).await)),
     }
 }
 
 fn structured(data: &Value, most: usize) -> Value {
     let text = data.to_string();
-    if text.len() <= most && shallow(data, MAX_DEPTH) {
+    if text.len() <= most && shallow(data, MOST_LEVELS) {
         return data.clone();
     }
-    let mut kept = Head::new(most);
-    kept.push(text.as_bytes());
-    Value::String(marked(&kept))
+    Value::String(cut(text, most))
 }
 
-/// All blocks one after the other, each on lines of its own.
-fn blocks(content: &[ContentBlock], most: usize) -> String {
-    let mut kept = Head::new(most);
-    for (number, block) in content.iter().enumerate() {
-        if number > 0 {
-            kept.push(b"\n");
-        }
-        match block {
-            ContentBlock::Text(text) => kept.push(text.text.as_bytes()),
-            ContentBlock::Image(image) => kept.push(blob("image", &image.mime_type, &image.data).as_bytes()),
-            ContentBlock::Audio(audio) => kept.push(blob("audio", &audio.mime_type, &audio.data).as_bytes()),
-            ContentBlock::Resource(embedded) => match &embedded.resource {
-                ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
-                    let kind = mime_type.as_ref().map(|kind| format!(", {kind}")).unwrap_or_default();
-                    kept.push(format!("[resource {uri}{kind}]\n").as_bytes());
-                    kept.push(text.as_bytes());
-                }
-                ResourceContents::BlobResourceContents { uri, mime_type, blob: data, .. } => {
-                    let kind = mime_type.as_deref().unwrap_or("of unknown type");
-                    kept.push(blob(&format!("resource {uri}"), kind, data).as_bytes());
-                }
-                _ => kept.push(b"[resource of a kind that is not known]"),
-            },
-            ContentBlock::ResourceLink(link) => {
-                let kind = link.mime_type.as_ref().map(|kind| format!(", {kind}")).unwrap_or_default();
-                let size = link.size.map(|size| format!(", {size} bytes")).unwrap_or_default();
-                let about = link.description.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
-                kept.push(format!("[link to {}: {}{kind}{size}]{about}", link.name, link.uri).as_bytes());
-            }
-            _ => kept.push(b"[content of a kind that is not known]"),
+/// All of it as text: one part after the other, each on lines of its own.
+async fn whole(result: &CallToolResult, most: usize, aside: &Aside) -> String {
+    let mut parts = Vec::new();
+    for block in &result.content {
+        parts.push(part(block, aside).await);
+    }
+    if let Some(data) = result.structured_content.as_ref().filter(|data| !data.is_null()) {
+        let says_it = |part: &ContentPart| match part {
+            ContentPart::Text(text) => serde_json::from_str::<Value>(text).is_ok_and(|said| said == *data),
+            _ => false,
+        };
+        // Next to an image, say, no text need say the same.
+        if result.is_error != Some(true) && !parts.iter().any(says_it) {
+            parts.push(ContentPart::Text(data.to_string()));
         }
     }
-    marked(&kept)
+    cut(content_text(parts), most)
 }
 
-fn marked(kept: &Head) -> String {
-    match kept.cut() {
-        None => kept.text(),
-        Some((most, seen)) => {
-            format!("{}\n[cut: the tool gave {seen} bytes, the first {most} are shown]", kept.text())
+async fn part(block: &ContentBlock, aside: &Aside) -> ContentPart {
+    match block {
+        ContentBlock::Text(text) => ContentPart::Text(text.text.clone()),
+        ContentBlock::Image(image) => blob("image", &image.mime_type, &image.data, aside).await,
+        ContentBlock::Audio(audio) => blob("audio", &audio.mime_type, &audio.data, aside).await,
+        ContentBlock::Resource(embedded) => match &embedded.resource {
+            ResourceContents::TextResourceContents { uri, text, .. } => {
+                ContentPart::Resource { uri: uri.clone(), text: text.clone() }
+            }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob: data, .. } => {
+                let kind = mime_type.as_deref().unwrap_or_default();
+                blob(&format!("resource {uri}"), kind, data, aside).await
+            }
+            _ => unknown(block),
+        },
+        ContentBlock::ResourceLink(link) => {
+            let kind = link.mime_type.iter().cloned();
+            let size = link.size.iter().map(|size| format!("{size} bytes"));
+            let about: Vec<String> = kind.chain(size).chain(link.description.clone()).collect();
+            ContentPart::Link { uri: link.uri.clone(), name: link.name.clone(), about: about.join(", ") }
         }
+        _ => unknown(block),
     }
 }
 
 /// What is not text is named, not shown: its bytes would mean nothing to the model and fill its window.
-fn blob(what: &str, kind: &str, base64: &str) -> String {
-    let written = base64.trim_end().trim_end_matches('=').len();
-    format!("[{what}, {kind}, {} bytes]", written.saturating_mul(3) / 4)
+async fn blob(kind: &str, media_type: &str, written: &str, aside: &Aside) -> ContentPart {
+    let decoded = base64::decode(written);
+    let bytes = decoded.as_ref().map_or(written.len(), Vec::len);
+    let handle = match decoded {
+        Some(decoded) => aside.keep(media_type, decoded).await,
+        None => None,
+    };
+    ContentPart::Binary {
+        kind: kind.to_owned(),
+        media_type: media_type.to_owned(),
+        bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
+        handle,
+    }
+}
+
+fn unknown(block: &ContentBlock) -> ContentPart {
+    let written = serde_json::to_value(block).unwrap_or_default();
+    let kind = written.get("type").and_then(Value::as_str).unwrap_or("something unknown").to_owned();
+    ContentPart::Unknown { kind, bytes: u64::try_from(written.to_string().len()).unwrap_or(u64::MAX) }
+}
+
+fn cut(text: String, most: usize) -> String {
+    if text.len() <= most {
+        return text;
+    }
+    let mut kept = Head::new(most);
+    kept.push(text.as_bytes());
+    let (kept, seen) = (kept.text(), text.len());
+    format!("{kept}\n[cut: the tool gave {seen} bytes, the first {most} are shown]")
 }
 
 #[cfg(test)]
@@ -90,10 +114,48 @@ mod tests {
     use super::*;
     use crate::engine::{EffectState, ToolOutcome};
     use crate::policy::ErrorClass;
+    use futures_util::FutureExt;
     use serde_json::json;
 
+    /// Where nothing is kept nothing is waited for.
     fn read_json(result: Value, most: usize) -> Result<Value, ToolError> {
-        read(&serde_json::from_value(result).unwrap(), most)
+        let result = serde_json::from_value(result).unwrap();
+        read(&result, most, &Aside::default()).now_or_never().unwrap()
+    }
+
+    #[test]
+    fn structured_content_beside_what_is_no_text_is_told_as_text_unless_a_text_says_it() {
+        let image = json!({"type": "image", "data": "AAEC", "mimeType": "image/png"});
+        let result = json!({"content": [image], "structuredContent": {"a": [1]}});
+        let told = "[image, image/png, 3 bytes: not shown]\n{\"a\":[1]}";
+        assert_eq!(read_json(result, 1000), Ok(json!(told)));
+        let text = json!({"type": "text", "text": "{ \"a\": [1] }"});
+        let result = json!({"content": [image, text], "structuredContent": {"a": [1]}});
+        let told = "[image, image/png, 3 bytes: not shown]\n{ \"a\": [1] }";
+        assert_eq!(read_json(result, 1000), Ok(json!(told)));
+    }
+
+    #[test]
+    fn base64_of_nothing_is_never_shown() {
+        let broken = json!({"type": "audio", "data": "###secret###", "mimeType": "audio/wav"});
+        let told = json!("[audio, audio/wav, 12 bytes: not shown]");
+        assert_eq!(read_json(json!({"content": [broken]}), 1000), Ok(told));
+    }
+
+    #[test]
+    fn no_kind_of_content_gets_around_the_cap() {
+        let long = "x".repeat(10_000);
+        for block in [
+            json!({"type": "text", "text": long}),
+            json!({"type": "resource", "resource": {"uri": "file:///a", "text": long}}),
+            json!({"type": "resource", "resource": {"uri": long, "blob": "AAEC", "mimeType": long}}),
+            json!({"type": "resource_link", "uri": long, "name": long, "description": long}),
+            json!({"type": "image", "data": long, "mimeType": long}),
+        ] {
+            let result = json!({"content": [block, block], "structuredContent": {"a": long}});
+            let Ok(Value::String(text)) = read_json(result, 100) else { panic!("text") };
+            assert!(text.len() < 200 && text.contains("\n[cut: the tool gave "), "{text}");
+        }
     }
 
     #[test]
@@ -121,15 +183,16 @@ mod tests {
             {"type": "resource_link", "uri": "file:///c", "name": "c", "size": 7, "description": "the third"},
         ], "structuredContent": {"a": 1}});
         let Ok(Value::String(text)) = read_json(result, 1000) else { panic!("text") };
-        insta::assert_snapshot!(text, @r"
+        insta::assert_snapshot!(text, @r#"
         see:
-        [image, image/png, 8 bytes]
-        [audio, audio/wav, 4 bytes]
-        [resource file:///a.txt, text/plain]
+        [image, image/png, 8 bytes: not shown]
+        [audio, audio/wav, 4 bytes: not shown]
+        [file:///a.txt]
         A
-        [resource file:///b, of unknown type, 3 bytes]
-        [link to c: file:///c, 7 bytes]: the third
-        ");
+        [resource file:///b, 3 bytes: not shown]
+        [c: file:///c]: 7 bytes, the third
+        {"a":1}
+        "#);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::{McpConfig, McpReach};
 use crate::engine::EffectState;
 use crate::host::model::client::Clients;
 use crate::host::tool::expiry;
-use crate::host::{ToolError, ToolInput};
+use crate::host::{Aside, ToolError, ToolInput};
 
 /// The most pages of tools that are asked for.
 const MOST_PAGES: usize = 100;
@@ -40,9 +40,9 @@ pub(super) struct Link {
     progress: Arc<Progress>,
 }
 
-/// What calls under way have said about how far they are, by their tokens.
+/// Calls under way by their tokens: what they have said about how far they are, and who is told.
 #[derive(Default)]
-struct Progress(Mutex<HashMap<String, String>>);
+struct Progress(Mutex<HashMap<String, (String, Aside)>>);
 
 /// Hears what the server tells unasked.
 #[derive(Clone)]
@@ -173,7 +173,7 @@ impl Link {
             () = limit.as_mut() => return Err(self.late(input, shown, None)),
         };
         let token = under_way.progress_token.0.to_string();
-        self.progress.expect(&token);
+        self.progress.expect(&token, &input.aside);
         let _forget = Forget { progress: &self.progress, token: &token };
         let answer = tokio::select! {
             biased;
@@ -234,8 +234,9 @@ impl Link {
 
 impl Progress {
     /// Only of calls under way is anything kept: a server may invent tokens.
-    fn expect(&self, token: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(token.to_owned()).or_default();
+    fn expect(&self, token: &str, aside: &Aside) {
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.insert(token.to_owned(), (String::new(), aside.clone()));
     }
 
     fn tell(&self, token: &str, mut text: String) {
@@ -243,14 +244,15 @@ impl Progress {
         if let Some((at, _)) = text.char_indices().nth(MOST) {
             text.truncate(at);
         }
-        if let Some(said) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(token) {
+        if let Some((said, aside)) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(token) {
+            aside.progress(&text);
             *said = text;
         }
     }
 
     fn of(&self, token: &str) -> Option<String> {
         let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        said.get(token).filter(|text| !text.is_empty()).cloned()
+        said.get(token).map(|(text, _)| text).filter(|text| !text.is_empty()).cloned()
     }
 }
 

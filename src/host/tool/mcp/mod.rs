@@ -4,6 +4,7 @@
 //! that is, is the policy's business, for a call that finds no server fails with `tool_unavailable` and is retried with
 //! the delays, and stopped by the breaker, that the policy gives its tool.
 
+mod base64;
 mod content;
 mod declare;
 mod failure;
@@ -295,7 +296,7 @@ impl McpTool {
             _ => return Err(ToolError::invalid_args(format!("{shown} takes an object of arguments"))),
         };
         let result = link.call(&self.remote, arguments, &input, &shown).await?;
-        content::read(&result, self.server.config.max_output)
+        content::read(&result, self.server.config.max_output, &input.aside).await
     }
 }
 

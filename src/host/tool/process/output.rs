@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::capture::Head;
-
-/// The deepest JSON that is taken for data. Records of the session nest it further, and have to be read back.
-pub(in crate::host::tool) const MAX_DEPTH: usize = 64;
+use crate::engine::{MOST_LEVELS, shallow};
 
 /// What a command's standard output holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -33,8 +31,8 @@ impl OutputFormat {
             ))),
             (Self::Text, None) => Ok(plain(&text)),
             (Self::Json, None) => match serde_json::from_str(&text) {
-                Ok(value) if shallow(&value, MAX_DEPTH) => Ok(value),
-                Ok(_) => Err(format!("its output is nested deeper than {MAX_DEPTH} levels")),
+                Ok(value) if shallow(&value, MOST_LEVELS) => Ok(value),
+                Ok(_) => Err(format!("its output is nested deeper than {MOST_LEVELS} levels")),
                 Err(error) if text.trim().is_empty() => {
                     Err(format!("it printed nothing where JSON was due ({error})"))
                 }
@@ -42,7 +40,7 @@ impl OutputFormat {
             },
             (Self::Auto, None) => match serde_json::from_str::<Value>(&text) {
                 Ok(value) if value.is_object() || value.is_array() => {
-                    Ok(if shallow(&value, MAX_DEPTH) { value } else { plain(&text) })
+                    Ok(if shallow(&value, MOST_LEVELS) { value } else { plain(&text) })
                 }
                 Ok(scalar) if reads_the_same(&scalar, text.trim()) => Ok(scalar),
                 _ => Ok(plain(&text)),
@@ -60,15 +58,6 @@ fn plain(text: &str) -> Value {
 fn reads_the_same(scalar: &Value, text: &str) -> bool {
     let written = scalar.to_string();
     written == text
-}
-
-pub(in crate::host::tool) fn shallow(value: &Value, levels: usize) -> bool {
-    let Some(below) = levels.checked_sub(1) else { return false };
-    match value {
-        Value::Array(items) => items.iter().all(|item| shallow(item, below)),
-        Value::Object(fields) => fields.values().all(|field| shallow(field, below)),
-        _ => true,
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,125 @@
+//! `unfazed tools`: the tools an agent has, its servers asked.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use unfazed::policy::Effect;
+
+use super::exit::{Exit, Failed};
+use super::run::{Inventory, Offered};
+use super::settings::Settings;
+use super::text::one_line;
+use super::{named, out};
+
+/// Lists the tools of an agent: what kind each is, what a run does to the world, what its definition costs, where it
+/// comes from; MCP servers are started and asked
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed tools agent.yaml
+  unfazed tools agent.yaml --format json | jq '.tools[] | select(.kind == \"mcp\")'
+
+Exit codes:
+  0    all is well
+  1    a server could not be asked, or a file has problems
+  2    the command was not understood, or an input cannot be read
+  3    the agent has no tools")]
+pub(crate) struct Args {
+    /// The agent file.
+    #[arg(value_name = "AGENT")]
+    agent: PathBuf,
+    /// The profile of the policy that is chosen.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// How they are printed.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// How tools are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table.
+    #[default]
+    Human,
+    /// As JSON, with their descriptions and parameters.
+    Json,
+}
+
+pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+    super::logs::start(settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failed::io("cannot start", error))?;
+    let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
+    let inventory = runtime.block_on(Inventory::take(&args.agent, &loader))?;
+    match args.format {
+        Format::Human => out::raw(&table(&inventory.tools))?,
+        Format::Json => out::raw(&format!("{:#}\n", document(&inventory)))?,
+    }
+    for failed in &inventory.failed {
+        super::exit::tell(failed);
+    }
+    Ok(match (inventory.failed.is_empty(), inventory.tools.is_empty()) {
+        (false, _) => Exit::Problem,
+        (true, true) => Exit::Nothing,
+        (true, false) => Exit::Clean,
+    })
+}
+
+fn table(tools: &[Offered]) -> String {
+    let mut text = String::new();
+    if tools.is_empty() {
+        return "the agent has no tools\n".to_owned();
+    }
+    let head = ["tool", "kind", "effect", "tokens", "from"].map(str::to_owned);
+    let row = |tool: &Offered| {
+        let name = one_line(&tool.spec.name);
+        [
+            name,
+            tool.kind.to_owned(),
+            effect(tool.effect).to_owned(),
+            tool.tokens.to_string(),
+            one_line(&tool.from),
+        ]
+    };
+    let rows: Vec<[String; 5]> = [head].into_iter().chain(tools.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let [name, kind, effect, tokens] = [0, 1, 2, 3].map(width);
+    for [a, b, c, d, e] in &rows {
+        let line = format!("{a:name$}  {b:kind$}  {c:effect$}  {d:>tokens$}  {e}");
+        // Writing into a string does not fail.
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    let (count, all) = (tools.len(), total(tools));
+    let plural = if count == 1 { "tool" } else { "tools" };
+    let _ = writeln!(text, "\n{count} {plural}, {all} tokens");
+    text
+}
+
+fn document(inventory: &Inventory) -> Value {
+    let tools = inventory.tools.iter().map(|tool| {
+        json!({
+            "name": tool.spec.name, "kind": tool.kind, "effect": effect(tool.effect), "tokens": tool.tokens,
+            "from": tool.from, "description": tool.spec.description, "parameters": tool.spec.parameters,
+        })
+    });
+    json!({
+        "v": 1, "tools": tools.collect::<Vec<_>>(), "tokens": total(&inventory.tools), "failed": inventory.failed,
+    })
+}
+
+fn total(tools: &[Offered]) -> u64 {
+    tools.iter().map(|tool| tool.tokens).fold(0, u64::saturating_add)
+}
+
+const fn effect(effect: Effect) -> &'static str {
+    match effect {
+        Effect::ReadOnly => "read_only",
+        Effect::Idempotent => "idempotent",
+        Effect::NonIdempotent => "non_idempotent",
+        Effect::Unknown => "unknown",
+    }
+}

@@ -1,0 +1,104 @@
+//! What is decided about a call that repeats itself, and about how one ended: the same for the interpreter and for guards.
+
+use core::num::NonZeroU32;
+
+use serde_json::{Value, json};
+
+use super::repeats::{Lately, LoopPattern, LoopStage, Repetition};
+use crate::policy::{LoopGuardPolicy, Setting, Stages};
+
+/// What a call or its end repeats.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) pattern: LoopPattern,
+    pub(crate) length: u32,
+    pub(crate) count: u32,
+    pub(crate) stage: LoopStage,
+}
+
+impl Lately {
+    /// The last stage that any pattern has reached with the call that was just made.
+    pub(crate) fn worst(&self, guard: &LoopGuardPolicy, tool: u64, call: u64) -> Option<Found> {
+        let cycle = self.cycle();
+        let counts = [
+            (LoopPattern::SameCall, 1, self.same_calls(guard.count.value)),
+            (
+                LoopPattern::Cycle,
+                cycle.map_or(0, |cycle| cycle.length),
+                cycle.map_or(0, |cycle| cycle.rounds),
+            ),
+            (LoopPattern::SameResult, 1, self.results_of(call)),
+            (LoopPattern::SameError, 1, self.errors_of(tool)),
+        ];
+        let mut worst: Option<Found> = None;
+        for (pattern, length, count) in counts {
+            let Some(stage) = LoopStage::at(count, stages(guard, pattern)) else { continue };
+            let told_already = match pattern {
+                LoopPattern::SameCall => false,
+                LoopPattern::Cycle => cycle.is_some_and(|cycle| !cycle.completes),
+                // That was said when it ended so.
+                LoopPattern::SameResult | LoopPattern::SameError => true,
+            };
+            if (stage > LoopStage::Nudge || !told_already) && worst.is_none_or(|worst| stage > worst.stage) {
+                worst = Some(Found { pattern, length, count, stage });
+            }
+        }
+        worst
+    }
+}
+
+impl Found {
+    /// A call ended as so many before it. That can only be told; the next one may not run.
+    pub(crate) fn at_end(guard: &LoopGuardPolicy, pattern: LoopPattern, count: u32) -> Option<Self> {
+        let nudge = stages(guard, pattern).nudge.value;
+        let reached = nudge.is_some_and(|nudge| count >= nudge.get());
+        reached.then_some(Self { pattern, length: 1, count, stage: LoopStage::Nudge })
+    }
+
+    /// The count that was reached.
+    pub(crate) const fn limit(self, guard: &LoopGuardPolicy) -> &Setting<Option<NonZeroU32>> {
+        let rules = stages(guard, self.pattern);
+        match self.stage {
+            LoopStage::Nudge => &rules.nudge,
+            LoopStage::Block => &rules.block,
+            LoopStage::FinalTurn => &rules.final_turn,
+        }
+    }
+
+    /// The decision, as it is told.
+    pub(crate) fn of(self, call: &str, tool: &str) -> Repetition {
+        let Self { pattern, length, count, stage } = self;
+        Repetition { call: call.to_owned(), tool: tool.to_owned(), pattern, length, count, stage }
+    }
+
+    pub(crate) fn fact(self) -> String {
+        let Self { pattern, length, count, .. } = self;
+        match pattern {
+            LoopPattern::SameCall => format!("the same call {count} times"),
+            LoopPattern::Cycle => format!("{count} rounds of the same {length} calls"),
+            LoopPattern::SameResult => format!("the same result {count} times"),
+            LoopPattern::SameError => format!("the same failure {count} times"),
+        }
+    }
+
+    /// What its messages know.
+    pub(crate) fn vars(self, tool: &str) -> Value {
+        json!({ "tool": tool, "count": self.count, "pattern": self.pattern, "length": self.length })
+    }
+}
+
+/// The stages of a pattern.
+pub(crate) const fn stages(guard: &LoopGuardPolicy, pattern: LoopPattern) -> &Stages {
+    match pattern {
+        LoopPattern::SameCall => &guard.same_call,
+        LoopPattern::Cycle => &guard.cycle,
+        LoopPattern::SameResult => &guard.same_result,
+        LoopPattern::SameError => &guard.same_error,
+    }
+}
+
+/// Whether anybody asks for the pattern.
+pub(crate) const fn is_asked_for(guard: &LoopGuardPolicy, pattern: LoopPattern) -> bool {
+    let Stages { nudge, block, final_turn } = stages(guard, pattern);
+    nudge.value.is_some() || block.value.is_some() || final_turn.value.is_some()
+}

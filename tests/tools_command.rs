@@ -1,0 +1,97 @@
+//! `unfazed tools`: what an agent has, its servers asked.
+#![cfg(all(unix, feature = "cli", feature = "mcp"))]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const POLICY: &str = "version: 1
+tools: {'s__plain': {effect: read_only}, 'look': {result: {over: spill}}}
+output: {schema: {type: object}}
+";
+
+fn agent(mcp: &Value) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let file = json!({
+        "version": 1,
+        "policy": "policy.yaml",
+        "models": {"main": {"api": "openai", "base_url": "http://localhost:9/v1", "model": "m", "api_key": {"env": "NO_KEY"}}},
+        "tools": {
+            "look": {
+                "kind": "process", "command": ["sh", "-c", "true"], "description": "Looks.", "effect": "idempotent",
+                "parameters": {"type": "object"},
+            },
+            "sum": {"kind": "builtin", "name": "calc"},
+        },
+        "mcp": mcp,
+    });
+    fs::write(dir.path().join("agent.yaml"), file.to_string()).unwrap();
+    fs::write(dir.path().join("policy.yaml"), POLICY).unwrap();
+    dir
+}
+
+fn server(mode: &str) -> Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/server.py");
+    json!({"command": ["python3", script, mode], "start_timeout": "20s"})
+}
+
+fn tools(dir: &TempDir, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
+    command.args(["tools", "agent.yaml"]).args(more).current_dir(dir.path()).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+#[test]
+fn every_tool_is_listed_with_where_it_comes_from() {
+    let output = tools(&agent(&json!({"s": server("pages")})), &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.status.success());
+    insta::assert_snapshot!(String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn machines_get_the_descriptions_and_parameters_too() {
+    let output = tools(&agent(&json!({"s": server("normal")})), &["--format", "json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |name: &str| {
+        told["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap().clone()
+    };
+    let echo = of("s__echo");
+    assert_eq!(
+        (&echo["kind"], &echo["effect"], &echo["from"]),
+        (&json!("mcp"), &json!("read_only"), &json!("server s"))
+    );
+    assert_eq!(
+        (&echo["description"], &echo["parameters"]["required"]),
+        (&json!("It does echo."), &json!(["text"]))
+    );
+    assert_eq!(of("s__plain")["effect"], "read_only", "the policy says so");
+    assert_eq!(of("read_result")["kind"], "kept");
+    let tokens =
+        told["tools"].as_array().unwrap().iter().map(|tool| tool["tokens"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(told["tokens"], tokens);
+    assert_eq!(told["failed"], json!([]));
+}
+
+#[test]
+fn a_server_that_cannot_be_asked_hides_no_other() {
+    let output = tools(&agent(&json!({"s": server("pages"), "lost": server("early")})), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(shown.contains("s__t2"), "{shown}");
+    assert!(errors.contains("error: MCP server `lost`: `python3` exited with code 7"), "{errors}");
+}
+
+#[test]
+fn an_agent_without_tools_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = "version: 1\nmodels: {m: {api: scripted, script: model.yaml}}\n";
+    fs::write(dir.path().join("agent.yaml"), file).unwrap();
+    fs::write(dir.path().join("model.yaml"), "version: 1\nreplies: [{text: done}]\n").unwrap();
+    let output = tools(&dir, &[]);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "the agent has no tools\n");
+}
