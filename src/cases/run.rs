@@ -216,6 +216,7 @@ impl<'a> Stage<'a> {
             history: self.setup.history.clone(),
             task: self.setup.task.clone(),
             targets: self.setup.models.clone(),
+            windows: BTreeMap::new(),
             tools,
             deadline: self.setup.deadline.map(|length| self.setup.start.saturating_add(length)),
         }));

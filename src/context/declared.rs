@@ -68,6 +68,9 @@ mod tests {
             ToolForm::Chat.declare(&spec),
             json!({"type": "function", "function": {"name": "look", "parameters": null}})
         );
-        assert_eq!(ToolForm::Messages.declare(&spec), json!({"name": "look", "input_schema": {"type": "object"}}));
+        assert_eq!(
+            ToolForm::Messages.declare(&spec),
+            json!({"name": "look", "input_schema": {"type": "object"}})
+        );
     }
 }

@@ -27,10 +27,12 @@ mod problems;
 mod repeats;
 mod result;
 pub mod retry;
+mod scales;
 mod state;
 mod step;
 pub mod targets;
 mod wait_hint;
+mod windows;
 
 pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
@@ -54,10 +56,12 @@ pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
 #[cfg(feature = "host")]
 pub(crate) use result::{json_size, walk};
+pub use scales::Scales;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]
 pub(crate) use step::validation;
 pub use wait_hint::Headers;
+pub use windows::{KnownWindow, WindowInForce, WindowSource, Windows};
 
 pub use log::{LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

@@ -5,6 +5,7 @@ pub mod agent_file;
 mod clock;
 pub mod guard;
 mod live;
+mod measure;
 mod metrics;
 mod model;
 mod observer;
@@ -41,7 +42,7 @@ pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput, ToolSo
 pub use stop::Stop;
 pub use task::{RunError, RunReport, Task};
 pub use telemetry::{AttemptStatus, Cost, ModelAttempt, ModelFacts, Price};
-pub use tokenizer::{Tiktoken, counter_for};
+pub use tokenizer::{Tiktoken, counter_by, counter_for};
 pub use tool::{
     Argument, BUILTINS, DEFAULT_ENV, FunctionTool, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig,
     ProcessTool, Processes, Stdin, ToolContext, ToolError, Tools, builtin,

@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::decode::{Patch, Spanned};
 use super::document::{
     CallRule, HistoryLayer, LimitsRule, MergedHistory, MergedModel, MergedOutput, MergedRetry, MergedTool,
-    MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer, TokensLayer, ToolLayer, TopLimits, TurnLayer,
+    MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer, TokensLayer, ToolLayer, TopLimits,
+    TurnLayer,
 };
 use super::loader::{Part, PartKind};
 use super::merge::{At, Layer as _, Limits, Under};

@@ -11,7 +11,7 @@ use unfazed::host::agent_file::{AgentFile, FinishReasonEntry, FsyncEntry, ModelE
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
     Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, McpServer, OpenAi, OpenAiConfig, PolicyWatch,
-    ProcessConfig, ProcessTool, Processes, Tool, ToolInput, Tools, builtin, counter_for,
+    ProcessConfig, ProcessTool, Processes, Tool, ToolInput, Tools, builtin,
 };
 use unfazed::policy::Loader;
 use unfazed::store::{Fsync, JsonlStore, SessionId, SessionLog, Store};
@@ -88,9 +88,6 @@ impl Setup {
             let script = scripts.shift_remove(name);
             let with = with_model(agent, name, entry, secrets.take(name), script, &mut servers);
             agent = with.instrument(span.clone()).await?.facts(name.clone(), entry.facts(name));
-        }
-        if let Some(ModelEntry::OpenAi { model, .. }) = file.models.values().next() {
-            agent = agent.counter(counter_for(model));
         }
         let mcp = mcp::start(&file, &folder, &mut secrets).instrument(span).await?;
         for server in &mcp {

@@ -25,7 +25,16 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
     let (block, field) = path.rsplit_once('.').unwrap_or(("", path));
     Some(match (block, field) {
         // Of these no value is looser than another; classes have rows of their own.
-        ("messages" | "loop_guard.messages" | "targets" | "guidance" | "result" | "tokens" | "tokens.bytes_per_token", _)
+        (
+            "messages"
+            | "loop_guard.messages"
+            | "targets"
+            | "guidance"
+            | "result"
+            | "tokens"
+            | "tokens.bytes_per_token",
+            _,
+        )
         | ("breaker", "count")
         | (
             "",
