@@ -16,12 +16,14 @@ mod declared;
 mod estimate;
 mod history;
 mod ledger;
+mod models;
 mod tokens;
 
 pub use declared::ToolForm;
 pub use estimate::{ContentKind, Estimator};
 pub use history::{Finding, FindingKind, findings, repair};
 pub use ledger::Ledger;
+pub use models::{ModelCatalogue, ModelCatalogueError, ModelLimits};
 pub use tokens::{
     Estimate, TokenCounter, estimate_message, estimate_tools, measure, message_tokens, tool_tokens,
 };

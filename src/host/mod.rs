@@ -22,6 +22,7 @@ mod tool;
 pub mod tools_file;
 mod trace;
 mod under_way;
+mod windows;
 
 pub use agent::Agent;
 pub(crate) use agent::offered;
@@ -33,7 +34,7 @@ pub use metrics::{
 };
 pub use model::{
     Anthropic, AnthropicConfig, ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser,
-    check_header,
+    WindowQuestion, check_header,
 };
 pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 pub use policy_files::{PolicyFiles, PolicyFilesError};
@@ -49,3 +50,4 @@ pub use tool::{
 };
 #[cfg(feature = "mcp")]
 pub use tool::{McpConfig, McpError, McpReach, McpServer};
+pub use windows::known_window;
