@@ -168,7 +168,7 @@ async fn with_model(
             if let Some(base_url) = base_url {
                 config.base_url.clone_from(&base_url.value);
             }
-            let question = if *ask_window { WindowQuestion::of_anthropic(&config) } else { Ok(None) };
+            let question = ask_window.then(|| WindowQuestion::of_anthropic(&config)).transpose();
             questions.add(name, &model.value, question.map_err(|error| stopped(&error))?);
             let model = Anthropic::new(config).map_err(|error| stopped(&error))?;
             return Ok(agent.model(name, model));

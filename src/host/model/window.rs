@@ -26,7 +26,7 @@ const WINDOWS: &[&str] = &[
     "max_input_tokens",
 ];
 /// And how long a reply may be.
-const OUTPUTS: &[&str] = &["max_completion_tokens", "max_output_tokens", "max_output_length"];
+const OUTPUTS: &[&str] = &["max_completion_tokens", "max_output_tokens", "max_output_length", "max_tokens"];
 
 /// A question to a server: how large the window of its model is.
 ///
@@ -71,19 +71,13 @@ impl WindowQuestion {
     ///
     /// # Errors
     /// The configuration cannot be used.
-    pub fn of_anthropic(config: &AnthropicConfig) -> Result<Option<Self>, ConfigError> {
+    pub fn of_anthropic(config: &AnthropicConfig) -> Result<Self, ConfigError> {
         let mut list = config.endpoint()?;
         if let Ok(mut path) = list.path_segments_mut() {
             path.pop().extend(["models", &config.model]);
         }
         let clients = Clients::new(&list)?;
-        Ok(Some(Self {
-            clients,
-            list,
-            own: None,
-            headers: config.header_map()?,
-            model: config.model.clone(),
-        }))
+        Ok(Self { clients, list, own: None, headers: config.header_map()?, model: config.model.clone() })
     }
 
     /// Asks. `None`: the server did not tell, or not in time.
