@@ -1,4 +1,5 @@
 //! How large a model's window is, asked over real HTTP of servers that answer as the real ones do.
+#![cfg(feature = "host")]
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

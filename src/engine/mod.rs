@@ -19,6 +19,7 @@ mod directive;
 mod event;
 mod failure;
 mod gate;
+mod known_windows;
 mod leaked;
 mod log;
 mod metric;
@@ -32,7 +33,6 @@ mod state;
 mod step;
 pub mod targets;
 mod wait_hint;
-mod windows;
 
 pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
@@ -49,6 +49,7 @@ pub use event::{
 #[cfg(feature = "host")]
 pub(crate) use failure::plain;
 pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
+pub use known_windows::{KnownWindow, KnownWindows, WindowInForce, WindowSource};
 pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
@@ -62,6 +63,5 @@ pub use step::Interpreter;
 #[cfg(feature = "host")]
 pub(crate) use step::validation;
 pub use wait_hint::Headers;
-pub use windows::{KnownWindow, WindowInForce, WindowSource, Windows};
 
 pub use log::{LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

@@ -11,12 +11,12 @@ use super::directive::{Because, Outcome, WorkId};
 use super::event::{Drive, FinishReason, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
 use super::gate::Gate;
+use super::known_windows::KnownWindows;
 use super::repeats::Lately;
 use super::result::RunFacts;
 use super::retry::Progress;
 use super::scales::Scales;
 use super::targets::{Resting, Rotation};
-use super::windows::Windows;
 use crate::policy::{Attempts, BreakerScope, CallOverride, Effect, ErrorClass, Problem};
 use crate::session::{AttemptRecord, FinalReason, RetryExhausted, Slices, StopReason, Usage};
 use crate::time::{Instant, Nanos};
@@ -58,8 +58,8 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Resting::is_empty")]
     pub(super) resting: Resting,
     /// How large the windows of the models are.
-    #[serde(default, skip_serializing_if = "Windows::is_empty")]
-    pub(super) windows: Windows,
+    #[serde(default, skip_serializing_if = "KnownWindows::is_empty")]
+    pub(super) known_windows: KnownWindows,
     /// What was learned from the tokens that providers report.
     #[serde(default, skip_serializing_if = "Scales::is_empty")]
     pub(super) scales: Scales,
@@ -271,7 +271,7 @@ impl State {
             work: BTreeMap::new(),
             rotation: Rotation::default(),
             resting: Resting::default(),
-            windows: Windows::default(),
+            known_windows: KnownWindows::default(),
             scales: Scales::default(),
             counted: None,
             model: None,
@@ -309,8 +309,8 @@ impl State {
     pub fn next_run(&self) -> Self {
         let breakers = self.breakers.iter().filter(|(_, known)| known.scope() == BreakerScope::Session);
         let breakers = breakers.map(|(tool, known)| (tool.clone(), known.without_probes()));
-        let (windows, scales) = (self.windows.next_run(), self.scales.clone());
-        Self { breakers: breakers.collect(), windows, scales, now: self.now, ..Self::new() }
+        let (known_windows, scales) = (self.known_windows.next_run(), self.scales.clone());
+        Self { breakers: breakers.collect(), known_windows, scales, now: self.now, ..Self::new() }
     }
 
     /// Digest of the whole state: 32 hexadecimal digits, the same wherever the same events led.

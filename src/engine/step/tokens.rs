@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::failure::Failure;
-use super::super::windows::KnownWindow;
+use super::super::known_windows::KnownWindow;
 use super::Step;
 use crate::policy::{ContextWindow, ErrorClass, estimated_tokens};
 use crate::session::Usage;
@@ -11,9 +11,10 @@ use crate::session::Usage;
 impl Step<'_> {
     /// What the host found out about the windows of the models. Those it had to guess are told of.
     pub(super) fn take_windows(&mut self, windows: BTreeMap<String, KnownWindow>) {
-        self.state.windows.found(windows);
+        self.state.known_windows.found(windows);
         let unsaid = |target: &str| self.policy.model(target).context_window.value == ContextWindow::Unknown;
-        let guessed: Vec<_> = self.state.windows.assumed().filter(|(target, _)| unsaid(target)).collect();
+        let guessed: Vec<_> =
+            self.state.known_windows.assumed().filter(|(target, _)| unsaid(target)).collect();
         let told = guessed.into_iter().map(|(target, tokens)| {
             format!(
                 "nobody knows how large the window of `{target}` is; {tokens} tokens are assumed: \
@@ -44,7 +45,7 @@ impl Step<'_> {
     /// A provider has refused a request that was too large, and may have said for which window.
     pub(super) fn learn_from_refusal(&mut self, target: &str, failure: &Failure, class: ErrorClass) {
         if let Some(limit) = failure.limit().filter(|_| class == ErrorClass::ContextOverflow) {
-            self.state.windows.refused(target, limit);
+            self.state.known_windows.refused(target, limit);
         }
     }
 }

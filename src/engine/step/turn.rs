@@ -5,10 +5,10 @@ use super::super::directive::{
     Because, CallModel, CallTimeouts, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work,
 };
 use super::super::event::TurnMeasure;
+use super::super::known_windows::WindowSource;
 use super::super::retry;
 use super::super::state::{Hold, LastTurn, Pending, Series, State, Subject};
 use super::super::targets::{Rotation, passed_over};
-use super::super::windows::WindowSource;
 use super::Step;
 use crate::policy::{ErrorClass, ModelPolicy, Policy};
 use crate::session::{FinalReason, RetryExhausted, StopReason};
@@ -70,7 +70,7 @@ impl Step<'_> {
         let (state, rules, now) = (&*self.state, self.policy, self.state.now);
         let policies: Vec<_> = state.targets.iter().map(|target| rules.model(target)).collect();
         let fits = |target: &str, policy: &ModelPolicy| {
-            let window = state.windows.of(target, policy).window;
+            let window = state.known_windows.of(target, policy).window;
             window.holds(state.scales.expected(target, counted), policy.output_reserve.value.get())
         };
         let named = || state.targets.iter().zip(&policies);
@@ -195,7 +195,7 @@ fn too_small(policy: &Policy, state: &State, target: &str, model: &ModelPolicy, 
     let (reserve, tokens) = (model.output_reserve.value, state.scales.expected(target, counted));
     let learned = if tokens == counted { String::new() } else { format!(" ({counted} as counted here)") };
     let fact = format!("{tokens} tokens{learned}, and {reserve} for the reply");
-    let window = state.windows.of(target, model);
+    let window = state.known_windows.of(target, model);
     let source =
         window.source.filter(|source| *source != WindowSource::Policy).map(|source| source.to_string());
     let (rule, setting) = window.setting(model);

@@ -43,7 +43,7 @@ pub enum WindowSource {
 
 /// What is known of the windows of a run's models.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Windows {
+pub struct KnownWindows {
     /// What the host found out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     known: BTreeMap<String, KnownWindow>,
@@ -61,7 +61,7 @@ pub struct WindowInForce {
     pub source: Option<WindowSource>,
 }
 
-impl Windows {
+impl KnownWindows {
     /// What is known at the beginning of a run.
     pub(super) fn found(&mut self, known: BTreeMap<String, KnownWindow>) {
         self.known = known;
@@ -151,14 +151,14 @@ mod tests {
         BTreeMap::from([("main".to_owned(), KnownWindow { tokens, source, output: None })])
     }
 
-    fn in_force(windows: &Windows, policy: &ModelPolicy) -> (String, Option<WindowSource>) {
+    fn in_force(windows: &KnownWindows, policy: &ModelPolicy) -> (String, Option<WindowSource>) {
         let WindowInForce { window, source } = windows.of("main", policy);
         (window.to_string(), source)
     }
 
     #[test]
     fn what_a_person_wrote_goes_before_what_was_found_out() {
-        let mut windows = Windows::default();
+        let mut windows = KnownWindows::default();
         windows.found(known(100, WindowSource::Server));
         assert_eq!(in_force(&windows, &policy("900")), ("900".into(), Some(WindowSource::Policy)));
         assert_eq!(in_force(&windows, &policy("unknown")), ("100".into(), Some(WindowSource::Server)));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_refusal_that_names_a_smaller_window_is_believed() {
-        let mut windows = Windows::default();
+        let mut windows = KnownWindows::default();
         assert!(!windows.refused("main", 0));
         assert!(windows.refused("main", 500) && !windows.refused("main", 500));
         assert_eq!(in_force(&windows, &policy("900")), ("500".into(), Some(WindowSource::Refusal)));
@@ -176,6 +176,6 @@ mod tests {
 
     #[test]
     fn a_model_nobody_speaks_of_has_no_window() {
-        assert_eq!(in_force(&Windows::default(), &policy("unknown")), ("unknown".into(), None));
+        assert_eq!(in_force(&KnownWindows::default(), &policy("unknown")), ("unknown".into(), None));
     }
 }
