@@ -45,6 +45,42 @@ async fn asked(target: String) -> Result<Usage, Failure> {
     Ok(Usage { input: 1_000, output: 50, ..Usage::default() })
 }
 
+/// The model a request of so many tokens is sent to first.
+async fn first_asked(guard: &Guard, tokens: u64) -> String {
+    guard.turn(()).tokens(tokens).call(|target, ()| async { Ok::<_, Failure>(target) }).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_learns_the_window_from_a_refusal() {
+    let (guard, _) = guard(POLICY, &["small", "spare"]);
+    assert_eq!(first_asked(&guard, 7_500).await, "small");
+    let refuse = |target: String, ()| async move {
+        if target == "spare" {
+            return Ok(());
+        }
+        let message = "This model's maximum context length is 8192 tokens, and you requested 9000 tokens";
+        Err(Failure {
+            status: Some(400),
+            ..Failure::from_json(&json!({"error": {"code": "context_length_exceeded", "message": message}}))
+        })
+    };
+    guard.turn(()).call(refuse).await.unwrap();
+    assert_eq!(first_asked(&guard, 7_500).await, "spare");
+    assert_eq!(first_asked(&guard, 7_000).await, "small");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_learns_what_providers_count() {
+    let twice = Usage { input: 4_000, output: 1, ..Usage::default() };
+    for (learn, then) in [("true", "spare"), ("false", "small")] {
+        let (guard, _) =
+            guard(&format!("{POLICY}context: {{tokens: {{learn: {learn}}}}}\n"), &["small", "spare"]);
+        let turn = guard.turn(()).tokens(2_000);
+        turn.call_with_usage(|()| Some(twice), |_, ()| async { Ok::<_, Failure>(()) }).await.unwrap();
+        assert_eq!(first_asked(&guard, 5_000).await, then);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_call_of_a_model_has_a_record() {
     let (guard, records) = guard(POLICY, &["main", "spare"]);

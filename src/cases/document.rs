@@ -82,6 +82,9 @@ record! {
         /// The models of the run, in order of preference. Left out: one called `main`.
         /// Example: `["main", "spare"]`
         pub(crate) models: Vec<String> = Vec::new(),
+        /// How large the windows of the models are, as their servers say.
+        /// Example: `{"main": 8192}`
+        pub(crate) windows: IndexMap<String, NonZeroU32> = IndexMap::new(),
         /// Instructions above the conversation.
         /// Example: `You look up prices.`
         pub(crate) system: String = String::new(),

@@ -109,6 +109,11 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("unit", "What sizes are counted in.", "chars"),
     ("until", "The time at which the wait ends, in nanoseconds since 1970.", "1767225600200000000"),
     ("value", "What is measured: a count, or nanoseconds of delay.", "3"),
+    (
+        "windows",
+        "How large the windows of the models are.",
+        r#"{"main": {"tokens": 8192, "source": "server"}}"#,
+    ),
     ("work", "The number of the piece of work.", "1"),
 ];
 

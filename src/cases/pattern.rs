@@ -81,7 +81,7 @@ fields! {
     ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [
-        "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "history", "task", "targets",
+        "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "history", "task", "targets", "windows",
         "tools", "deadline", "messages", "message_tokens", "tool_tokens", "history_faults", "repair", "reply", "failure", "calls", "output",
         "outcome", "decision", "answer", "reason",
     ], "event", EVENTS;
@@ -109,6 +109,7 @@ impl Fields for HappeningFields {
         "max_attempts",
         "target",
         "targets",
+        "windows",
         "tools",
         "tool_choice",
         "timeout",

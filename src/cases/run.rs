@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::answered::Answered;
 use super::outcome::OutcomeRule;
 use super::record::Record;
-use crate::context::{Estimate, findings, measure, message_tokens, repair};
+use crate::context::{Estimator, Ledger, findings, repair, tool_tokens};
 use crate::engine::{
     self, Ask, CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter,
-    ModelReply, Note, Order, Proposal, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome,
-    TurnMeasure, Work,
+    KnownWindow, ModelReply, Note, Order, Proposal, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts,
+    ToolOutcome, TurnMeasure, Work,
 };
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
@@ -33,6 +33,7 @@ pub(crate) struct Setup {
     pub(crate) own: HashSet<String>,
     pub(crate) plot: Plot,
     pub(crate) models: Vec<String>,
+    pub(crate) windows: BTreeMap<String, KnownWindow>,
     pub(crate) system: String,
     pub(crate) history: Vec<Message>,
     pub(crate) task: String,
@@ -109,7 +110,9 @@ struct Stage<'a> {
     state: State,
     now: Instant,
     messages: Vec<Message>,
-    measure: TurnMeasure,
+    /// Tokens are estimated, whatever the policy counts them by: a case is the same wherever it is played.
+    estimator: Estimator,
+    ledger: Ledger,
     script: Option<ScriptState>,
     outcomes: BTreeMap<String, Queue>,
     decisions: VecDeque<Decision>,
@@ -186,7 +189,10 @@ impl<'a> Stage<'a> {
         };
         let interpreter = Interpreter::new(setup.policy.clone(), setup.tools.clone());
         let offered = offered(&interpreter);
-        let measure = measure(&Estimate, &[], &offered.iter().collect::<Vec<_>>());
+        let first = setup.models.first().map_or("", String::as_str);
+        let estimator = Estimator::from(&setup.policy.model(first).tokens);
+        let mut ledger = Ledger::default();
+        ledger.set_tools(tool_tokens(&estimator, &offered.iter().collect::<Vec<_>>()));
         Self {
             setup,
             policy: setup.policy.clone(),
@@ -194,7 +200,8 @@ impl<'a> Stage<'a> {
             state: State::new(),
             now: setup.start,
             messages: Vec::new(),
-            measure,
+            estimator,
+            ledger,
             script,
             outcomes: setup.outcomes.iter().map(queue).collect(),
             decisions: setup.decisions.iter().copied().collect(),
@@ -221,6 +228,7 @@ impl<'a> Stage<'a> {
             history: self.setup.history.clone(),
             task: self.setup.task.clone(),
             targets: self.setup.models.clone(),
+            windows: self.setup.windows.clone(),
             tools,
             deadline: self.setup.deadline.map(|length| self.setup.start.saturating_add(length)),
         }));
@@ -301,8 +309,7 @@ impl<'a> Stage<'a> {
                 Order::Note(Note::Append { message }) => self.append(message),
                 Order::Note(Note::Splice { splices }) => {
                     splice(&mut self.messages, &splices);
-                    let tool_tokens = self.measure.tool_tokens;
-                    self.measure = TurnMeasure { tool_tokens, ..measure(&Estimate, &self.messages, &[]) };
+                    self.ledger.splice(&self.estimator, &splices);
                 }
                 Order::Note(Note::Dropped { work }) => self.work.retain(|pending| pending.work.id() != work),
                 Order::Note(_) => {}
@@ -320,9 +327,7 @@ impl<'a> Stage<'a> {
     }
 
     fn append(&mut self, message: Message) {
-        self.measure.messages = self.measure.messages.saturating_add(1);
-        let tokens = message_tokens(&Estimate, &message);
-        self.measure.message_tokens = self.measure.message_tokens.saturating_add(tokens);
+        self.ledger.append(&self.estimator, &message);
         self.messages.push(message);
     }
 
@@ -330,7 +335,7 @@ impl<'a> Stage<'a> {
     fn measured(&self) -> TurnMeasure {
         let brought = !self.setup.history.is_empty();
         let faults = if brought { findings(&self.messages).len() } else { 0 };
-        TurnMeasure { history_faults: u64::try_from(faults).unwrap_or(u64::MAX), ..self.measure }
+        self.ledger.measure(u64::try_from(faults).unwrap_or(u64::MAX))
     }
 
     fn planned(&self, call: ToolCall) -> Proposal {

@@ -2,6 +2,7 @@
 //!
 //! What is wrong with one case does not hide what is wrong with the others.
 
+use core::num::NonZeroU32;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::outcome::OutcomeRule;
 use super::reach;
 use super::run::{self, PlannedCall, Plot, Setup};
 use super::suite::{Case, Loader, Suite};
-use crate::engine::{Catalogue, ToolSpec};
+use crate::engine::{Catalogue, KnownWindow, ToolSpec, WindowSource};
 use crate::host::scripted::Script;
 use crate::policy::decode::{self, Spanned};
 use crate::policy::{self, Code, Diagnostic, Findings, Policy, Report, Sources, Span, Text};
@@ -214,6 +215,7 @@ impl<'a, 'b> Staging<'a, 'b> {
             outcomes: outcomes.collect(),
             own: own.map(|(name, _)| name.clone()).collect(),
             plot,
+            windows: rule.windows.iter().map(|(model, tokens)| (model.clone(), served(*tokens))).collect(),
             models: if rule.models.is_empty() { vec!["main".to_owned()] } else { rule.models.clone() },
             system: rule.system.clone(),
             history: rule
@@ -333,4 +335,9 @@ fn spec(name: &str, rule: &ToolCase) -> ToolSpec {
             .map_or_else(|| json!({"type": "object"}), |value| value.value.0.clone()),
         effect: rule.effect,
     }
+}
+
+/// A window of which the server of a model tells.
+fn served(tokens: NonZeroU32) -> KnownWindow {
+    KnownWindow { tokens: tokens.into(), source: WindowSource::Server, output: None }
 }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
+use unfazed::context::ModelCatalogue;
 use unfazed::host::PolicyFiles;
 use unfazed::host::agent_file::{AgentFile, ModelEntry};
 use unfazed::host::scripted::Script;
@@ -34,6 +35,8 @@ pub(crate) struct Named {
     pub(crate) policy: Policy,
     /// The scripts by the names of their models.
     pub(crate) scripts: IndexMap<String, Script>,
+    /// The user's file of models.
+    pub(crate) models: Option<ModelCatalogue>,
 }
 
 /// What the file is. A test file has cases; a script has replies; a call has arguments or a planner; an agent has a task, models with an `api` or tools with a `kind`.
@@ -112,6 +115,7 @@ pub(crate) fn read(path: &Path, bytes: &[u8], loader: &Loader) -> (Option<Named>
             }
         }
     }
+    let models = file.value.model_windows.as_ref().and_then(|named| models(folder, named, &mut missing));
     if let Some(output) = policy.as_ref().and_then(Policy::output) {
         let name = &output.tool.value;
         if file.value.tools.contains_key(name) {
@@ -127,7 +131,7 @@ pub(crate) fn read(path: &Path, bytes: &[u8], loader: &Loader) -> (Option<Named>
         reports.insert(0, file.report(missing));
     }
     let usable = !reports.iter().any(Report::has_errors);
-    (policy.filter(|_| usable).map(|policy| Named { file, policy, scripts }), reports)
+    (policy.filter(|_| usable).map(|policy| Named { file, policy, scripts, models }), reports)
 }
 
 fn policy(
@@ -152,6 +156,17 @@ fn policy(
             None
         }
     }
+}
+
+/// The file of models that is named there, or a problem at that place.
+fn models(folder: &Path, named: &Spanned<String>, missing: &mut Vec<Diagnostic>) -> Option<ModelCatalogue> {
+    let (path, bytes) = follow(folder, named, "file of models", missing)?;
+    let read = ModelCatalogue::litellm(&bytes);
+    read.map_err(|error| {
+        let problem = Diagnostic::error(Code::BAD_VALUE, named.span, format!("cannot use {path}: {error}"));
+        missing.push(problem);
+    })
+    .ok()
 }
 
 /// The file that is named there, or a problem at that place.

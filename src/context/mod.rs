@@ -12,10 +12,22 @@
     )
 )]
 
+mod declared;
+mod estimate;
 mod history;
+mod images;
+mod ledger;
+mod models;
+mod request;
 mod tokens;
 
+pub use declared::ToolForm;
+pub use estimate::{ContentKind, Estimator};
 pub use history::{Finding, FindingKind, findings, repair};
+pub use images::{ImageRule, image_size};
+pub use ledger::Ledger;
+pub use models::{ModelCatalogue, ModelCatalogueError, ModelLimits};
+pub use request::{MessageTokens, RequestTokens, ToolTokens};
 pub use tokens::{
     Estimate, TokenCounter, estimate_message, estimate_tools, measure, message_tokens, tool_tokens,
 };

@@ -1,7 +1,6 @@
 //! How many tokens a conversation takes: counted by a vocabulary, or estimated from its bytes.
 
-use serde_json::json;
-
+use super::declared::ToolForm;
 use super::history::findings;
 use crate::engine::{ToolSpec, TurnMeasure};
 use crate::policy::estimated_tokens;
@@ -50,14 +49,10 @@ pub fn message_tokens(counter: &dyn TokenCounter, message: &Message) -> u64 {
     tokens
 }
 
-/// The tokens of tool definitions, by `counter`, in the form that is sent.
+/// The tokens of tool definitions, by `counter`, in the form in which chat completions send them. A
+/// [`ToolForm`] counts them in others.
 pub fn tool_tokens(counter: &dyn TokenCounter, tools: &[&ToolSpec]) -> u64 {
-    let sent = |tool: &&ToolSpec| {
-        let function =
-            json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters});
-        counter.count(&json!({"type": "function", "function": function}).to_string())
-    };
-    tools.iter().map(sent).fold(0, u64::saturating_add)
+    tools.iter().map(|tool| ToolForm::Chat.tokens(counter, tool)).fold(0, u64::saturating_add)
 }
 
 /// [`message_tokens`] by the estimate.
@@ -85,6 +80,8 @@ pub fn measure(counter: &dyn TokenCounter, messages: &[Message], tools: &[&ToolS
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::session::ToolCall;
 

@@ -1,5 +1,7 @@
 //! What happens: the events a host tells the interpreter.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,6 +10,7 @@ use super::ToolSpec;
 use super::ask::Answer;
 use super::directive::{Decision, WorkId};
 use super::failure::{EffectState, Failure};
+use super::known_windows::KnownWindow;
 use super::result::RunFacts;
 use crate::policy::{CallOverride, Effect};
 use crate::session::{HistoryRepair, Message, ToolCall, Usage};
@@ -195,6 +198,10 @@ pub struct RunStarted {
     /// The models, by the names the policy's selectors match, in order of preference.
     /// Example: `["main", "spare"]`
     pub targets: Vec<String>,
+    /// How large the windows of the models are, as far as the host found out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// Example: `{"main": {"tokens": 131072, "source": "server"}}`
+    pub windows: BTreeMap<String, KnownWindow>,
     /// The tools.
     pub tools: Vec<ToolFacts>,
     /// No attempt starts after this.

@@ -22,6 +22,7 @@ mod directive;
 mod event;
 mod failure;
 mod gate;
+mod known_windows;
 mod leaked;
 mod log;
 mod loop_stage;
@@ -31,6 +32,7 @@ mod problems;
 mod repeats;
 mod result;
 pub mod retry;
+mod scales;
 mod state;
 mod step;
 pub mod targets;
@@ -54,6 +56,7 @@ pub use event::{
 #[cfg(feature = "host")]
 pub(crate) use failure::plain;
 pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
+pub use known_windows::{KnownWindow, KnownWindows, WindowInForce, WindowSource};
 #[cfg(feature = "host")]
 pub(crate) use loop_stage::{Found, is_asked_for};
 pub use metric::{Metric, MetricName};
@@ -65,6 +68,7 @@ pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
 #[cfg(feature = "host")]
 pub(crate) use result::{json_size, show, walk};
+pub use scales::Scales;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]

@@ -11,9 +11,11 @@ use super::directive::{Because, Outcome, WorkId};
 use super::event::{Drive, FinishReason, ToolOutcome, TurnMeasure};
 use super::failure::{EffectState, Failure};
 use super::gate::{Gate, Place};
+use super::known_windows::KnownWindows;
 use super::repeats::Lately;
 use super::result::RunFacts;
 use super::retry::Progress;
+use super::scales::Scales;
 use super::targets::{Resting, Rotation};
 use crate::policy::{Attempts, BreakerScope, CallOverride, Effect, ErrorClass, Problem};
 use crate::session::{AttemptRecord, FinalReason, RetryExhausted, Slices, StopReason, Usage};
@@ -55,6 +57,15 @@ pub struct State {
     /// Models that are passed over for a while.
     #[serde(default, skip_serializing_if = "Resting::is_empty")]
     pub(super) resting: Resting,
+    /// How large the windows of the models are.
+    #[serde(default, skip_serializing_if = "KnownWindows::is_empty")]
+    pub(super) known_windows: KnownWindows,
+    /// What was learned from the tokens that providers report.
+    #[serde(default, skip_serializing_if = "Scales::is_empty")]
+    pub(super) scales: Scales,
+    /// The tokens of the turn under way, as the host counted them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) counted: Option<u64>,
     pub(super) model: Option<Series>,
     pub(super) batches: u64,
     pub(super) batch: Vec<Slot>,
@@ -292,6 +303,9 @@ impl State {
             work: BTreeMap::new(),
             rotation: Rotation::default(),
             resting: Resting::default(),
+            known_windows: KnownWindows::default(),
+            scales: Scales::default(),
+            counted: None,
             model: None,
             batches: 0,
             batch: Vec::new(),
@@ -325,12 +339,13 @@ impl State {
     }
 
     /// The state before the first event of the next run of the same session: as new, but for breakers whose scope is
-    /// the session.
+    /// the session, and what providers said about windows and tokens.
     #[must_use]
     pub fn next_run(&self) -> Self {
         let breakers = self.breakers.iter().filter(|(_, known)| known.scope() == BreakerScope::Session);
         let breakers = breakers.map(|(tool, known)| (tool.clone(), known.without_probes()));
-        Self { breakers: breakers.collect(), now: self.now, ..Self::new() }
+        let (known_windows, scales) = (self.known_windows.next_run(), self.scales.clone());
+        Self { breakers: breakers.collect(), known_windows, scales, now: self.now, ..Self::new() }
     }
 
     /// Digest of the whole state: 32 hexadecimal digits, the same wherever the same events led.

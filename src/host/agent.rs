@@ -16,6 +16,7 @@ use tracing::Instrument;
 use super::approver::{Approver, Nobody, answered};
 use super::aside::{Aside, Asides, Progress};
 use super::clock::Clock;
+use super::measure::Measure;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
@@ -25,13 +26,15 @@ use super::task::{RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
 use super::under_way::UnderWay;
-use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace};
-use crate::context::{Estimate, TokenCounter, findings, message_tokens, repair, tool_tokens};
-use crate::engine::{
-    CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RunStarted, RunTool,
-    State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
+use super::{
+    LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, counter_by, trace,
 };
-use crate::policy::ErrorClass;
+use crate::context::{TokenCounter, repair};
+use crate::engine::{
+    CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, KnownWindow, Note, Order,
+    RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, Wait, Work, WorkId,
+};
+use crate::policy::{ErrorClass, Policy};
 use crate::session::{Message, splice};
 use crate::time::Nanos;
 
@@ -48,7 +51,8 @@ pub struct Agent {
     sources: Vec<Arc<dyn ToolSource>>,
     planner: Arc<dyn Planner>,
     approver: Arc<dyn Approver>,
-    counter: Arc<dyn TokenCounter>,
+    counter: Option<Arc<dyn TokenCounter>>,
+    windows: BTreeMap<String, KnownWindow>,
     clock: Option<Clock>,
     redactor: Arc<Redactor>,
     drain: Nanos,
@@ -69,7 +73,8 @@ impl Agent {
             sources: Vec::new(),
             planner: Arc::new(TellModel),
             approver: Arc::new(Nobody),
-            counter: Arc::new(Estimate),
+            counter: None,
+            windows: BTreeMap::new(),
             clock: None,
             redactor: Arc::default(),
             drain: Nanos::from_secs(5),
@@ -153,11 +158,29 @@ impl Agent {
         self
     }
 
-    /// Sets how tokens are counted; without it they are estimated.
+    /// Sets how tokens are counted. Without it they are counted as the policy says for the first model; its vocabulary is
+    /// known by its [`facts`](Self::facts).
     #[must_use]
     pub fn counter(mut self, counter: Box<dyn TokenCounter>) -> Self {
-        self.counter = counter.into();
+        self.counter = Some(counter.into());
         self
+    }
+
+    /// Says how large the window of the model of that name is, and how that is known. The policy's `context_window` goes
+    /// before it.
+    #[must_use]
+    pub fn window(mut self, name: impl Into<String>, window: KnownWindow) -> Self {
+        self.windows.insert(name.into(), window);
+        self
+    }
+
+    /// How tokens are counted under a policy.
+    fn counter_under(&self, policy: &Policy) -> Arc<dyn TokenCounter> {
+        self.counter.clone().unwrap_or_else(|| {
+            let first = self.models.first().map_or("", |(name, _)| name);
+            let model = self.facts.get(first).map_or("", |facts| &facts.model);
+            counter_by(&policy.model(first).tokens, model)
+        })
     }
 
     /// Keeps results that are too large for the model in this folder, where the policy says so (`result.over: spill`);
@@ -219,6 +242,8 @@ impl Agent {
         let tools = with_readers(&self.all_tools(), &policy, &results);
         let catalogue = tools.catalogue()?;
         catalogue.fits(&policy)?;
+        let form = self.models.first().map(|(_, model)| model.tool_form()).unwrap_or_default();
+        let measure = Measure::new(self.counter_under(&policy), form);
         let interpreter = Interpreter::new(policy, catalogue);
         let policy = interpreter.policy().digest();
         let span = tracing::info_span!("run", correlation_id = %task.run, policy);
@@ -231,7 +256,7 @@ impl Agent {
             offered: offered(&interpreter),
             tools,
             interpreter,
-            measure: TurnMeasure::default(),
+            measure,
             clock: self.clock.unwrap_or_else(Clock::system),
             state: task.after.as_ref().map_or_else(State::new, State::next_run),
             messages: Arc::new(Vec::new()),
@@ -264,7 +289,7 @@ struct Run<'a> {
     tools: Tools,
     /// Every tool the model may be shown, the report's included.
     offered: Arc<[ToolSpec]>,
-    measure: TurnMeasure,
+    measure: Measure,
     clock: Clock,
     state: State,
     messages: Arc<Vec<Message>>,
@@ -290,7 +315,7 @@ struct Run<'a> {
 impl Run<'_> {
     async fn live(mut self, task: Task, outside: Stop) -> Result<RunReport, RunError> {
         let mut work: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
-        self.measure_tools();
+        self.measure.set_tools(&self.offered);
         let (streamed, mut pieces) = Streamed::new();
         self.streamed = Some(streamed);
         let (asides, mut told) = Asides::new();
@@ -306,7 +331,7 @@ impl Run<'_> {
                 }
             }
             if let Event::TurnPrepared { measure, .. } = &mut event {
-                measure.tool_tokens = self.measure.tool_tokens;
+                measure.tool_tokens = self.measure.tool_tokens();
             }
             let directives = self.step(event)?;
             self.set_going(directives, &mut work);
@@ -410,24 +435,6 @@ impl Run<'_> {
         self.observer.progressed(&Progress { text, ..said });
     }
 
-    fn measure_tools(&mut self) {
-        let offered: Vec<&ToolSpec> = self.offered.iter().collect();
-        self.measure.tool_tokens = tool_tokens(&*self.agent.counter, &offered);
-    }
-
-    fn measure_messages(&mut self) {
-        let counter = &*self.agent.counter;
-        let tokens = self.messages.iter().map(|message| message_tokens(counter, message));
-        self.measure.message_tokens = tokens.fold(0, u64::saturating_add);
-        self.measure.messages = u64::try_from(self.messages.len()).unwrap_or(u64::MAX);
-    }
-
-    /// The conversation as it stands before a turn.
-    fn measured(&self) -> TurnMeasure {
-        let history_faults = u64::try_from(findings(&self.messages).len()).unwrap_or(u64::MAX);
-        TurnMeasure { history_faults, ..self.measure }
-    }
-
     fn started(&self, task: Task) -> Event {
         let tools = self.interpreter.tools().iter();
         Event::RunStarted(RunStarted {
@@ -439,6 +446,7 @@ impl Run<'_> {
             history: task.history.into_iter().map(|message| self.agent.redactor.message(message)).collect(),
             task: self.agent.redactor.text(task.task),
             targets: self.agent.models.iter().map(|(name, _)| name.clone()).collect(),
+            windows: self.agent.windows.clone(),
             tools: tools.map(ToolFacts::from).collect(),
             deadline: task.deadline.map(|length| self.clock.now().saturating_add(length)),
         })
@@ -472,9 +480,10 @@ impl Run<'_> {
         if policy.digest() == self.interpreter.policy().digest() {
             return None;
         }
+        self.measure.count_by(self.agent.counter_under(&policy), &self.messages);
         self.interpreter = Interpreter::new(policy, self.interpreter.tools().clone());
         self.offered = offered(&self.interpreter);
-        self.measure_tools();
+        self.measure.set_tools(&self.offered);
         let policy = self.interpreter.policy().digest().to_owned();
         tracing::Span::current().record("policy", &policy);
         tracing::info!(policy, "another policy is in force");
@@ -510,7 +519,7 @@ impl Run<'_> {
         self.tools = tools;
         self.interpreter = Interpreter::new(policy, catalogue);
         self.offered = offered(&self.interpreter);
-        self.measure_tools();
+        self.measure.set_tools(&self.offered);
         let tools: Vec<ToolFacts> = self.interpreter.tools().iter().map(ToolFacts::from).collect();
         tracing::info!(tools = tools.len(), "the tools have changed");
         Some(Event::ToolsChanged { tools })
@@ -557,14 +566,12 @@ impl Run<'_> {
     fn take_note(&mut self, note: Note) {
         match note {
             Note::Append { message } => {
-                let tokens = message_tokens(&*self.agent.counter, &message);
-                self.measure.messages = self.measure.messages.saturating_add(1);
-                self.measure.message_tokens = self.measure.message_tokens.saturating_add(tokens);
+                self.measure.append(&message);
                 Arc::make_mut(&mut self.messages).push(message);
             }
             Note::Splice { splices } => {
                 splice(Arc::make_mut(&mut self.messages), &splices);
-                self.measure_messages();
+                self.measure.splice(&splices);
             }
             Note::ReducerError { error } => self.observer.on_reducer_error(&error),
             Note::Dropped { work } => drop(self.dropped.insert(work)),
@@ -599,7 +606,9 @@ impl Run<'_> {
     fn begin(&self, work: Work) -> BoxFuture<'static, Event> {
         let traffic = self.telemetry.traffic(work.id());
         match work {
-            Work::PrepareTurn(prepare) => Box::pin(std::future::ready(prepare.prepared(self.measured()))),
+            Work::PrepareTurn(prepare) => {
+                Box::pin(std::future::ready(prepare.prepared(self.measure.of(&self.messages))))
+            }
             Work::RepairHistory(work) => {
                 let found = repair(&self.messages, work.orphan_calls);
                 Box::pin(std::future::ready(work.repaired(found)))

@@ -54,6 +54,10 @@ record! {
         /// order when its attempts are exhausted.
         /// Example: `{"main": {"api": "scripted", "script": "model.yaml"}}`
         pub models: IndexMap<String, ModelEntry>,
+        /// A file that says how large the windows of models are, as `LiteLLM` publishes it: `model_prices_and_context_window.json`.
+        /// It goes before what ships with the product. The path starts at this file's folder.
+        /// Example: `models.json`
+        pub model_windows: Option<Spanned<String>>,
         /// The tools by the names the model calls them by.
         /// Example: `{"calc": {"kind": "builtin"}}`
         pub tools: IndexMap<String, ToolEntry> = IndexMap::new(),
@@ -127,6 +131,9 @@ union! {
             guidance_in_results: Option<bool>,
             /// Whether an answer must say why the model stopped.
             finish_reason: FinishReasonEntry = FinishReasonEntry::Required,
+            /// Whether the server is asked, before a run, how large the model's window is, unless the policy says it. The
+            /// run begins after two seconds at the latest.
+            ask_window: bool = true,
             /// What its tokens cost, for telemetry.
             /// Example: `{"input": 2.50, "output": 10}`
             price: Option<PriceEntry>,
@@ -150,6 +157,9 @@ union! {
             /// The most tokens of one reply, those for thinking among them.
             /// Example: `16000`
             max_tokens: u32 = AnthropicConfig::MAX_TOKENS,
+            /// Whether the server is asked, before a run, how large the model's window is, unless the policy says it. The
+            /// run begins after two seconds at the latest.
+            ask_window: bool = true,
             /// Further fields of the request body, sent as they are.
             /// Example: `{"thinking": {"type": "enabled", "budget_tokens": 4000}}`
             extra: Value = Value::Null,

@@ -7,6 +7,7 @@ mod aside;
 mod clock;
 pub mod guard;
 mod live;
+mod measure;
 mod metrics;
 mod model;
 mod observer;
@@ -23,6 +24,7 @@ mod tool;
 pub mod tools_file;
 mod trace;
 mod under_way;
+mod windows;
 
 pub use agent::Agent;
 pub(crate) use agent::offered;
@@ -36,7 +38,7 @@ pub use metrics::{
 };
 pub use model::{
     Anthropic, AnthropicConfig, ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser,
-    check_header,
+    WindowQuestion, check_header,
 };
 pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 pub use policy_files::{PolicyFiles, PolicyFilesError};
@@ -45,10 +47,11 @@ pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput, ToolSo
 pub use stop::Stop;
 pub use task::{RunError, RunReport, Task};
 pub use telemetry::{AttemptStatus, Cost, ModelAttempt, ModelFacts, Price};
-pub use tokenizer::{Tiktoken, counter_for};
+pub use tokenizer::{Tiktoken, counter_by, counter_for};
 pub use tool::{
     Argument, BUILTINS, DEFAULT_ENV, FunctionTool, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig,
     ProcessTool, Processes, Stdin, ToolContext, ToolError, Tools, builtin,
 };
 #[cfg(feature = "mcp")]
 pub use tool::{McpConfig, McpError, McpReach, McpServer};
+pub use windows::known_window;

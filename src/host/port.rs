@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::aside::Aside;
+use crate::context::ToolForm;
 use crate::engine::{CallTimeouts, Failure, ModelReply, RunFacts, ToolChoice, ToolOutcome, ToolSpec};
 use crate::session::Message;
 use crate::time::Nanos;
@@ -22,6 +23,11 @@ pub trait Model: Send + Sync {
     /// One call, no retries: retrying is the policy's business. Must return soon after `request.cancel` fires
     /// or one of its timeouts has passed, with a failure of class `cancelled` or `timeout`.
     fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>>;
+
+    /// In which form it declares tools, for their count.
+    fn tool_form(&self) -> ToolForm {
+        ToolForm::Chat
+    }
 }
 
 /// One request to a model.

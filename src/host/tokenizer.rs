@@ -1,10 +1,27 @@
 //! Tokens counted with the vocabularies that are known.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
+use tiktoken_rs::CoreBPE;
 use tiktoken_rs::tokenizer::{Tokenizer, get_tokenizer};
 
-use crate::context::{Estimate, TokenCounter};
+use crate::context::{Estimate, Estimator, TokenCounter};
+use crate::policy::{CountBy, TokensPolicy};
+
+/// A text of more bytes is counted by its beginning: no window is so large that the difference could matter.
+const WHOLE: usize = 2 << 20;
+/// What the vocabulary cannot take at once is cut into pieces that are no larger, at the ends of lines if it can be.
+const PIECE: usize = 64 << 10;
+const LARGEST_PIECE: usize = 256 << 10;
+
+/// How many vocabularies are loaded.
+static LOADED: AtomicUsize = AtomicUsize::new(0);
+/// Which they are.
+static WHICH: Mutex<Vec<Tokenizer>> = Mutex::new(Vec::new());
 
 /// Counts with the vocabulary of one model. It is loaded when first used, which takes some tenths of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +35,16 @@ pub fn counter_for(model: &str) -> Box<dyn TokenCounter> {
     }
 }
 
+/// Counts the tokens of that model as its policy says.
+pub fn counter_by(rules: &TokensPolicy, model: &str) -> Arc<dyn TokenCounter> {
+    let estimator = Estimator::from(rules);
+    match (rules.method.value, Tiktoken::for_model(model)) {
+        (CountBy::Tokenizer, Some(vocabulary)) => Arc::new(vocabulary),
+        (CountBy::Max, Some(vocabulary)) => Arc::new(Larger(vocabulary, estimator)),
+        (CountBy::Estimate, _) | (_, None) => Arc::new(estimator),
+    }
+}
+
 impl Tiktoken {
     /// The counter for that model, if its vocabulary is known. A provider may stand before the name:
     /// `openai/gpt-4o`.
@@ -25,22 +52,108 @@ impl Tiktoken {
         let name = model.rsplit('/').next().unwrap_or(model);
         get_tokenizer(name).map(Self)
     }
+
+    /// How many vocabularies this process has loaded so far.
+    pub fn loaded() -> usize {
+        LOADED.load(Ordering::Relaxed)
+    }
+
+    /// The vocabulary, which is loaded if it is asked for the first time.
+    fn vocabulary(self) -> Option<&'static CoreBPE> {
+        let began = Instant::now();
+        let vocabulary = tiktoken_rs::bpe_for_tokenizer(self.0).ok()?;
+        let mut which = WHICH.lock().unwrap_or_else(PoisonError::into_inner);
+        if !which.contains(&self.0) {
+            which.push(self.0);
+            LOADED.store(which.len(), Ordering::Relaxed);
+            tracing::debug!(vocabulary = ?self.0, took = ?began.elapsed(), "a vocabulary is loaded");
+        }
+        Some(vocabulary)
+    }
 }
 
 impl TokenCounter for Tiktoken {
     fn count(&self, text: &str) -> u64 {
-        // Of the functions that count, this is the only one that reports an endless run of white space as an
-        // error; the others panic.
-        let counted = tiktoken_rs::bpe_for_tokenizer(self.0)
-            .and_then(|vocabulary| vocabulary.count(text, &HashSet::new()))
-            .map(|tokens| tokens as u64);
-        counted.unwrap_or_else(|_| Estimate.count(text))
+        if text.is_empty() {
+            return 0;
+        }
+        let Some(vocabulary) = self.vocabulary() else { return Estimate.count(text) };
+        if text.len() <= WHOLE {
+            return counted(vocabulary, text);
+        }
+        let head = head(text, WHOLE);
+        let tokens = u128::from(counted(vocabulary, head));
+        let scaled = (tokens * text.len() as u128).div_ceil(head.len() as u128);
+        u64::try_from(scaled).unwrap_or(u64::MAX).max(Estimate.count(text))
     }
+}
+
+/// Both, of which the larger number counts.
+struct Larger(Tiktoken, Estimator);
+
+impl TokenCounter for Larger {
+    fn count(&self, text: &str) -> u64 {
+        self.0.count(text).max(self.1.count(text))
+    }
+}
+
+fn counted(vocabulary: &CoreBPE, text: &str) -> u64 {
+    whole(vocabulary, text).unwrap_or_else(|| {
+        let pieces = Pieces(text);
+        pieces.map(|piece| whole(vocabulary, piece).unwrap_or_else(|| Estimate.count(piece))).sum()
+    })
+}
+
+/// The tokens of a text; `None`: the vocabulary cannot take it, as a million of white space in a row.
+fn whole(vocabulary: &CoreBPE, text: &str) -> Option<u64> {
+    // Of the functions that count, this is the only one that reports such a text as an error; the others panic.
+    vocabulary.count(text, &HashSet::new()).ok().map(|tokens| tokens as u64)
+}
+
+/// A text in pieces. The tokens of those that end with a line, before a letter or a digit, are exactly those of the text;
+/// only where no line ends for long is it cut anywhere.
+struct Pieces<'t>(&'t str);
+
+impl<'t> Iterator for Pieces<'t> {
+    type Item = &'t str;
+
+    fn next(&mut self) -> Option<&'t str> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let (piece, rest) = self.0.split_at(end_of_piece(self.0));
+        self.0 = rest;
+        Some(piece)
+    }
+}
+
+fn end_of_piece(text: &str) -> usize {
+    if text.len() <= PIECE {
+        return text.len();
+    }
+    let longest = head(text, LARGEST_PIECE).len();
+    let begins_with_a_letter =
+        |at: usize| text.get(at..).and_then(|rest| rest.chars().next()).is_some_and(char::is_alphanumeric);
+    let bytes = text.as_bytes().iter().enumerate().take(longest).skip(PIECE);
+    let ends = bytes.filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    ends.into_iter().find(|at| begins_with_a_letter(*at)).unwrap_or(longest)
+}
+
+/// As much of the beginning of a text as these bytes hold.
+fn head(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most)).unwrap_or(text)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::policy::{Loader, Policy};
+
+    fn gpt_4o() -> &'static CoreBPE {
+        Tiktoken::for_model("gpt-4o").and_then(Tiktoken::vocabulary).unwrap()
+    }
 
     #[test]
     fn the_vocabulary_is_chosen_by_the_name() {
@@ -70,13 +183,61 @@ mod tests {
     }
 
     #[test]
-    fn what_the_vocabulary_cannot_take_is_estimated() {
+    fn what_the_vocabulary_cannot_take_at_once_is_counted_in_pieces() {
         let text = " ".repeat(1_200_000) + "x";
-        assert_eq!(counter_for("gpt-4o").count(&text), Estimate.count(&text));
+        assert_eq!(whole(gpt_4o(), &text), None);
+        let pieces: u64 = Pieces(&text).map(|piece| whole(gpt_4o(), piece).unwrap()).sum();
+        assert_eq!(counter_for("gpt-4o").count(&text), pieces);
+        assert!(pieces < Estimate.count(&text));
+    }
+
+    #[test]
+    fn a_text_larger_than_any_window_is_counted_by_its_beginning() {
+        let text = "hello world ".repeat(WHOLE / 6);
+        let counted = counter_for("gpt-4o").count(&text);
+        let words = 2 * (WHOLE as u64 / 6);
+        assert!(counted >= Estimate.count(&text) && counted < words * 2, "{counted} of {words}");
     }
 
     #[test]
     fn a_model_nobody_knows_is_estimated() {
         assert_eq!(counter_for("claude-sonnet-4-5").count("one two three"), Estimate.count("one two three"));
+    }
+
+    #[test]
+    fn the_policy_says_by_what_is_counted() {
+        let text = "antidisestablishmentarianism";
+        for (method, expected) in [("tokenizer", 6), ("estimate", 7), ("max", 7)] {
+            let policy = format!("version: 1\ncontext: {{tokens: {{method: {method}}}}}\n");
+            let policy: Policy = Loader::new().load(vec![("p.yaml".into(), policy)]).unwrap();
+            let tokens = counter_by(&policy.model("main").tokens, "gpt-4").count(text);
+            assert_eq!(tokens, expected, "{method}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+        #[test]
+        fn lines_are_counted_alike_together_and_in_pieces(
+            lines in prop::collection::vec("[a-zA-Zé0-9][ -~éß漢]{0,40}", 1..60), times in 1usize..60,
+        ) {
+            let text = (lines.join("\n") + "\n").repeat(times * 2);
+            prop_assert_eq!(Pieces(&text).collect::<String>(), text.clone());
+            let pieces: u64 = Pieces(&text).map(|piece| whole(gpt_4o(), piece).unwrap()).sum();
+            prop_assert_eq!(pieces, whole(gpt_4o(), &text).unwrap());
+        }
+
+        #[test]
+        fn pieces_are_bounded_and_lose_nothing(
+            run in "[a \\n漢=]", times in 0usize..900_000, end in ".{0,3}",
+        ) {
+            let text = run.repeat(times) + &end;
+            let mut length = 0;
+            for piece in Pieces(&text) {
+                prop_assert!(!piece.is_empty() && piece.len() <= LARGEST_PIECE);
+                length += piece.len();
+            }
+            prop_assert_eq!(length, text.len());
+        }
     }
 }

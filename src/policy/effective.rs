@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     Backoff, BreakerPolicy, ClassSet, ContextWindow, ErrorClass, Expr, LoopGuardPolicy, Origin, Provider,
-    ResultPolicy, Setting, TargetsPolicy, Template,
+    ResultPolicy, Setting, TargetsPolicy, Template, TokensPolicy,
 };
 use crate::time::Nanos;
 
@@ -331,6 +331,10 @@ pub struct ModelPolicy {
     pub provider: Setting<Provider>,
     /// How many tokens a request and its reply may have together.
     pub context_window: Setting<ContextWindow>,
+    /// The window of a model that nobody knows.
+    pub assumed_window: Setting<ContextWindow>,
+    /// How its tokens are counted.
+    pub tokens: TokensPolicy,
     /// How many tokens of the window are kept for the reply.
     pub output_reserve: Setting<NonZeroU32>,
 }

@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::decode::{Patch, Spanned};
 use super::document::{
     CallRule, HistoryLayer, LimitsRule, MergedHistory, MergedModel, MergedOutput, MergedRetry, MergedTool,
-    MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer, ToolLayer, TopLimits, TurnLayer,
+    MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer, TokensLayer, ToolLayer, TopLimits,
+    TurnLayer,
 };
 use super::loader::{Part, PartKind};
 use super::merge::{At, Layer as _, Leaf, Limits, Under};
@@ -36,6 +37,7 @@ struct Tier {
     models: Rules<ModelLayer>,
     turn: Vec<(TurnLayer, At)>,
     output: Vec<(OutputLayer, At)>,
+    tokens: Vec<(TokensLayer, At)>,
     history: Vec<(HistoryLayer, At)>,
     limits: Vec<TopLimits>,
 }
@@ -96,6 +98,7 @@ impl Layers {
             found.models.push(Rule::new(value.clone(), *span, Arc::clone(layer), at));
         }
         tier.turn.push((blocks.turn.0.clone(), block("turn")));
+        tier.tokens.push((blocks.context.0.tokens.0.clone(), block("context")));
         tier.history.push((blocks.history.0.clone(), block("history")));
         match &blocks.output {
             Patch::Absent => {}
@@ -194,6 +197,7 @@ impl Layers {
         let mut limits = self.limits();
         for tier in self.tiers() {
             tier.fold_retry(&mut merged.retry);
+            tier.tokens.iter().for_each(|(layer, at)| merged.tokens.fold(layer, at));
             for rule in tier.models.matching(name) {
                 merged.fold(&rule.layer, &rule.at);
                 rule.layer.limits.iter().for_each(|rule| limits.fold(rule));

@@ -55,6 +55,7 @@ mod source;
 mod targets;
 mod template;
 mod texts;
+mod tokens;
 #[cfg(feature = "yaml-value")]
 mod value;
 mod visible;
@@ -106,5 +107,6 @@ pub use selector::{Selector, SelectorError};
 pub use source::{Source, Sources, Span};
 pub use targets::{Advance, ContextWindow, Provider, TargetWait, TargetsPolicy};
 pub use template::{Template, TemplateError};
+pub use tokens::{CountBy, TokensPolicy};
 pub use visible::visible;
 pub use written_schema::WrittenSchema;

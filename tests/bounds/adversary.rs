@@ -162,6 +162,7 @@ pub(crate) fn play(policy: &Policy, targets: &[String], t: &mut Tape) -> Option<
         history: Vec::new(),
         task: String::new(),
         targets: targets.to_vec(),
+        windows: BTreeMap::new(),
         tools: tools().iter().map(ToolFacts::from).collect(),
         deadline: None,
     };

@@ -87,6 +87,7 @@ impl Host {
             history: Vec::new(),
             task: "do it".into(),
             targets: vec!["main".into()],
+            windows: BTreeMap::new(),
             tools: specs.iter().map(ToolFacts::from).collect(),
             deadline: None,
         }));

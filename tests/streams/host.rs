@@ -125,6 +125,7 @@ impl Host {
             history: Vec::new(),
             task: "do it".into(),
             targets: targets.iter().map(|target| (*target).to_owned()).collect(),
+            windows: BTreeMap::new(),
             tools: tools().iter().map(ToolFacts::from).collect(),
             deadline,
         }));

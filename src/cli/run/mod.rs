@@ -11,6 +11,7 @@ mod secrets;
 mod setup;
 mod signals;
 mod timeline;
+mod windows;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;

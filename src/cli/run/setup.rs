@@ -11,7 +11,7 @@ use unfazed::host::agent_file::{AgentFile, FinishReasonEntry, FsyncEntry, ModelE
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
     Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, McpServer, OpenAi, OpenAiConfig, PolicyWatch,
-    ProcessConfig, ProcessTool, Processes, Tool, ToolInput, Tools, builtin, counter_for,
+    ProcessConfig, ProcessTool, Processes, Tool, ToolInput, Tools, WindowQuestion, builtin,
 };
 use unfazed::policy::Loader;
 use unfazed::store::{Fsync, JsonlStore, SessionId, SessionLog, Store};
@@ -24,6 +24,7 @@ use crate::cli::settings::Settings;
 
 use super::mcp;
 use super::secrets::{Access, Secrets};
+use super::windows::Questions;
 
 /// An agent that can run.
 pub(crate) struct Setup {
@@ -57,7 +58,8 @@ impl Setup {
     ) -> Result<Self, Failed> {
         let bytes = files::read(path)?;
         let (named, reports) = named::read(path, &bytes, loader);
-        let Named { file, policy, mut scripts } = named.ok_or_else(|| reported(&named::once(reports)))?;
+        let Named { file, policy, mut scripts, models } =
+            named.ok_or_else(|| reported(&named::once(reports)))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         if !has_task && file.value.task.is_none() {
             let message = "there is nothing to do: give --task, or write `task:` into the agent file";
@@ -67,6 +69,7 @@ impl Setup {
         let file = file.value;
         let hidden: Vec<_> = secrets.all().chain(passed_secrets(&file)).collect();
         let tools = tools(&file, &folder);
+        let policy_now = policy.clone();
         let (agent, digest) = if reload {
             let watch = watch(&file, &folder, loader)?;
             let digest = watch.live().status().digest;
@@ -75,6 +78,7 @@ impl Setup {
             let digest = policy.digest().to_owned();
             (Agent::new(policy), digest)
         };
+        let mut questions = Questions::new(policy_now, models);
         let mut agent = agent.tools(tools).drain(file.stop.drain).clock(Clock::system()).redact(hidden);
         let id = SessionId::generate();
         // What the servers log belongs to the run they answer.
@@ -82,11 +86,12 @@ impl Setup {
         let mut servers = Vec::new();
         for (name, entry) in &file.models {
             let script = scripts.shift_remove(name);
-            let with = with_model(agent, name, entry, secrets.take(name), script, &mut servers);
+            let with =
+                with_model(agent, name, entry, secrets.take(name), script, (&mut servers, &mut questions));
             agent = with.instrument(span.clone()).await?.facts(name.clone(), entry.facts(name));
         }
-        if let Some(ModelEntry::OpenAi { model, .. }) = file.models.values().next() {
-            agent = agent.counter(counter_for(model));
+        for (name, window) in questions.answers().await {
+            agent = agent.window(name, window);
         }
         let mcp = mcp::start(&file, &folder, &mut secrets).instrument(span).await?;
         for server in &mcp {
@@ -120,7 +125,7 @@ async fn with_model(
     entry: &ModelEntry,
     Access { key, headers }: Access,
     script: Option<Script>,
-    servers: &mut Vec<ScriptedServer>,
+    (servers, questions): (&mut Vec<ScriptedServer>, &mut Questions),
 ) -> Result<Agent, Failed> {
     let stopped = |error: &dyn std::fmt::Display| Failed::Stopped(format!("model `{name}`: {error}"));
     let config = match entry {
@@ -132,21 +137,27 @@ async fn with_model(
             extra,
             guidance_in_results,
             finish_reason,
+            ask_window,
             ..
-        } => OpenAiConfig {
-            base_url: base_url.value.clone(),
-            model: model.clone(),
-            api_key: key,
-            headers,
-            plain_headers: entry.plain_headers(),
-            stream: *stream,
-            max_tokens: *max_tokens,
-            extra: extra.as_object().cloned().unwrap_or_default(),
-            guidance_in_results: *guidance_in_results,
-            finish_optional: *finish_reason == FinishReasonEntry::Optional,
-            ..OpenAiConfig::default()
-        },
-        ModelEntry::Anthropic { base_url, model, stream, max_tokens, extra, .. } => {
+        } => {
+            let config = OpenAiConfig {
+                base_url: base_url.value.clone(),
+                model: model.clone(),
+                api_key: key,
+                headers,
+                plain_headers: entry.plain_headers(),
+                stream: *stream,
+                max_tokens: *max_tokens,
+                extra: extra.as_object().cloned().unwrap_or_default(),
+                guidance_in_results: *guidance_in_results,
+                finish_optional: *finish_reason == FinishReasonEntry::Optional,
+                ..OpenAiConfig::default()
+            };
+            let question = if *ask_window { WindowQuestion::of_openai(&config) } else { Ok(None) };
+            questions.add(name, model, question.map_err(|error| stopped(&error))?);
+            config
+        }
+        ModelEntry::Anthropic { base_url, model, stream, max_tokens, extra, ask_window, .. } => {
             let mut config = AnthropicConfig {
                 model: model.value.clone(),
                 api_key: key,
@@ -160,6 +171,8 @@ async fn with_model(
             if let Some(base_url) = base_url {
                 config.base_url.clone_from(&base_url.value);
             }
+            let question = ask_window.then(|| WindowQuestion::of_anthropic(&config)).transpose();
+            questions.add(name, &model.value, question.map_err(|error| stopped(&error))?);
             let model = Anthropic::new(config).map_err(|error| stopped(&error))?;
             return Ok(agent.model(name, model));
         }

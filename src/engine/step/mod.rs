@@ -22,6 +22,7 @@ mod reply;
 mod results;
 mod retract;
 mod rounds;
+mod tokens;
 mod turn;
 mod unpack;
 
@@ -158,13 +159,25 @@ impl Step<'_> {
         if !self.state.run.is_empty() {
             return self.warn("the run has already started; the event is not used");
         }
-        let RunStarted { run, policy: _, seed, drive, system, history, task, targets, tools, deadline } =
-            started;
+        let RunStarted {
+            run,
+            policy: _,
+            seed,
+            drive,
+            system,
+            history,
+            task,
+            targets,
+            windows,
+            tools,
+            deadline,
+        } = started;
         self.state.run = run;
         self.state.seed = seed;
         self.state.drive = drive;
         self.state.targets = targets;
         self.state.deadline = deadline;
+        self.take_windows(windows);
         self.take_effects(tools);
         self.state.slices = Slices::new(self.policy.session());
         if !system.is_empty() {

@@ -17,6 +17,7 @@ impl Step<'_> {
     pub(super) fn model_responded(&mut self, mut reply: ModelReply) {
         if let Some(usage) = reply.usage {
             self.state.usage = self.state.usage.plus(usage);
+            self.learn_from(usage);
         }
         self.state.last_finish = Some(reply.finish.clone());
         let empty = reply.text.trim().is_empty() && reply.calls.is_empty();
@@ -110,6 +111,7 @@ impl Step<'_> {
         let policy = self.policy.model(&target);
         let classified = failure.classified(self.policy);
         let class = classified.class;
+        self.learn_from_refusal(&target, failure, class);
         if self.history_refused(failure, class) {
             return;
         }

@@ -4,8 +4,9 @@ use super::super::because::because;
 use super::super::call_timeouts::CallTimeouts;
 use super::super::directive::{Because, CallModel, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work};
 use super::super::event::TurnMeasure;
+use super::super::known_windows::WindowSource;
 use super::super::retry;
-use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
+use super::super::state::{Hold, LastTurn, Pending, Series, State, Subject};
 use super::super::targets::{Rotation, passed_over};
 use super::Step;
 use crate::policy::{ErrorClass, ModelPolicy, Policy};
@@ -63,17 +64,21 @@ impl Step<'_> {
 
     /// Chooses the model the turn begins with: the first that does not rest and whose window is large enough.
     pub(super) fn begin_turn(&mut self, measure: TurnMeasure) {
-        let tokens = measure.message_tokens.saturating_add(measure.tool_tokens);
+        let counted = measure.message_tokens.saturating_add(measure.tool_tokens);
+        self.state.counted = Some(counted);
         let (state, rules, now) = (&*self.state, self.policy, self.state.now);
         let policies: Vec<_> = state.targets.iter().map(|target| rules.model(target)).collect();
-        let fits = |policy: &ModelPolicy| {
-            policy.context_window.value.holds(tokens, policy.output_reserve.value.get())
+        let fits = |target: &str, policy: &ModelPolicy| {
+            let window = state.known_windows.of(target, policy).window;
+            window.holds(state.scales.expected(target, counted), policy.output_reserve.value.get())
         };
         let named = || state.targets.iter().zip(&policies);
         let too_small: Vec<(usize, String, Vec<Because>)> = (0..)
             .zip(named())
-            .filter(|(_, (_, policy))| !fits(policy))
-            .map(|(place, (target, policy))| (place, target.clone(), vec![too_small(rules, policy, tokens)]))
+            .filter(|(_, (target, policy))| !fits(target, policy))
+            .map(|(place, (target, policy))| {
+                (place, target.clone(), vec![too_small(rules, state, target, policy, counted)])
+            })
             .collect();
         let all = !too_small.is_empty() && too_small.len() == state.targets.len();
         let rests = |place: usize| {
@@ -95,6 +100,7 @@ impl Step<'_> {
             return self.last_turn_by_context(too_small.into_iter().flat_map(|(.., why)| why).collect());
         }
         for (_, target, why) in too_small {
+            let tokens = self.state.scales.expected(&target, counted);
             let retry = passed_over(target, next.clone(), remaining, tokens);
             self.note(Note::TurnRetry(retry), why);
         }
@@ -131,6 +137,7 @@ impl Step<'_> {
         let mut tools: Vec<String> = if last { Vec::new() } else { self.shown_tools() };
         tools.extend(output.clone());
         self.state.asked_turn = self.state.turn;
+        self.forget_count_of_less(last);
         let work = self.state.issue(Pending::Model);
         let call = CallModel {
             work,
@@ -183,8 +190,13 @@ impl Step<'_> {
     }
 }
 
-fn too_small(policy: &Policy, model: &ModelPolicy, tokens: u64) -> Because {
-    let reserve = model.output_reserve.value;
-    let fact = format!("{tokens} tokens, and {reserve} for the reply");
-    because(policy, "context_window", &model.context_window, [fact])
+fn too_small(policy: &Policy, state: &State, target: &str, model: &ModelPolicy, counted: u64) -> Because {
+    let (reserve, tokens) = (model.output_reserve.value, state.scales.expected(target, counted));
+    let learned = if tokens == counted { String::new() } else { format!(" ({counted} as counted here)") };
+    let fact = format!("{tokens} tokens{learned}, and {reserve} for the reply");
+    let window = state.known_windows.of(target, model);
+    let source =
+        window.source.filter(|source| *source != WindowSource::Policy).map(|source| source.to_string());
+    let (rule, setting) = window.setting(model);
+    because(policy, rule, &setting, [Some(fact), source].into_iter().flatten())
 }

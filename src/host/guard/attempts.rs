@@ -248,6 +248,14 @@ impl<E: Classify> Cause<E> {
         }
     }
 
+    /// The window of which the other side told.
+    pub(super) fn window(&self) -> Option<u64> {
+        match self {
+            Self::Error(error) => error.window(),
+            Self::TimedOut(_) => None,
+        }
+    }
+
     pub(super) fn retry_after(&self) -> Option<Nanos> {
         match self {
             Self::Error(error) => error.retry_after(),

@@ -39,6 +39,11 @@ pub trait Classify {
         None
     }
 
+    /// How large the model's window is, in tokens, if the other side said so.
+    fn window(&self) -> Option<u64> {
+        None
+    }
+
     /// How many characters of a streamed answer had come before a model call failed.
     fn received(&self) -> u64 {
         0
@@ -125,6 +130,10 @@ impl Classify for Failure {
 
     fn status(&self) -> Option<u16> {
         self.status
+    }
+
+    fn window(&self) -> Option<u64> {
+        self.limit()
     }
 
     fn received(&self) -> u64 {

@@ -11,7 +11,9 @@ use super::Inner;
 use super::repeats::Repeats;
 use super::seat::{Seat, Seats};
 use crate::engine::targets::Resting;
-use crate::engine::{Admission, Breaker, BreakerPhase, Budgets, Metric, MetricName, validation};
+use crate::engine::{
+    Admission, Breaker, BreakerPhase, Budgets, KnownWindows, Metric, MetricName, Scales, validation,
+};
 use crate::policy::{
     BreakerPolicy, BreakerScope, Counting, ErrorClass, Policy, RetryPolicy, SessionPolicy, Trigger,
 };
@@ -29,6 +31,8 @@ struct Shared {
     slices: Slices,
     budgets: Budgets,
     resting: Resting,
+    windows: KnownWindows,
+    scales: Scales,
     tools: HashMap<String, Arc<ToolCell>>,
 }
 
@@ -105,6 +109,13 @@ impl Session {
     /// The models that are passed over for a while.
     pub(super) fn resting<T>(&self, look: impl FnOnce(&mut Resting) -> T) -> T {
         look(&mut self.lock().resting)
+    }
+
+    /// What providers have said about windows and tokens.
+    pub(super) fn learned<T>(&self, look: impl FnOnce(&mut KnownWindows, &mut Scales) -> T) -> T {
+        let mut shared = self.lock();
+        let Shared { windows, scales, .. } = &mut *shared;
+        look(windows, scales)
     }
 
     // A panic elsewhere leaves the slices as they were before the reducer that panicked: still good.

@@ -59,7 +59,8 @@ impl<R: Clone> TurnGuard<R> {
     }
 
     /// Says how many tokens the request has, those of its tools among them. Models are passed over whose
-    /// `context_window` is too small for it and the `output_reserve`; without this nobody knows.
+    /// window is too small for it and the `output_reserve`; without this nobody knows. What providers say when they refuse
+    /// a request, and the tokens they report, is learned for later turns, as `tokens.learn` in the policy says.
     /// [`measure`](crate::context::measure) counts them.
     #[must_use]
     pub const fn tokens(mut self, tokens: u64) -> Self {
@@ -128,7 +129,9 @@ impl<R: Clone> TurnGuard<R> {
             let run = run(target.to_owned(), request.now());
             let cause = match within(timeout, pin!(run)).await {
                 Ok(value) => {
-                    under_way.replied(usage(&value));
+                    let usage = usage(&value);
+                    self.learn(target, policy, usage);
+                    under_way.replied(usage);
                     self.ended(target, attempts.attempt());
                     self.inner.earn(&format!("model {target}"), retry, attempts.last_class());
                     self.inner.session.resting(|resting| resting.wake(target, policy));
@@ -137,6 +140,9 @@ impl<R: Clone> TurnGuard<R> {
                 Err(cause) => cause,
             };
             let class = under_way.failed(&cause);
+            if let Some(window) = cause.window().filter(|_| class == ErrorClass::ContextOverflow) {
+                self.inner.session.learned(|windows, _| windows.refused(target, window));
+            }
             if request.refused(&self.inner, &rules, class, (target, &cause.message())) {
                 // It is another history now, so this is no second attempt at the same request.
                 spent = Some(attempts);
@@ -161,6 +167,15 @@ impl<R: Clone> TurnGuard<R> {
                     return Err(given_up(attempts, target, reason));
                 }
             }
+        }
+    }
+
+    /// A provider has counted the tokens of the request.
+    fn learn(&self, target: &str, policy: &ModelPolicy, usage: Option<Usage>) {
+        if let Some((counted, usage)) = self.tokens.zip(usage)
+            && policy.tokens.learn.value
+        {
+            self.inner.session.learned(|_, scales| scales.learn(target, counted, usage.input));
         }
     }
 
@@ -245,8 +260,12 @@ impl<'a> Turn<'a> {
     fn begin(&self, tokens: Option<u64>) -> Result<Rotation, Box<Refusal>> {
         let now = self.guard.clock.now();
         let fits = |place: usize| {
-            tokens.zip(self.policies.get(place)).is_none_or(|(tokens, policy)| {
-                policy.context_window.value.holds(tokens, policy.output_reserve.value.get())
+            let named = self.targets.get(place).zip(self.policies.get(place));
+            tokens.zip(named).is_none_or(|(tokens, (target, policy))| {
+                let known = self.guard.session.learned(|windows, scales| {
+                    (windows.of(target, policy).window, scales.expected(target, tokens))
+                });
+                known.0.holds(known.1, policy.output_reserve.value.get())
             })
         };
         let order = Rotation::begin(self.targets.len(), |place| self.rests(place, now), fits);

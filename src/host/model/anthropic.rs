@@ -5,6 +5,7 @@ use std::fmt;
 use super::config::{AnthropicConfig, ConfigError};
 use super::transport::Transport;
 use super::wire::anthropic::Messages;
+use crate::context::ToolForm;
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::{BoxFuture, Model, ModelRequest};
 
@@ -36,6 +37,10 @@ impl Anthropic {
 impl Model for Anthropic {
     fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>> {
         Box::pin(self.transport.call(&self.format, request))
+    }
+
+    fn tool_form(&self) -> ToolForm {
+        ToolForm::Messages
     }
 }
 

@@ -9,6 +9,7 @@ mod openai;
 mod redact;
 mod sse;
 mod transport;
+mod window;
 mod wire;
 mod within;
 
@@ -16,6 +17,7 @@ pub use anthropic::Anthropic;
 pub use config::{AnthropicConfig, ConfigError, OpenAiConfig, check_header};
 pub use openai::OpenAi;
 pub use sse::{EventTooLarge, SseEvent, SseParser};
+pub use window::WindowQuestion;
 
 pub(crate) use failure::{cut_off, from_status};
 pub(crate) use redact::Redactor;

@@ -45,7 +45,6 @@ mod patch;
 mod record;
 mod scalars;
 mod union;
-#[cfg(feature = "host")]
 mod version;
 
 use core::fmt;
@@ -61,7 +60,6 @@ pub use patch::{Kept, OneOrMany, Patch, Spanned};
 pub(crate) use record::{Object, field_name, join_docs};
 pub(crate) use record::{decode_fields, record};
 pub(crate) use union::union;
-#[cfg(feature = "host")]
 pub use version::VersionOne;
 
 use super::did_you_mean::{Habit, closest, elsewhere};

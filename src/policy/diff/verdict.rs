@@ -25,13 +25,22 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
     let (block, field) = path.rsplit_once('.').unwrap_or(("", path));
     Some(match (block, field) {
         // Of these no value is looser than another; classes have rows of their own.
-        ("messages" | "loop_guard.messages" | "targets" | "guidance" | "result", _)
+        (
+            "messages"
+            | "loop_guard.messages"
+            | "targets"
+            | "guidance"
+            | "result"
+            | "tokens"
+            | "tokens.bytes_per_token",
+            _,
+        )
         | ("breaker", "count")
         | (
             "",
             "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "leaked_calls"
             | "malformed_calls" | "collapse" | "check" | "orphan_calls" | "argument_chars" | "pending_report"
-            | "on_stop" | "cool_down" | "provider" | "context_window" | "output_reserve",
+            | "on_stop" | "cool_down" | "provider" | "context_window" | "assumed_window" | "output_reserve",
         )
         | (
             _,

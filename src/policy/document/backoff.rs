@@ -210,7 +210,10 @@ impl Decode for Ratio {
     }
 }
 
-plain_leaf! { Backoff => show }
+plain_leaf! {
+    Backoff => show,
+    Ratio => |value| decimal(*value),
+}
 
 fn show(backoff: &Backoff) -> Value {
     let length = |length: &Nanos| Value::from(length.to_string());

@@ -10,6 +10,7 @@ mod breaker;
 mod budget;
 mod by_class;
 mod calls;
+mod context;
 mod errors;
 mod fraction;
 mod history;
@@ -25,6 +26,7 @@ mod timeouts;
 mod tool;
 
 pub(crate) use by_class::for_all;
+pub(crate) use context::{ContextLayer, TokensLayer};
 pub(crate) use errors::{ErrorRule, Sought, Words};
 pub(crate) use history::{HistoryLayer, MergedHistory};
 pub(crate) use lasting::Lasting;
@@ -71,6 +73,8 @@ record! {
         pub(crate) turn: Block<TurnLayer>,
         /// The final report. Left out: no report is asked for.
         pub(crate) output: Patch<OutputLayer>,
+        /// What goes into a model's context window, and how it is measured.
+        pub(crate) context: Block<ContextLayer>,
         /// What is done about a history that providers refuse: calls without a result, results without a call.
         pub(crate) history: Block<HistoryLayer>,
         /// What the session remembers.
@@ -96,6 +100,8 @@ record! {
         pub(crate) turn: Block<TurnLayer>,
         /// The final report.
         pub(crate) output: Patch<OutputLayer>,
+        /// What goes into a model's context window, and how it is measured.
+        pub(crate) context: Block<ContextLayer>,
         /// What is done about a history that providers refuse: calls without a result, results without a call.
         pub(crate) history: Block<HistoryLayer>,
         /// What the session remembers.
@@ -182,11 +188,12 @@ impl PolicyFile {
             models,
             turn,
             output,
+            context,
             history,
             session,
             errors,
         } = self;
-        let blocks = Blocks { limits, retry, tools, models, turn, output, history, session, errors };
+        let blocks = Blocks { limits, retry, tools, models, turn, output, context, history, session, errors };
         (Header { extends: extends.0.0, profiles: profiles.0 }, blocks)
     }
 }

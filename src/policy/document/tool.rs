@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::approval::{ApprovalLayer, MergedApproval};
 use super::breaker::{BreakerLayer, MergedBreaker};
 use super::calls::{CallsLayer, MergedCalls};
+use super::context::{MergedTokens, TokensLayer};
 use super::loop_guard::{LoopGuardLayer, MergedLoopGuard};
 use super::result::{MergedResult, ResultLayer};
 use super::retry::{Classes, LimitsRule, MergedRetry, RetryLayer};
@@ -179,6 +180,9 @@ layer! {
             /// How many tokens a request and its reply may have together. A model whose window is too small for a turn
             /// is passed over.
             context_window: ContextWindow,
+            /// The window of a model that nobody knows: neither the policy nor its server nor a catalogue of models.
+            /// `unknown`: it is asked whatever the size.
+            assumed_window: ContextWindow,
             /// How many tokens of the window are kept for the reply.
             /// Example: `8192`
             output_reserve: NonZeroU32,
@@ -188,6 +192,8 @@ layer! {
             retry: RetryLayer => MergedRetry,
             /// How long each step of one call may take.
             timeouts: TimeoutsLayer => MergedTimeouts,
+            /// How its tokens are counted.
+            tokens: TokensLayer => MergedTokens,
         }
         rest {
             /// Decides between patterns that overlap: the higher wins, whichever is narrower. 0 if left out.
@@ -483,6 +489,8 @@ impl MergedModel {
             cool_down: self.cool_down.setting()?,
             provider: self.provider.setting()?,
             context_window: self.context_window.setting()?,
+            assumed_window: self.assumed_window.setting()?,
+            tokens: self.tokens.policy()?,
             output_reserve: self.output_reserve.setting()?,
         })
     }

@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::Messages;
 use super::blocks::{messages, safe, system};
-use crate::engine::{ToolChoice, ToolSpec};
+use crate::context::ToolForm;
+use crate::engine::ToolChoice;
 use crate::host::port::ModelRequest;
 use crate::session::Message;
 
@@ -43,7 +44,7 @@ pub(super) fn body(format: &Messages, request: &ModelRequest<'_>) -> Value {
 
 /// The tools, and whether one must be called.
 fn tools(format: &Messages, request: &ModelRequest<'_>) -> (Vec<Value>, Option<Value>) {
-    let tools: Vec<Value> = request.tools.iter().map(|spec| declared(spec)).collect();
+    let tools: Vec<Value> = request.tools.iter().map(|spec| ToolForm::Messages.declare(spec)).collect();
     if tools.is_empty() {
         // A conversation with tool calls in it is refused if no tool is declared.
         let called = called(request.messages);
@@ -58,21 +59,6 @@ fn tools(format: &Messages, request: &ModelRequest<'_>) -> (Vec<Value>, Option<V
         ToolChoice::Tool(name) => Some(json!({"type": "tool", "name": name})),
     };
     (tools, choice)
-}
-
-fn declared(spec: &ToolSpec) -> Value {
-    let mut tool = json!({"name": spec.name});
-    if !spec.description.is_empty() {
-        tool["description"] = json!(spec.description);
-    }
-    // The API wants a schema, and the schema of a mapping.
-    let mut schema = match &spec.parameters {
-        Value::Object(schema) => schema.clone(),
-        _ => Map::new(),
-    };
-    schema.entry("type").or_insert_with(|| json!("object"));
-    tool["input_schema"] = Value::Object(schema);
-    tool
 }
 
 /// The tools that were called, as far as they are known from that.
@@ -96,7 +82,7 @@ fn thinks(extra: &Map<String, Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::CallTimeouts;
+    use crate::engine::{CallTimeouts, ToolSpec};
     use crate::host::port::Traffic;
     use crate::session::ToolCall;
     use tokio_util::sync::CancellationToken;

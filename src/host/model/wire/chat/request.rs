@@ -127,6 +127,7 @@ impl From<&ToolSpec> for ChatTool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::ToolForm;
     use crate::host::port::Traffic;
 
     use tokio_util::sync::CancellationToken;
@@ -159,6 +160,14 @@ mod tests {
     fn a_plain_request_has_two_fields() {
         let plain = written(vec![], ToolChoice::Required, &Sampling::default());
         assert_eq!(plain, json!({"model": "m", "messages": [{"role": "user", "content": "hello"}]}));
+    }
+
+    #[test]
+    fn tools_are_counted_as_they_are_written() {
+        for spec in [tool(), ToolSpec { description: String::new(), ..tool() }] {
+            let written = serde_json::to_string(&ChatTool::from(&spec)).unwrap();
+            assert_eq!(ToolForm::Chat.declare(&spec).to_string(), written);
+        }
     }
 
     #[test]

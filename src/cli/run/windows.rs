@@ -1,0 +1,54 @@
+//! How large the windows of the models are: asked of their servers before the run.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use unfazed::context::ModelCatalogue;
+use unfazed::engine::KnownWindow;
+use unfazed::host::{WindowQuestion, known_window};
+use unfazed::policy::{ContextWindow, Policy};
+
+/// The longest all servers together may take to answer.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// What is asked before the run.
+pub(super) struct Questions {
+    policy: Policy,
+    file: Option<ModelCatalogue>,
+    asked: Vec<Asked>,
+}
+
+/// A model, and the question to its server, if it is asked.
+struct Asked {
+    name: String,
+    model: String,
+    question: Option<WindowQuestion>,
+}
+
+impl Questions {
+    pub(super) const fn new(policy: Policy, file: Option<ModelCatalogue>) -> Self {
+        Self { policy, file, asked: Vec::new() }
+    }
+
+    /// Adds a model by the name of the agent file and its name on the server. What the policy says is not asked.
+    pub(super) fn add(&mut self, name: &str, model: &str, question: Option<WindowQuestion>) {
+        let unknown = self.policy.model(name).context_window.value == ContextWindow::Unknown;
+        let question = question.filter(|_| unknown);
+        self.asked.push(Asked { name: name.to_owned(), model: model.to_owned(), question });
+    }
+
+    /// The windows, as far as anybody knows them.
+    pub(super) async fn answers(self) -> Vec<(String, KnownWindow)> {
+        let Self { policy, file, asked } = self;
+        let answers = asked.into_iter().map(async |Asked { name, model, question }| {
+            let told = match question {
+                Some(question) => question.ask(LONGEST).await,
+                None => None,
+            };
+            let known = known_window(&policy.model(&name), told, file.as_ref(), &model);
+            tracing::debug!(model = name, known = ?known, "window of the model");
+            known.map(|known| (name, known))
+        });
+        join_all(answers).await.into_iter().flatten().collect()
+    }
+}

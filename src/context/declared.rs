@@ -1,0 +1,76 @@
+//! Tools as they are declared to a model, in the form its provider wants.
+
+use serde_json::{Map, Value, json};
+
+use super::tokens::TokenCounter;
+use crate::engine::ToolSpec;
+
+/// In which form tools are declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolForm {
+    /// As chat completions want them.
+    #[default]
+    Chat,
+    /// As Anthropic's messages want them.
+    Messages,
+}
+
+impl ToolForm {
+    /// A tool as it is sent.
+    pub fn declare(self, spec: &ToolSpec) -> Value {
+        let mut tool = Map::new();
+        tool.insert("name".to_owned(), json!(spec.name));
+        if !spec.description.is_empty() {
+            tool.insert("description".to_owned(), json!(spec.description));
+        }
+        match self {
+            Self::Chat => {
+                tool.insert("parameters".to_owned(), spec.parameters.clone());
+                json!({"type": "function", "function": tool})
+            }
+            Self::Messages => {
+                // The API wants a schema, and the schema of a mapping.
+                let mut schema = spec.parameters.as_object().cloned().unwrap_or_default();
+                schema.entry("type").or_insert_with(|| json!("object"));
+                tool.insert("input_schema".to_owned(), Value::Object(schema));
+                Value::Object(tool)
+            }
+        }
+    }
+
+    /// The tokens of a tool, by `counter`, in the form that is sent.
+    pub fn tokens(self, counter: &dyn TokenCounter, spec: &ToolSpec) -> u64 {
+        counter.count(&self.declare(spec).to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(description: &str, parameters: Value) -> ToolSpec {
+        ToolSpec { name: "look".into(), description: description.into(), parameters, effect: None }
+    }
+
+    #[test]
+    fn each_provider_has_a_form_of_its_own() {
+        let spec = tool("Looks.", json!({"type": "object"}));
+        let chat = r#"{"type":"function","function":{"name":"look","description":"Looks.","parameters":{"type":"object"}}}"#;
+        assert_eq!(ToolForm::Chat.declare(&spec).to_string(), chat);
+        let messages = r#"{"name":"look","description":"Looks.","input_schema":{"type":"object"}}"#;
+        assert_eq!(ToolForm::Messages.declare(&spec).to_string(), messages);
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_sent() {
+        let spec = tool("", Value::Null);
+        assert_eq!(
+            ToolForm::Chat.declare(&spec),
+            json!({"type": "function", "function": {"name": "look", "parameters": null}})
+        );
+        assert_eq!(
+            ToolForm::Messages.declare(&spec),
+            json!({"name": "look", "input_schema": {"type": "object"}})
+        );
+    }
+}

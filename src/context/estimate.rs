@@ -1,0 +1,134 @@
+//! Tokens estimated from the bytes of a text, by what the text is.
+
+use super::tokens::TokenCounter;
+use crate::policy::{Ratio, TokensPolicy};
+
+/// So much of a text is looked at to see whether it is a program.
+const LOOKED_AT: usize = 8192;
+/// A text of which more than a tenth are these bytes is a program.
+const OF_CODE: &[u8] = b"{}()[];";
+
+/// What a text is, to the estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentKind {
+    /// Neither of the others.
+    Prose,
+    /// JSON.
+    Json,
+    /// A program.
+    Code,
+}
+
+/// Estimates tokens as a policy says: so many bytes for each, by what the text is, and times `safety`.
+///
+/// ```
+/// use unfazed::context::{Estimator, TokenCounter};
+/// use unfazed::policy::Policy;
+/// let estimator = Estimator::from(&Policy::builtin().model("main").tokens);
+/// assert_eq!(estimator.count("These are nine tokens or so, I think."), 10);
+/// assert_eq!(estimator.count(r#"{"city":"Oslo"}"#), 6);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimator {
+    /// How many bytes of prose make a token.
+    pub prose: Ratio,
+    /// The same for JSON.
+    pub json: Ratio,
+    /// The same for programs.
+    pub code: Ratio,
+    /// What the estimate is multiplied by.
+    pub safety: Ratio,
+}
+
+impl ContentKind {
+    /// What a text is. Only its ends and its beginning are looked at, however long it is.
+    pub fn of(text: &str) -> Self {
+        let text = text.trim();
+        let between = |open, close| text.starts_with(open) && text.ends_with(close);
+        if between('{', '}') || between('[', ']') {
+            return Self::Json;
+        }
+        let head = text.as_bytes();
+        let head = head.get(..LOOKED_AT).unwrap_or(head);
+        let of_code = head.iter().filter(|byte| OF_CODE.contains(byte)).count();
+        if of_code.saturating_mul(10) > head.len() { Self::Code } else { Self::Prose }
+    }
+}
+
+impl From<&TokensPolicy> for Estimator {
+    fn from(rules: &TokensPolicy) -> Self {
+        Self {
+            prose: rules.prose.value,
+            json: rules.json.value,
+            code: rules.code.value,
+            safety: rules.safety.value,
+        }
+    }
+}
+
+impl TokenCounter for Estimator {
+    fn count(&self, text: &str) -> u64 {
+        let bytes = match ContentKind::of(text) {
+            ContentKind::Prose => self.prose,
+            ContentKind::Json => self.json,
+            ContentKind::Code => self.code,
+        };
+        let times = |number: u128, factor: u64| number.saturating_mul(factor.into());
+        let tokens = times(times(text.len() as u128, bytes.den()), self.safety.num());
+        let each = times(bytes.num().into(), self.safety.den());
+        // Neither part of a ratio is zero.
+        u64::try_from(tokens.div_ceil(each.max(1))).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Estimate;
+    use crate::policy::Policy;
+
+    fn builtin() -> Estimator {
+        Estimator::from(&Policy::builtin().model("main").tokens)
+    }
+
+    fn ratio(text: &str) -> Ratio {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_text_is_prose_json_or_a_program() {
+        for (text, kind) in [
+            ("", ContentKind::Prose),
+            ("Call me (not before noon).", ContentKind::Prose),
+            (" {\"a\": 1}\n", ContentKind::Json),
+            ("[]", ContentKind::Json),
+            ("[1, 2", ContentKind::Code),
+            ("if (x) { y(); }", ContentKind::Code),
+        ] {
+            assert_eq!(ContentKind::of(text), kind, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_bytes_for_a_token() {
+        let estimator = Estimator { prose: ratio("3.2"), ..builtin() };
+        assert_eq!(estimator.count(&"a".repeat(100)), 32);
+        assert_eq!(estimator.count("hello"), 2);
+        assert_eq!(estimator.count(&format!("[{}]", "1".repeat(14))), 6);
+        assert_eq!(estimator.count("f(); g(); "), 3);
+        assert_eq!(estimator.count(""), 0);
+    }
+
+    #[test]
+    fn safety_multiplies_before_it_is_rounded() {
+        let safe = Estimator { safety: ratio("1.2"), ..builtin() };
+        assert_eq!((safe.count("a"), safe.count(&"a".repeat(400))), (1, 120));
+    }
+
+    #[test]
+    fn the_built_in_policy_estimates_as_nobody_does() {
+        for text in ["", "some prose", "{\"a\": [1, 2]}", "ünïcödé"] {
+            assert_eq!(builtin().count(text), Estimate.count(text), "{text}");
+        }
+    }
+}

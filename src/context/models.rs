@@ -1,0 +1,278 @@
+//! The catalogue of models: how large their windows are, by their names.
+
+use core::num::NonZeroU64;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::policy::Report;
+use crate::policy::decode::{self, VersionOne, record};
+
+/// The catalogue that ships with the product.
+const BUILTIN: &str = include_str!("../../policies/models.yaml");
+/// Its name in places.
+const BUILTIN_NAME: &str = "builtin:models";
+/// What may stand behind a name that is not the whole name of a model.
+const BOUNDARIES: &[char] = &['-', ':', '@', '_', '+'];
+/// The longest name that is looked for.
+const LONGEST: usize = 256;
+
+/// What is known of a model's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// The tokens of a request and its reply together.
+    pub window: NonZeroU64,
+    /// The most tokens of a reply.
+    pub output: Option<u64>,
+}
+
+/// Models by the beginnings of their names.
+///
+/// ```
+/// use unfazed::context::ModelCatalogue;
+/// let window = |model| ModelCatalogue::builtin().find(model).map(|limits| limits.window.get());
+/// assert_eq!(window("openai/gpt-4.1-mini"), Some(1_047_576));
+/// assert_eq!(window("gpt-4-0613"), Some(8192));
+/// assert_eq!(window("nobody-knows-me"), None);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ModelCatalogue {
+    names: HashMap<String, ModelLimits>,
+}
+
+/// A file that is no catalogue of models.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ModelCatalogueError(String);
+
+record! {
+    /// A catalogue of models.
+    struct CatalogueFile {
+        /// The version of the format; always 1.
+        version: VersionOne,
+        /// The models.
+        models: Vec<CatalogueRow>,
+    }
+}
+
+record! {
+    /// Models with the same limits.
+    struct CatalogueRow {
+        /// The beginnings of their names.
+        names: Vec<String>,
+        /// The tokens of a request and its reply together.
+        window: u64,
+        /// The most tokens of a reply.
+        output: Option<u64>,
+    }
+}
+
+impl ModelCatalogue {
+    /// The catalogue that ships with the product.
+    pub fn builtin() -> &'static Self {
+        // That it can be read is tested.
+        static READ: LazyLock<ModelCatalogue> =
+            LazyLock::new(|| ModelCatalogue::read(BUILTIN_NAME, BUILTIN.as_bytes()).unwrap_or_default());
+        &READ
+    }
+
+    /// Reads a catalogue in the form of the built-in one.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn read(name: &str, bytes: &[u8]) -> Result<Self, Report> {
+        let file = decode::read::<CatalogueFile>(name, bytes)?.value;
+        let VersionOne = file.version;
+        let mut catalogue = Self::default();
+        for CatalogueRow { names, window, output } in &file.models {
+            for name in names {
+                catalogue.insert(name, *window, *output);
+            }
+        }
+        Ok(catalogue)
+    }
+
+    /// Reads the JSON that `LiteLLM` publishes: models by name, each with `max_input_tokens` and `max_output_tokens`.
+    /// Entries that say neither, or are about something else than chats, are left out.
+    ///
+    /// # Errors
+    /// It is no JSON object, or none of its entries says how large a window is.
+    pub fn litellm(bytes: &[u8]) -> Result<Self, ModelCatalogueError> {
+        let entries: serde_json::Map<String, Value> = serde_json::from_slice(bytes)
+            .map_err(|error| ModelCatalogueError(format!("not a JSON object of models: {error}")))?;
+        let mut catalogue = Self::default();
+        for (name, entry) in &entries {
+            let tokens = |field: &str| entry.get(field).and_then(Value::as_u64);
+            let mode = entry.get("mode").and_then(Value::as_str);
+            let is_chat = mode.is_none_or(|mode| matches!(mode, "chat" | "responses" | "completion"));
+            if let Some(window) =
+                tokens("max_input_tokens").or_else(|| tokens("max_tokens")).filter(|_| is_chat)
+            {
+                catalogue.insert(name, window, tokens("max_output_tokens"));
+                // Whoever serves it: the smallest counts.
+                if let Some((_, last)) = name.rsplit_once('/') {
+                    catalogue.insert(last, window, tokens("max_output_tokens"));
+                }
+            }
+        }
+        if catalogue.names.is_empty() {
+            let message =
+                "no entry says `max_input_tokens`; is it the file of models that LiteLLM publishes?";
+            return Err(ModelCatalogueError(message.to_owned()));
+        }
+        Ok(catalogue)
+    }
+
+    /// What is known of a model: what is said of the longest beginning of its name.
+    pub fn find(&self, model: &str) -> Option<ModelLimits> {
+        let model = model.trim().to_lowercase();
+        if model.len() > LONGEST {
+            return None;
+        }
+        let mut rest = model.as_str();
+        loop {
+            if let Some(limits) = self.beginning_of(rest) {
+                return Some(limits);
+            }
+            rest = without_server(rest)?;
+        }
+    }
+
+    fn beginning_of(&self, name: &str) -> Option<ModelLimits> {
+        let whole = core::iter::once(name);
+        // What stands before a slash is no part of the model's name.
+        let ends = name
+            .rmatch_indices(BOUNDARIES)
+            .take_while(|(at, _)| name.rfind('/').is_none_or(|slash| slash < *at));
+        let shorter = ends.filter_map(|(at, _)| name.get(..at));
+        whole.chain(shorter).find_map(|beginning| self.names.get(beginning)).copied()
+    }
+
+    fn insert(&mut self, name: &str, window: u64, output: Option<u64>) {
+        let Some(window) = NonZeroU64::new(window) else { return };
+        let limits = ModelLimits { window, output };
+        let known = self.names.entry(name.to_lowercase()).or_insert(limits);
+        if limits.window < known.window {
+            *known = limits;
+        }
+    }
+}
+
+/// The name without who serves the model: what stands before a slash, or a word before a dot.
+fn without_server(name: &str) -> Option<&str> {
+    if let Some((_, rest)) = name.split_once('/') {
+        return Some(rest);
+    }
+    let (server, rest) = name.split_once('.')?;
+    (!server.is_empty() && server.bytes().all(|byte| byte.is_ascii_lowercase())).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(model: &str) -> Option<u64> {
+        ModelCatalogue::builtin().find(model).map(|limits| limits.window.get())
+    }
+
+    #[test]
+    fn the_built_in_catalogue_can_be_read_and_says_each_name_once() {
+        let catalogue = ModelCatalogue::read(BUILTIN_NAME, BUILTIN.as_bytes()).unwrap();
+        assert!(catalogue.names.len() > 400, "{}", catalogue.names.len());
+        let file = decode::read::<CatalogueFile>(BUILTIN_NAME, BUILTIN.as_bytes()).unwrap().value;
+        assert_eq!(file.models.iter().map(|row| row.names.len()).sum::<usize>(), catalogue.names.len());
+        for row in &file.models {
+            assert!(row.window >= 1024 && row.output.is_some_and(|output| output <= row.window), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_not_mistaken_for_another_that_begins_like_it() {
+        for (model, expected) in [
+            ("gpt-4", 8192),
+            ("gpt-4-0613", 8192),
+            ("gpt-4.1", 1_047_576),
+            ("gpt-4.1-nano-2025-04-14", 1_047_576),
+            ("gpt-4o-mini", 128_000),
+            ("gpt-4-turbo-2024-04-09", 128_000),
+            ("gpt-5-mini", 272_000),
+            ("gpt-5.5-2026-04-23", 922_000),
+            ("o3-mini", 200_000),
+            ("claude-3-5-sonnet-20241022", 200_000),
+            ("claude-opus-4-6", 1_000_000),
+            ("gemini-2.5-pro", 1_048_576),
+            ("llama-3-8b", 8_000),
+            ("llama3.1:8b", 128_000),
+            ("qwen3-235b-a22b-instruct-2507", 256_000),
+            ("deepseek-chat", 128_000),
+            ("kimi-k2-thinking", 256_000),
+            ("grok-4", 256_000),
+            ("glm-4.6", 200_000),
+            ("command-r-plus-08-2024", 128_000),
+            ("mistral-large-2411", 128_000),
+        ] {
+            assert_eq!(window(model), Some(expected), "{model}");
+        }
+        for model in ["gpt-4.7", "gpt-40", "gpt", "claudette", "", "-", "o", "gpt-5.99"] {
+            assert_eq!(window(model), None, "{model}");
+        }
+    }
+
+    #[test]
+    fn who_serves_a_model_may_stand_before_it() {
+        for model in [
+            "openai/gpt-4.1-mini",
+            "OpenRouter/OpenAI/GPT-4.1",
+            "accounts/fireworks/models/gpt-4.1",
+            "azure.gpt-4.1",
+            " gpt-4.1:free ",
+        ] {
+            assert_eq!(window(model), Some(1_047_576), "{model}");
+        }
+        assert_eq!(window("deepseek-ai/DeepSeek-V4-Pro"), Some(1_000_000));
+        assert_eq!(window("mistral/mistral-large-2411"), Some(128_000));
+        assert_eq!(window("us.anthropic.claude-3-5-sonnet-20240620-v1:0"), Some(200_000));
+        assert_eq!(window("anthropic/claude-sonnet-4.5"), Some(200_000));
+        assert_eq!(window("claude-sonnet-4@20250514"), Some(200_000));
+        assert_eq!(window("meta.llama3-1-70b-instruct-v1:0"), Some(128_000));
+        assert_eq!(window("accounts/fireworks/models/llama-v3p1-8b-instruct"), Some(128_000));
+        assert_eq!(window("meta-llama/Llama-3.3-70B-Instruct"), Some(128_000));
+        assert_eq!(window(&"/".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn the_json_of_litellm_is_a_catalogue() {
+        let json = r#"{
+            "sample_spec": {"max_input_tokens": "max input tokens, if the provider specifies it", "mode": "chat"},
+            "gpt-x": {"max_input_tokens": 500, "max_output_tokens": 40, "mode": "chat"},
+            "azure/gpt-x": {"max_input_tokens": 300, "mode": "chat"},
+            "far/away": {"max_tokens": 70},
+            "text-embedding": {"max_input_tokens": 8191, "mode": "embedding"},
+            "none": {"max_input_tokens": null, "mode": "chat"}, "odd": 7
+        }"#;
+        let catalogue = ModelCatalogue::litellm(json.as_bytes()).unwrap();
+        let window = |model: &str| catalogue.find(model).map(|limits| limits.window.get());
+        assert_eq!(
+            (window("azure/gpt-x"), window("away"), window("far/away-2")),
+            (Some(300), Some(70), Some(70))
+        );
+        assert_eq!(
+            (window("gpt-x-2026-01-01"), window("text-embedding"), window("none")),
+            (Some(300), None, None)
+        );
+    }
+
+    #[test]
+    fn what_is_no_catalogue_is_refused() {
+        for (json, says) in [
+            ("", "not a JSON object of models"),
+            ("[]", "not a JSON object of models"),
+            ("{}", "no entry says `max_input_tokens`"),
+            (r#"{"a": {"max_input_tokens": 0}}"#, "no entry says `max_input_tokens`"),
+        ] {
+            let error = ModelCatalogue::litellm(json.as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Where the tokens of a request body go, in either wire format.
+
+use serde_json::Value;
+
+use super::declared::ToolForm;
+use super::images::{ImageRule, image_size};
+use super::tokens::TokenCounter;
+
+/// What a message costs besides its content.
+const PER_MESSAGE: u64 = 4;
+/// What stands before the base64 of an image.
+const DATA: &str = "base64,";
+
+/// The tokens of a request body, part by part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestTokens {
+    /// In which format it is.
+    pub form: ToolForm,
+    /// The model it is for.
+    pub model: Option<String>,
+    /// The most tokens of the reply it asks for.
+    pub output: Option<u64>,
+    /// The instructions above the conversation, where they are no message.
+    pub system: u64,
+    /// The tools, in their order.
+    pub tools: Vec<ToolTokens>,
+    /// The messages, in their order.
+    pub messages: Vec<MessageTokens>,
+}
+
+/// The tokens of the definition of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolTokens {
+    /// Its name.
+    pub name: String,
+    /// How many.
+    pub tokens: u64,
+}
+
+/// The tokens of a message of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageTokens {
+    /// Its role.
+    pub role: String,
+    /// How many, those of its results and its images among them.
+    pub tokens: u64,
+    /// Those of the results of tools in it.
+    pub results: u64,
+    /// Those of its images.
+    pub images: u64,
+}
+
+/// What is counted of a content.
+#[derive(Clone, Copy, Default)]
+struct Content {
+    text: u64,
+    results: u64,
+    images: u64,
+}
+
+impl RequestTokens {
+    /// The tokens of a request body; `None`: it has no list of messages. Parts that nobody knows count as their JSON.
+    pub fn of(counter: &dyn TokenCounter, body: &Value) -> Option<Self> {
+        let messages = body.get("messages")?.as_array()?;
+        let form = form_of(body, messages);
+        let counting = Counting { counter, form };
+        let tools = body.get("tools").and_then(Value::as_array);
+        let outputs = ["max_completion_tokens", "max_tokens"];
+        Some(Self {
+            form,
+            model: text(body, "model").map(str::to_owned),
+            output: outputs.iter().find_map(|field| body.get(*field)?.as_u64()),
+            system: body.get("system").map_or(0, |system| counting.content(system).all()),
+            tools: tools.into_iter().flatten().map(|tool| counting.tool(tool)).collect(),
+            messages: messages.iter().map(|message| counting.message(message)).collect(),
+        })
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        let tools = self.tools.iter().map(|tool| tool.tokens);
+        let messages = self.messages.iter().map(|message| message.tokens);
+        tools.chain(messages).fold(self.system, u64::saturating_add)
+    }
+}
+
+impl Content {
+    fn all(self) -> u64 {
+        self.text.saturating_add(self.results).saturating_add(self.images)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            text: self.text.saturating_add(other.text),
+            results: self.results.saturating_add(other.results),
+            images: self.images.saturating_add(other.images),
+        }
+    }
+}
+
+/// How the parts of a body are counted.
+struct Counting<'c> {
+    counter: &'c dyn TokenCounter,
+    form: ToolForm,
+}
+
+impl Counting<'_> {
+    fn tool(&self, tool: &Value) -> ToolTokens {
+        let name = text(tool, "name").or_else(|| text(tool.get("function")?, "name"));
+        ToolTokens { name: name.unwrap_or("?").to_owned(), tokens: self.json(tool) }
+    }
+
+    fn message(&self, message: &Value) -> MessageTokens {
+        let role = text(message, "role").unwrap_or("?").to_owned();
+        let content = message.get("content").map(|content| self.content(content)).unwrap_or_default();
+        let fields = message.as_object().into_iter().flatten();
+        let besides = fields.filter(|(name, _)| !matches!(name.as_str(), "role" | "content"));
+        let besides = besides
+            .map(|(_, value)| value.as_str().map_or_else(|| self.json(value), |text| self.count(text)));
+        let tokens = besides.fold(PER_MESSAGE, u64::saturating_add).saturating_add(content.all());
+        let results = if role == "tool" { tokens } else { content.results };
+        MessageTokens { role, tokens, results, images: content.images }
+    }
+
+    fn content(&self, content: &Value) -> Content {
+        let mut counted = Content::default();
+        // Parts within parts are looked at one after the other: nothing here is as deep as a body may be.
+        let mut open: Vec<(&Value, bool)> = vec![(content, false)];
+        while let Some((part, of_result)) = open.pop() {
+            let tokens = match part {
+                Value::Null => 0,
+                Value::String(text) => self.count(text),
+                Value::Array(parts) => {
+                    open.extend(parts.iter().map(|part| (part, of_result)));
+                    0
+                }
+                _ => match text(part, "type") {
+                    Some("text" | "input_text" | "output_text") => {
+                        self.count(text(part, "text").unwrap_or_default())
+                    }
+                    Some("image_url" | "input_image" | "image") => {
+                        let images = self.image(part);
+                        counted = counted.plus(Content { images, ..Content::default() });
+                        0
+                    }
+                    Some("tool_result") => {
+                        open.extend(part.get("content").map(|content| (content, true)));
+                        PER_MESSAGE
+                    }
+                    _ => self.json(part),
+                },
+            };
+            let (text, results) = if of_result { (0, tokens) } else { (tokens, 0) };
+            counted = counted.plus(Content { text, results, images: 0 });
+        }
+        counted
+    }
+
+    fn image(&self, part: &Value) -> u64 {
+        let at = part.get("image_url");
+        let url = at.and_then(|at| at.as_str().or_else(|| text(at, "url")));
+        let source = part.get("source").and_then(|source| text(source, "data"));
+        let data = source.or_else(|| url?.split_once(DATA).map(|(_, data)| data));
+        let low = at.and_then(|at| text(at, "detail")).or_else(|| text(part, "detail")) == Some("low");
+        let rule = match self.form {
+            ToolForm::Chat => ImageRule::Tiles,
+            ToolForm::Messages => ImageRule::Pixels,
+        };
+        rule.tokens(data.and_then(image_size), low)
+    }
+
+    fn json(&self, value: &Value) -> u64 {
+        self.count(&value.to_string())
+    }
+
+    fn count(&self, text: &str) -> u64 {
+        self.counter.count(text)
+    }
+}
+
+/// Anthropic's format has a system of its own, schemas under another name, and blocks for calls and results.
+fn form_of(body: &Value, messages: &[Value]) -> ToolForm {
+    let tools = body.get("tools").and_then(Value::as_array);
+    let declared = tools.into_iter().flatten().any(|tool| tool.get("input_schema").is_some());
+    let mut parts = messages.iter().filter_map(|message| message.get("content")?.as_array()).flatten();
+    let blocks = parts.any(|part| {
+        matches!(text(part, "type"), Some("tool_use" | "tool_result" | "thinking"))
+            || part.get("source").is_some()
+    });
+    if body.get("system").is_some() || declared || blocks { ToolForm::Messages } else { ToolForm::Chat }
+}
+
+fn text<'v>(value: &'v Value, field: &str) -> Option<&'v str> {
+    value.get(field)?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::context::Estimate;
+
+    fn of(body: &Value) -> RequestTokens {
+        RequestTokens::of(&Estimate, body).unwrap()
+    }
+
+    #[test]
+    fn a_body_of_chat_completions_is_taken_apart() {
+        let tool =
+            json!({"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}});
+        let counted = of(&json!({
+            "model": "gpt-4o", "max_completion_tokens": 900, "tools": [tool],
+            "messages": [
+                {"role": "system", "content": "12345678"},
+                {"role": "user", "content": [
+                    {"type": "text", "text": "1234"},
+                    {"type": "image_url", "image_url": {"url": "https://x/y.png", "detail": "low"}},
+                ]},
+                {"role": "tool", "tool_call_id": "c1", "content": "12345678"},
+            ],
+        }));
+        assert_eq!(
+            (counted.form, counted.model.as_deref(), counted.output),
+            (ToolForm::Chat, Some("gpt-4o"), Some(900))
+        );
+        assert_eq!(counted.tools[0].name, "look");
+        assert_eq!(counted.tools[0].tokens, Estimate.count(&tool.to_string()));
+        let messages: Vec<_> = counted.messages.iter().map(|m| (m.tokens, m.results, m.images)).collect();
+        assert_eq!(messages, [(6, 0, 0), (4 + 1 + 85, 0, 85), (7, 7, 0)]);
+        assert_eq!(counted.total(), counted.tools[0].tokens + 6 + 90 + 7);
+    }
+
+    #[test]
+    fn a_body_of_anthropics_messages_is_taken_apart() {
+        let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ";
+        let counted = of(&json!({
+            "model": "claude-sonnet-4-5", "max_tokens": 100, "system": [{"type": "text", "text": "12345678"}],
+            "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+            "messages": [
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [
+                    {"type": "text", "text": "12345678"},
+                    {"type": "image", "source": {"type": "base64", "data": png}},
+                ]}]},
+            ],
+        }));
+        assert_eq!((counted.form, counted.system, counted.output), (ToolForm::Messages, 2, Some(100)));
+        let message = &counted.messages[0];
+        assert_eq!((message.tokens, message.results, message.images), (4 + 4 + 2 + 1, 2, 1));
+    }
+
+    #[test]
+    fn what_has_no_messages_is_no_request() {
+        for body in [json!({}), json!([]), json!({"messages": "hello"}), json!(null)] {
+            assert_eq!(RequestTokens::of(&Estimate, &body), None);
+        }
+    }
+
+    #[test]
+    fn a_content_as_deep_as_json_may_be_is_counted() {
+        let mut content = json!("x");
+        for _ in 0..120 {
+            content = json!([content]);
+        }
+        let body = json!({"messages": [{"role": "user", "content": content}]});
+        assert_eq!(of(&body).total(), 5);
+    }
+
+    proptest! {
+        #[test]
+        fn messages_of_every_kind_are_counted(
+            kinds in prop::collection::vec((0usize..9, ".{0,12}"), 0..12),
+        ) {
+            let part = |(kind, text): &(usize, String)| match kind {
+                0 => json!({"type": "text", "text": text}),
+                1 => json!({"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{text}")}}),
+                2 => json!({"type": "image", "source": {"type": "url", "url": text}}),
+                3 => json!({"type": "tool_use", "id": text, "name": "t", "input": {"a": text}}),
+                4 => json!({"type": "tool_result", "tool_use_id": text, "content": text}),
+                5 => json!({"type": "thinking", "thinking": text}),
+                6 => json!({"type": text}),
+                7 => json!(text),
+                _ => json!(null),
+            };
+            let parts: Vec<Value> = kinds.iter().map(part).collect();
+            let body = json!({"messages": [{"role": "user", "content": parts}, {"role": 7}, 3]});
+            let counted = of(&body);
+            prop_assert_eq!(counted.messages.len(), 3);
+            prop_assert!(counted.messages[0].images + counted.messages[0].results <= counted.messages[0].tokens);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! How large the windows of models are, and who says so.
+
+use core::fmt;
+use core::num::NonZeroU64;
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{ContextWindow, ModelPolicy, Setting};
+
+/// How large a model's window is, and who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KnownWindow {
+    /// The tokens of a request and its reply together.
+    /// Example: `131072`
+    pub tokens: NonZeroU64,
+    /// Who says so.
+    pub source: WindowSource,
+    /// The most tokens of a reply, if that is known.
+    /// Example: `16384`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+}
+
+/// Who says how large a window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WindowSource {
+    /// The policy: `context_window` of the model.
+    Policy,
+    /// The provider, when it refused a request that was larger.
+    Refusal,
+    /// The server, when it was asked.
+    Server,
+    /// A file of models the user named.
+    File,
+    /// The catalogue of models that ships with the product.
+    Catalogue,
+    /// Nobody: it is the policy's `assumed_window`.
+    Assumed,
+}
+
+/// What is known of the windows of a run's models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownWindows {
+    /// What the host found out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    known: BTreeMap<String, KnownWindow>,
+    /// What providers named when they refused a request.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    refused: BTreeMap<String, NonZeroU64>,
+}
+
+/// The window a model's requests are held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowInForce {
+    /// How large it is.
+    pub window: ContextWindow,
+    /// Who says so; `None`: nobody knows it.
+    pub source: Option<WindowSource>,
+}
+
+impl KnownWindows {
+    /// What is known at the beginning of a run.
+    pub(super) fn found(&mut self, known: BTreeMap<String, KnownWindow>) {
+        self.known = known;
+    }
+
+    /// A provider refused a request because its window is so large. Returns whether that is news.
+    pub fn refused(&mut self, target: &str, limit: u64) -> bool {
+        let Some(limit) = NonZeroU64::new(limit) else { return false };
+        self.refused.insert(target.to_owned(), limit) != Some(limit)
+    }
+
+    /// The window of a model. What the policy says goes first, then what the host found out; but a provider that has
+    /// refused a request for a smaller one is believed.
+    pub fn of(&self, target: &str, policy: &ModelPolicy) -> WindowInForce {
+        let said = match policy.context_window.value {
+            ContextWindow::Tokens(tokens) => Some((tokens, WindowSource::Policy)),
+            ContextWindow::Unknown => self
+                .known
+                .get(target)
+                .filter(|known| known.source != WindowSource::Policy)
+                .map(|known| (known.tokens, known.source)),
+        };
+        let refused = self.refused.get(target).map(|limit| (*limit, WindowSource::Refusal));
+        let smaller = refused.filter(|(limit, _)| said.is_none_or(|(tokens, _)| *limit < tokens));
+        match smaller.or(said) {
+            Some((tokens, source)) => {
+                WindowInForce { window: ContextWindow::Tokens(tokens), source: Some(source) }
+            }
+            None => WindowInForce { window: ContextWindow::Unknown, source: None },
+        }
+    }
+
+    /// The models whose windows are assumed, though the policy could say.
+    pub(super) fn assumed(&self) -> impl Iterator<Item = (&String, NonZeroU64)> {
+        let assumed = self.known.iter().filter(|(_, known)| known.source == WindowSource::Assumed);
+        assumed.map(|(target, known)| (target, known.tokens))
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.refused.is_empty()
+    }
+
+    /// What the next run of the session goes on with: what providers said by themselves.
+    #[must_use]
+    pub(super) fn next_run(&self) -> Self {
+        Self { known: BTreeMap::new(), refused: self.refused.clone() }
+    }
+}
+
+impl WindowInForce {
+    /// The rule it comes from, and the value that is in force.
+    pub(super) fn setting(self, policy: &ModelPolicy) -> (&'static str, Setting<ContextWindow>) {
+        let (rule, origin) = match self.source {
+            Some(WindowSource::Assumed) => ("assumed_window", policy.assumed_window.origin),
+            _ => ("context_window", policy.context_window.origin),
+        };
+        (rule, Setting::new(self.window, origin))
+    }
+}
+
+impl fmt::Display for WindowSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Policy => "the policy says so",
+            Self::Refusal => "the provider said so when it refused a request",
+            Self::Server => "the server says so",
+            Self::File => "the file of models says so",
+            Self::Catalogue => "the catalogue of models says so",
+            Self::Assumed => "it is assumed: nobody knows",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Loader;
+
+    fn policy(window: &str) -> std::sync::Arc<ModelPolicy> {
+        let text = format!("version: 1\nmodels: {{main: {{context_window: {window}}}}}\n");
+        Loader::new().load(vec![("policy.yaml".into(), text)]).unwrap().model("main")
+    }
+
+    fn known(tokens: u64, source: WindowSource) -> BTreeMap<String, KnownWindow> {
+        let tokens = NonZeroU64::new(tokens).unwrap();
+        BTreeMap::from([("main".to_owned(), KnownWindow { tokens, source, output: None })])
+    }
+
+    fn in_force(windows: &KnownWindows, policy: &ModelPolicy) -> (String, Option<WindowSource>) {
+        let WindowInForce { window, source } = windows.of("main", policy);
+        (window.to_string(), source)
+    }
+
+    #[test]
+    fn what_a_person_wrote_goes_before_what_was_found_out() {
+        let mut windows = KnownWindows::default();
+        windows.found(known(100, WindowSource::Server));
+        assert_eq!(in_force(&windows, &policy("900")), ("900".into(), Some(WindowSource::Policy)));
+        assert_eq!(in_force(&windows, &policy("unknown")), ("100".into(), Some(WindowSource::Server)));
+    }
+
+    #[test]
+    fn a_refusal_that_names_a_smaller_window_is_believed() {
+        let mut windows = KnownWindows::default();
+        assert!(!windows.refused("main", 0));
+        assert!(windows.refused("main", 500) && !windows.refused("main", 500));
+        assert_eq!(in_force(&windows, &policy("900")), ("500".into(), Some(WindowSource::Refusal)));
+        assert_eq!(in_force(&windows, &policy("400")), ("400".into(), Some(WindowSource::Policy)));
+        assert_eq!(in_force(&windows, &policy("unknown")), ("500".into(), Some(WindowSource::Refusal)));
+    }
+
+    #[test]
+    fn a_model_nobody_speaks_of_has_no_window() {
+        assert_eq!(in_force(&KnownWindows::default(), &policy("unknown")), ("unknown".into(), None));
+    }
+}

@@ -1,0 +1,53 @@
+//! What the reference host knows of the size of its conversation: kept up with it, so that a turn costs what is new.
+
+use std::sync::Arc;
+
+use crate::context::{Ledger, TokenCounter, ToolForm, findings};
+use crate::engine::{ToolSpec, TurnMeasure};
+use crate::session::{Message, Splice};
+
+/// The sizes of a conversation and of the tools that go with it.
+pub(super) struct Measure {
+    counter: Arc<dyn TokenCounter>,
+    form: ToolForm,
+    ledger: Ledger,
+}
+
+impl Measure {
+    /// An empty conversation, counted by `counter`; tools are declared in that form.
+    pub(super) fn new(counter: Arc<dyn TokenCounter>, form: ToolForm) -> Self {
+        Self { counter, form, ledger: Ledger::default() }
+    }
+
+    /// These tools are offered from now on.
+    pub(super) fn set_tools(&mut self, offered: &[ToolSpec]) {
+        let each = offered.iter().map(|tool| self.form.tokens(&*self.counter, tool));
+        self.ledger.set_tools(each.fold(0, u64::saturating_add));
+    }
+
+    /// A message was added.
+    pub(super) fn append(&mut self, message: &Message) {
+        self.ledger.append(&*self.counter, message);
+    }
+
+    /// Pieces of the conversation were replaced.
+    pub(super) fn splice(&mut self, splices: &[Splice]) {
+        self.ledger.splice(&*self.counter, splices);
+    }
+
+    /// Everything is counted by another counter from now on.
+    pub(super) fn count_by(&mut self, counter: Arc<dyn TokenCounter>, messages: &[Message]) {
+        self.counter = counter;
+        self.ledger = Ledger::of(&*self.counter, messages);
+    }
+
+    /// The tokens of the tools.
+    pub(super) const fn tool_tokens(&self) -> u64 {
+        self.ledger.tools()
+    }
+
+    /// The conversation as it stands before a turn.
+    pub(super) fn of(&self, messages: &[Message]) -> TurnMeasure {
+        self.ledger.measure(u64::try_from(findings(messages).len()).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,200 @@
+//! How large a model's window is, asked over real HTTP of servers that answer as the real ones do.
+#![cfg(feature = "host")]
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use unfazed::host::{AnthropicConfig, OpenAiConfig, WindowQuestion};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A server on loopback that knows some paths, and what it was asked.
+struct Server {
+    address: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// `pages`: a request line without its version, and the body of the answer.
+    async fn with(pages: &'static [(&'static str, &'static str)]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let log = Arc::clone(&log);
+                tokio::spawn(async move {
+                    let mut request = vec![0; 8192];
+                    let length = socket.read(&mut request).await.unwrap_or_default();
+                    let request = String::from_utf8_lossy(&request[..length]).into_owned();
+                    let line = request.lines().next().unwrap_or_default().replace(" HTTP/1.1", "");
+                    log.lock().unwrap().push(request);
+                    let page = pages.iter().find(|(known, _)| *known == line);
+                    let (status, body) = page.map_or(("404 Not Found", "{}"), |(_, body)| ("200 OK", *body));
+                    let length = body.len();
+                    let head = format!(
+                        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+                    );
+                    let _ = socket.write_all((head + body).as_bytes()).await;
+                });
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn openai(&self, model: &str) -> OpenAiConfig {
+        OpenAiConfig {
+            base_url: format!("http://{}/v1", self.address),
+            model: model.into(),
+            api_key: Some("sk-test".into()),
+            ..OpenAiConfig::default()
+        }
+    }
+
+    /// What an OpenAI-compatible server says of a model: its window, and the most tokens of a reply.
+    async fn says(&self, model: &str) -> Option<(u64, Option<u64>)> {
+        let question = WindowQuestion::of_openai(&self.openai(model)).unwrap().unwrap();
+        question.ask(LONG).await.map(|limits| (limits.window.get(), limits.output))
+    }
+}
+
+#[tokio::test]
+async fn openrouter_tells_in_its_list_of_models() {
+    let server = Server::with(&[(
+        "GET /v1/models",
+        r#"{"data": [
+            {"id": "openai/gpt-4.1", "context_length": 1047576, "top_provider": {"context_length": 1047576, "max_completion_tokens": 32768, "is_moderated": true}},
+            {"id": "meta-llama/llama-3.3-70b-instruct", "context_length": 131072, "top_provider": {"context_length": 65536, "max_completion_tokens": null}}
+        ]}"#,
+    )])
+    .await;
+    assert_eq!(server.says("openai/gpt-4.1").await, Some((1_047_576, Some(32_768))));
+    assert_eq!(server.says("meta-llama/llama-3.3-70b-instruct").await, Some((65_536, None)));
+    assert_eq!(server.says("nobody/knows").await, None);
+    let asked = server.asked.lock().unwrap();
+    assert!(asked[0].to_lowercase().contains("authorization: bearer sk-test"), "{}", asked[0]);
+}
+
+#[tokio::test]
+async fn vllm_tells_how_long_its_only_model_may_be() {
+    let server = Server::with(&[(
+        "GET /v1/models",
+        r#"{"object": "list", "data": [{"id": "/models/qwen", "object": "model", "owned_by": "vllm", "root": "/models/qwen", "parent": null, "max_model_len": 40960, "permission": []}]}"#,
+    )])
+    .await;
+    assert_eq!(server.says("qwen").await, Some((40_960, None)));
+    assert_eq!(server.asked.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn llama_cpp_tells_what_a_slot_has_and_not_what_the_model_was_made_for() {
+    let server = Server::with(&[
+        (
+            "GET /v1/models",
+            r#"{"object": "list", "data": [{"id": "gemma.gguf", "object": "model", "owned_by": "llamacpp", "meta": {"vocab_type": 1, "n_vocab": 262144, "n_ctx_train": 131072, "n_embd": 2560}}]}"#,
+        ),
+        (
+            "GET /props",
+            r#"{"default_generation_settings": {"id": 0, "n_ctx": 8192, "speculative": false, "params": {"n_predict": -1}}, "total_slots": 1, "model_path": "gemma.gguf"}"#,
+        ),
+    ])
+    .await;
+    assert_eq!(server.says("gemma.gguf").await, Some((8192, None)));
+}
+
+#[tokio::test]
+async fn ollama_tells_what_a_model_is_run_with_else_what_it_was_made_for() {
+    let run_with = Server::with(&[
+        ("GET /v1/models", r#"{"object": "list", "data": [{"id": "llama3.2:latest", "object": "model", "owned_by": "library"}]}"#),
+        (
+            "POST /api/show",
+            r#"{"parameters": "num_ctx                        16384\nstop                           \"<|eot_id|>\"", "model_info": {"general.architecture": "llama", "llama.context_length": 131072}}"#,
+        ),
+    ])
+    .await;
+    assert_eq!(run_with.says("llama3.2").await, Some((16_384, None)));
+    let shown = run_with.asked.lock().unwrap().iter().find(|asked| asked.starts_with("POST")).cloned();
+    assert!(shown.unwrap().contains(r#"{"model":"llama3.2"}"#));
+    let made_for = Server::with(&[(
+        "POST /api/show",
+        r#"{"model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960, "qwen3.block_count": 36}}"#,
+    )])
+    .await;
+    assert_eq!(made_for.says("qwen3").await, Some((40_960, None)));
+}
+
+#[tokio::test]
+async fn lm_studio_tells_with_how_much_a_model_is_loaded() {
+    let server = Server::with(&[
+        ("GET /v1/models", r#"{"data": [{"id": "qwen2.5-7b", "object": "model"}, {"id": "other", "object": "model"}]}"#),
+        (
+            "GET /api/v0/models",
+            r#"{"object": "list", "data": [
+                {"id": "qwen2.5-7b", "type": "llm", "state": "loaded", "max_context_length": 131072, "loaded_context_length": 4096},
+                {"id": "other", "type": "llm", "state": "not-loaded", "max_context_length": 32768}
+            ]}"#,
+        ),
+    ])
+    .await;
+    assert_eq!(server.says("qwen2.5-7b").await, Some((4096, None)));
+    assert_eq!(server.says("other").await, Some((32_768, None)));
+}
+
+#[tokio::test]
+async fn anthropic_tells_of_one_model_at_a_time() {
+    let server = Server::with(&[(
+        "GET /v1/models/claude-sonnet-4-5",
+        r#"{"type": "model", "id": "claude-sonnet-4-5", "display_name": "Claude Sonnet 4.5", "max_input_tokens": 200000, "max_tokens": 64000}"#,
+    )])
+    .await;
+    let config = AnthropicConfig {
+        base_url: format!("http://{}", server.address),
+        model: "claude-sonnet-4-5".into(),
+        ..AnthropicConfig::default()
+    };
+    let limits = WindowQuestion::of_anthropic(&config).unwrap().ask(LONG).await.unwrap();
+    assert_eq!((limits.window.get(), limits.output), (200_000, Some(64_000)));
+}
+
+#[tokio::test]
+async fn a_server_of_the_users_own_may_stand_behind_a_path() {
+    let server =
+        Server::with(&[("GET /llm/props", r#"{"default_generation_settings": {"n_ctx": 2048}}"#)]).await;
+    let base_url = format!("http://{}/llm/v1/", server.address);
+    let config = OpenAiConfig { base_url, ..server.openai("m") };
+    let limits = WindowQuestion::of_openai(&config).unwrap().unwrap().ask(LONG).await;
+    assert_eq!(limits.map(|limits| limits.window.get()), Some(2048));
+}
+
+#[tokio::test]
+async fn what_a_server_says_that_is_no_window_is_not_taken() {
+    for pages in [
+        &[("GET /v1/models", "not json")][..],
+        &[("GET /v1/models", r#"{"data": [{"id": "m", "max_model_len": 0}]}"#)],
+        &[("GET /v1/models", r#"{"data": [{"id": "m", "max_model_len": -5, "context_length": "many"}]}"#)],
+        &[("GET /props", "[]"), ("POST /api/show", r#"{"parameters": "num_ctx many", "model_info": []}"#)],
+        &[],
+    ] {
+        assert_eq!(Server::with(pages).await.says("m").await, None, "{pages:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_does_not_answer_in_time_is_not_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let config = OpenAiConfig { base_url, model: "m".into(), ..OpenAiConfig::default() };
+    let question = WindowQuestion::of_openai(&config).unwrap().unwrap();
+    let began = Instant::now();
+    assert_eq!(question.ask(Duration::from_millis(50)).await, None);
+    assert!(began.elapsed() < LONG);
+}
+
+#[test]
+fn a_server_that_is_known_not_to_tell_is_not_asked() {
+    let config = OpenAiConfig { base_url: "https://api.openai.com/v1".into(), ..OpenAiConfig::default() };
+    assert!(WindowQuestion::of_openai(&config).unwrap().is_none());
+}
