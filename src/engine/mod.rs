@@ -18,6 +18,7 @@ mod catalogue;
 mod directive;
 mod event;
 mod failure;
+mod fold;
 mod gate;
 mod leaked;
 mod log;
@@ -47,6 +48,7 @@ pub use event::{
 #[cfg(feature = "host")]
 pub(crate) use failure::plain;
 pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
+pub use fold::Fold;
 pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
@@ -60,4 +62,4 @@ pub use step::Interpreter;
 pub(crate) use step::validation;
 pub use wait_hint::Headers;
 
-pub use log::{LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};
+pub use log::{AgentFacts, LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

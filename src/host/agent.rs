@@ -3,6 +3,8 @@
 //! Take the next event, write it down, step, write down what was decided, set the work going, wait for the first
 //! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
 
+mod resume;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,8 +20,8 @@ use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, ToolSource, Traffic};
-use super::results::{ReadResult, Results};
-use super::task::{RunError, RunReport, Task};
+use super::results::{ReadResult, Results, kept};
+use super::task::{Past, RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
 use super::under_way::UnderWay;
@@ -27,7 +29,7 @@ use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, Pol
 use crate::context::{Estimate, TokenCounter, findings, message_tokens, repair, tool_tokens};
 use crate::engine::{
     CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RunStarted, RunTool,
-    Spill, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
+    State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
 };
 use crate::policy::{ErrorClass, OverMax, Policy};
 use crate::session::{Message, splice};
@@ -187,7 +189,17 @@ impl Agent {
         journal: Option<&mut dyn Journal>,
         stop: impl Into<Stop>,
     ) -> Result<RunReport, RunError> {
-        let outside = stop.into();
+        self.live(Past::default(), Some(task), observer, journal, stop.into()).await
+    }
+
+    async fn live(
+        &self,
+        past: Past,
+        task: Option<Task>,
+        observer: &mut dyn Observer,
+        journal: Option<&mut dyn Journal>,
+        outside: Stop,
+    ) -> Result<RunReport, RunError> {
         let mut unwritten = Silent;
         let journal = journal.unwrap_or(&mut unwritten);
         let (generation, policy) = self.policy.numbered();
@@ -197,7 +209,8 @@ impl Agent {
         catalogue.fits(&policy)?;
         let interpreter = Interpreter::new(policy, catalogue);
         let policy = interpreter.policy().digest();
-        let span = tracing::info_span!("run", correlation_id = %task.run, policy);
+        let run = task.as_ref().map_or(&*past.state.run, |task| &*task.run);
+        let span = tracing::info_span!("run", correlation_id = %run, policy);
         let metrics = self.metrics.clone().unwrap_or_default();
         let run = Run {
             agent: self,
@@ -210,7 +223,7 @@ impl Agent {
             measure: TurnMeasure::default(),
             clock: self.clock.unwrap_or_else(Clock::system),
             state: State::new(),
-            messages: Arc::new(Vec::new()),
+            messages: Arc::default(),
             telemetry: Telemetry::new(Arc::clone(&metrics), self.facts.clone()),
             attempts: Vec::new(),
             metrics,
@@ -222,7 +235,7 @@ impl Agent {
             observer,
             journal,
         };
-        run.live(task, outside).instrument(span).await
+        run.live(past, task, outside).instrument(span).await
     }
 }
 
@@ -261,33 +274,35 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn live(mut self, task: Task, outside: Stop) -> Result<RunReport, RunError> {
+    async fn live(mut self, past: Past, task: Option<Task>, outside: Stop) -> Result<RunReport, RunError> {
         let mut work: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
         self.measure_tools();
         let (streamed, mut pieces) = Streamed::new();
         self.streamed = Some(streamed);
-        let mut event = self.started(task);
+        let mut next = self.take_up(past, task, &mut work)?;
         let mut asked = false;
         loop {
-            if matches!(event, Event::TurnPrepared { .. }) {
+            if matches!(next, Some(Event::TurnPrepared { .. })) {
                 let changed = [self.reload(), self.look_at_tools(&outside).await];
                 for changed in changed.into_iter().flatten() {
                     let directives = self.step(changed)?;
                     self.set_going(directives, &mut work);
                 }
             }
-            if let Event::TurnPrepared { measure, .. } = &mut event {
+            if let Some(Event::TurnPrepared { measure, .. }) = &mut next {
                 measure.tool_tokens = self.measure.tool_tokens;
             }
-            let directives = self.step(event)?;
-            self.set_going(directives, &mut work);
+            if let Some(event) = next.take() {
+                let directives = self.step(event)?;
+                self.set_going(directives, &mut work);
+            }
             if let Some(outcome) = self.state.outcome.clone() {
                 self.wind_up(work, &outside.kill).await?;
                 let messages = Arc::unwrap_or_clone(self.messages);
                 let (cost, metrics) = (self.telemetry.cost(), self.metrics);
                 return Ok(RunReport { outcome, state: self.state, messages, metrics, cost });
             }
-            event = loop {
+            let event = loop {
                 let next = tokio::select! {
                     biased;
                     () = outside.kill.cancelled() => Event::Cancelled { reason: STOPPED.into() },
@@ -318,6 +333,7 @@ impl Run<'_> {
             if !rest.is_empty() && matches!(event, Event::ModelResponded { .. }) {
                 self.observer.streamed(&rest);
             }
+            next = Some(event);
         }
     }
 
@@ -487,6 +503,11 @@ impl Run<'_> {
         let envelope = Envelope { seq: self.state.seq.saturating_add(1), now: self.clock.now(), event };
         self.observer.event(&envelope);
         self.journal.event(&envelope)?;
+        self.decide(envelope)
+    }
+
+    /// Takes an event that is written down, and writes down what was decided.
+    fn decide(&mut self, envelope: Envelope) -> Result<Directives, JournalError> {
         self.telemetry.event(&envelope, self.interpreter.policy());
         let directives = self.interpreter.step(&mut self.state, envelope);
         let (now, turn) = (self.state.now, self.state.turn);
@@ -654,23 +675,6 @@ fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<Results>) -> Tools
         }
     }
     all
-}
-
-/// Keeps a result that is too large. Returns it, and its handle if it is kept.
-async fn kept(results: Arc<Results>, outcome: ToolOutcome, spill: Spill) -> (ToolOutcome, Option<String>) {
-    let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
-    let data = Arc::new(data);
-    let (shared, asked) = (Arc::clone(&data), spill.clone());
-    let done = tokio::task::spawn_blocking(move || results.keep(&shared, &asked)).await;
-    let handle = match done.unwrap_or_else(|broken| Err(std::io::Error::other(broken))) {
-        Ok(true) => Some(spill.handle),
-        Ok(false) => None,
-        Err(error) => {
-            tracing::warn!(handle = spill.handle, error = %error, "result not kept");
-            None
-        }
-    };
-    (ToolOutcome::Ok { data: Arc::unwrap_or_clone(data) }, handle)
 }
 
 /// Waits. The interpreter never asks for a wait of no time, so there is no timer without need.

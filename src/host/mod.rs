@@ -39,7 +39,7 @@ pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use policy_watch::PolicyWatch;
 pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput, ToolSource, Traffic};
 pub use stop::Stop;
-pub use task::{RunError, RunReport, Task};
+pub use task::{Past, RunError, RunReport, Task};
 pub use telemetry::{AttemptStatus, Cost, ModelAttempt, ModelFacts, Price};
 pub use tokenizer::{Tiktoken, counter_for};
 pub use tool::{
