@@ -14,6 +14,7 @@ mod policies;
 mod rule;
 mod run;
 mod schema;
+mod sessions;
 mod settings;
 mod status;
 mod test;

@@ -35,7 +35,7 @@ impl Agent {
 
     /// Goes on with a session: with the run that was broken off in it or, if there is a task, with a next run, which
     /// knows the conversation so far. `past` is what [`store::resume`](crate::store::resume) has made of its log, and
-    /// `journal` writes into it.
+    /// `journal` writes into it. Without a past the session is new.
     ///
     /// What was waited for is waited for until then; a model is asked again. Of a tool that had begun nobody knows what it
     /// did: that is told to the policy, as a failure with an unknown effect.
@@ -44,15 +44,19 @@ impl Agent {
     /// See [`Agent::run_with`]; and a session whose last run is over, without a task.
     pub async fn go_on(
         &self,
-        past: Past,
+        past: Option<Past>,
         task: Option<Task>,
         observer: &mut dyn Observer,
         journal: Option<&mut dyn Journal>,
         stop: impl Into<Stop>,
     ) -> Result<RunReport, RunError> {
-        if task.is_none() && past.is_over() {
+        if task.is_none() && past.as_ref().is_none_or(Past::is_over) {
             return Err(RunError::Over);
         }
+        if let Some(past) = &past {
+            observer.resumed(past);
+        }
+        let past = past.unwrap_or_default();
         self.live(past, task, observer, journal, stop.into()).await
     }
 }
@@ -70,6 +74,9 @@ impl Run<'_> {
         self.telemetry.goes_on(&self.state.run);
         self.measure_messages();
         if let Some(envelope) = untaken {
+            if matches!(envelope.event, Event::RunStarted(_)) && self.state.is_over() {
+                self.state = self.state.next_run();
+            }
             self.observer.event(&envelope);
             let directives = self.decide(envelope)?;
             self.set_going(if task.is_some() { without_work(directives) } else { directives }, work);
