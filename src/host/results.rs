@@ -104,7 +104,11 @@ impl Drop for Results {
 }
 
 /// Keeps a result that is too large. Returns it, and its handle if it is kept.
-pub(super) async fn kept(results: Arc<Results>, outcome: ToolOutcome, spill: Spill) -> (ToolOutcome, Option<String>) {
+pub(super) async fn kept(
+    results: Arc<Results>,
+    outcome: ToolOutcome,
+    spill: Spill,
+) -> (ToolOutcome, Option<String>) {
     let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
     let data = Arc::new(data);
     let (shared, asked) = (Arc::clone(&data), spill.clone());

@@ -176,8 +176,11 @@ impl<R: BufRead> Scan<R> {
 /// What a line is, if it begins as lines of this version do.
 fn kind(line: &[u8]) -> Option<LineKind> {
     let rest = line.strip_prefix(br#"{"v":1,"kind":""#)?;
-    let kinds: [(&[u8], LineKind); 3] =
-        [(b"event\",", LineKind::Event), (b"directives\",", LineKind::Directives), (b"state\",", LineKind::State)];
+    let kinds: [(&[u8], LineKind); 3] = [
+        (b"event\",", LineKind::Event),
+        (b"directives\",", LineKind::Directives),
+        (b"state\",", LineKind::State),
+    ];
     kinds.into_iter().find(|(name, _)| rest.starts_with(name)).map(|(_, kind)| kind)
 }
 

@@ -39,7 +39,8 @@ impl Query {
     /// In which of the logs it stands. Those that cannot be read are passed over.
     pub(super) fn files(&self, logs: &[PathBuf]) -> Vec<bool> {
         let next = AtomicUsize::new(0);
-        let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS));
+        let threads =
+            std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS));
         let found: Vec<usize> = std::thread::scope(|scope| {
             let look = || {
                 let (mut found, mut bytes) = (Vec::new(), Vec::new());

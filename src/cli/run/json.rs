@@ -51,7 +51,8 @@ impl Observer for JsonLines {
     fn resumed(&mut self, past: &Past) {
         (self.seq, self.policy) = (past.state.seq, past.policy.clone());
         let unknown: Vec<&str> = past.unknown().map(|run| run.call.as_str()).collect();
-        let line = json!({ "run": past.state.run, "messages": past.messages.len(), "unknown_calls": unknown });
+        let line =
+            json!({ "run": past.state.run, "messages": past.messages.len(), "unknown_calls": unknown });
         self.line("resumed", line);
     }
 

@@ -82,7 +82,8 @@ pub(crate) fn to_go_on(
     has_task: bool,
 ) -> Result<Found, Failed> {
     // The agent file may say where its sessions are; what is wrong with it is told later.
-    let file = agent.and_then(|path| AgentFile::read(&path.display().to_string(), &files::bytes(path).ok()?).ok());
+    let file =
+        agent.and_then(|path| AgentFile::read(&path.display().to_string(), &files::bytes(path).ok()?).ok());
     let dir = dir(settings, file.as_ref().map(|file| &file.value));
     let store = store(dir.clone());
     let is_id = wanted.parse::<SessionId>().is_ok_and(|id| store.path(&id).exists());

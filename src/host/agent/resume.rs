@@ -9,11 +9,11 @@ use crate::engine::{
     Directive, Directives, EffectState, Event, Failure, Interpreter, Order, RunTool, ToolFacts, ToolOutcome,
     Work,
 };
+use crate::host::Stop;
 use crate::host::observer::{Journal, JournalError, Observer};
 use crate::host::port::BoxFuture;
 use crate::host::results::Results;
 use crate::host::task::{Past, RunError, RunReport, Task};
-use crate::host::Stop;
 use crate::policy::ErrorClass;
 
 /// Why a run that was broken off ended, if another one follows.
@@ -107,7 +107,8 @@ impl Run<'_> {
         work: &mut UnderWay,
     ) -> Result<(), JournalError> {
         let now = self.interpreter.policy().digest();
-        let policy = (!policy.is_empty() && policy != now).then(|| Event::PolicyChanged { policy: now.to_owned() });
+        let policy =
+            (!policy.is_empty() && policy != now).then(|| Event::PolicyChanged { policy: now.to_owned() });
         let now: Vec<ToolFacts> = self.interpreter.tools().iter().map(ToolFacts::from).collect();
         let tools = (now != tools).then_some(Event::ToolsChanged { tools: now });
         for event in policy.into_iter().chain(tools) {
