@@ -46,6 +46,7 @@ enum Command {
     Rule(rule::Args),
     Run(run::Args),
     Schema(schema::Args),
+    Sessions(sessions::Args),
     Test(test::Args),
 }
 
@@ -54,6 +55,7 @@ const EXIT_CODES: &str = "Examples:
   unfazed check policy.yaml
   unfazed explain lookup_price policy.yaml
   unfazed run agent.yaml --task 'find the cheapest flight'
+  unfazed sessions show latest
 
 Exit codes:
   0    all is well
@@ -79,6 +81,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Rule(args) => rule::run(&args),
         Command::Run(args) => run::run(&args, &settings),
         Command::Schema(args) => schema::run(&args),
+        Command::Sessions(args) => sessions::run(&args, &settings),
         Command::Test(args) => test::run(&args),
     };
     match result {

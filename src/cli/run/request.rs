@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Args;
 use crate::cli::exit::Failed;
-use crate::cli::sessions::{Found, find};
+use crate::cli::sessions::{Found, to_go_on};
 use crate::cli::settings::Settings;
 
 /// What is to be run.
@@ -39,7 +39,7 @@ pub(super) fn of(args: &Args, settings: &Settings) -> Result<Request, Failed> {
     if task.as_ref().is_some_and(|task| task.trim().is_empty()) {
         return Err(Failed::Usage("the task is empty: say what is to be done, or leave it out".into()));
     }
-    let found = find::to_go_on(settings, args.agent_file.as_deref(), wanted, task.is_some())?;
+    let found = to_go_on(settings, args.agent_file.as_deref(), wanted, task.is_some())?;
     let known = found.header.agent.as_ref();
     let agent = match (&args.agent_file, known) {
         (Some(file), _) => file.clone(),

@@ -4,11 +4,17 @@ use std::io::Write;
 
 use unfazed::engine::Work;
 use unfazed::host::Past;
+use unfazed::time::Instant;
 
 use super::{BOLD, INFO, Timeline, WARN};
 use crate::cli::text::one_line;
 
 impl<W: Write + Send> Timeline<W> {
+    /// It is that late.
+    pub(crate) fn at(&mut self, now: Instant) {
+        self.now = now;
+    }
+
     /// Says where the session stood, and which tools nobody knows the outcome of.
     pub(super) fn going_on(&mut self, past: &Past) {
         let count = past.messages.len();
