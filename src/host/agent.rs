@@ -3,6 +3,7 @@
 //! Take the next event, write it down, step, write down what was decided, set the work going, wait for the first
 //! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
 
+mod redact;
 mod resume;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -69,7 +69,7 @@ impl Agent {
             planner: Arc::new(TellModel),
             counter: Arc::new(Estimate),
             clock: None,
-            redactor: Arc::default(),
+            redactor: Arc::new(Redactor::default().with_forms(true)),
             drain: Nanos::from_secs(5),
             results: None,
         }
@@ -150,14 +150,6 @@ impl Agent {
     #[must_use]
     pub const fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
-        self
-    }
-
-    /// Takes these values out of everything that becomes an event: replies of models, outcomes of tools, the task.
-    /// So they reach neither the session nor logs, observers or the model.
-    #[must_use]
-    pub fn redact(mut self, values: impl IntoIterator<Item = SecretString>) -> Self {
-        self.redactor = Arc::new(Redactor::new(values));
         self
     }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use tracing::Instrument;
 use unfazed::engine::{AgentFacts, LogHeader, RunFacts, ToolOutcome, ToolSpec};
-use unfazed::host::agent_file::{AgentFile, FinishReasonEntry, FsyncEntry, ModelEntry, ToolEntry};
+use unfazed::host::agent_file::{
+    AgentFile, FinishReasonEntry, FsyncEntry, ModelEntry, RedactEntry, ToolEntry,
+};
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
     Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, McpServer, OpenAi, OpenAiConfig, Past, PolicyWatch,
@@ -87,6 +89,7 @@ impl Setup {
             (Agent::new(policy), digest)
         };
         let mut agent = agent.tools(tools).drain(file.stop.drain).clock(Clock::system()).redact(hidden);
+        agent = agent.redact_forms(file.session.redact == RedactEntry::Forms);
         let id = resume.as_ref().map_or_else(SessionId::generate, |found| found.id.clone());
         // What the servers log belongs to the run they answer.
         let span = tracing::info_span!("run", correlation_id = %id);
@@ -214,7 +217,9 @@ fn passed_secrets(file: &AgentFile) -> Vec<SecretString> {
 
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word))
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"]
+        .iter()
+        .any(|word| name.contains(word))
 }
 
 /// The tool; `None` for a built-in one that does not exist, which the check of the file has refused.
