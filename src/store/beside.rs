@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// No such file is larger.
 const MOST: u64 = 256 << 20;
+/// What is added to the name of a file while its next version is written.
+const NEXT: &str = ".next";
 
 /// Replaces the file. Whoever reads it meanwhile sees the old one or the new one.
 pub(super) fn replace(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
-    let next = with_suffix(path, ".next");
+    let next = with_suffix(path, NEXT);
     let written = write(&next, parts, sync).and_then(|()| fs::rename(&next, path));
     if written.is_err() {
         // What is half written is of no use; that it cannot be removed either is no news.
@@ -29,8 +31,13 @@ pub(super) fn read(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Removes what is there.
+/// Removes what is there, and what a killed process may have left of its next version.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
+    remove_one(&with_suffix(path, NEXT))?;
+    remove_one(path)
+}
+
+fn remove_one(path: &Path) -> io::Result<()> {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -39,7 +46,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// The path with more at its end.
-pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);
     path.into()

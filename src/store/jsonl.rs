@@ -183,10 +183,10 @@ impl Store for JsonlStore {
         let file = options().open(&path).map_err(|source| io_error("open", &path, source))?;
         lock(&file, id, &path)?;
         // The log goes last: what cannot be deleted is still there to be deleted again.
-        for path in [path.with_extension("results"), list::state_path(&path), list::meta_path(&path), path] {
+        for path in [path.with_extension("results"), list::state_path(&path), list::meta_path(&path)] {
             beside::remove(&path).map_err(|source| io_error("delete", &path, source))?;
         }
-        Ok(())
+        beside::remove(&path).map_err(|source| io_error("delete", &path, source))
     }
 }
 
@@ -246,8 +246,8 @@ impl SessionLog for JsonlLog {
     fn set_meta(&mut self, meta: &SessionMeta) -> Result<(), StoreError> {
         let given = list::read_meta(&self.path).filter(|known| known.named);
         let titled = given.map(|known| SessionMeta { title: known.title, named: true, ..meta.clone() });
-        let sync = self.fsync != Fsync::Never;
-        list::write_meta(&self.path, titled.as_ref().unwrap_or(meta), sync)
+        // The log has it all, should it be lost.
+        list::write_meta(&self.path, titled.as_ref().unwrap_or(meta), false)
             .map_err(|source| self.write_error(source))
     }
 }
