@@ -51,7 +51,7 @@ struct JsonlLog {
     torn: bool,
     /// Reused from append to append.
     lines: Vec<u8>,
-    /// The state that was kept last.
+    /// What was kept last: the next state is kept beside it.
     state: Vec<u8>,
 }
 
@@ -128,7 +128,8 @@ impl Store for JsonlStore {
             told.map_err(|error| read_error(scan.damaged(error), &path))?;
         }
         let (end, whole, appended) = (scan.end(), scan.whole(), scan.appended());
-        let mut log = self.log(file, path, appended);
+        let state = beside::read(&list::state_path(&path)).unwrap_or_default();
+        let mut log = JsonlLog { state: state.trim_ascii_end().to_vec(), ..self.log(file, path, appended) };
         match end {
             // What was appended last is not there as a whole: it was never begun.
             _ if whole > appended => log.cut_off()?,

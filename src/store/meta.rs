@@ -40,7 +40,7 @@ pub struct SessionMeta {
     /// How many turns the last run had.
     #[serde(default)]
     pub turns: u32,
-    /// How many messages were added to the conversation.
+    /// How many messages the conversation has, or had before some were replaced.
     #[serde(default)]
     pub messages: u64,
     /// The tokens of the last run.

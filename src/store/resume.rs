@@ -1,7 +1,7 @@
 //! Going on with a session: what its log makes of it.
 
 use super::mend::parse;
-use super::{Line, LineKind, SessionId, SessionLog, Store, StoreError};
+use super::{Line, LineKind, SessionId, SessionLog, SessionStatus, Store, StoreError};
 use crate::engine::{
     Envelope, Event, Fold, Interpreter, LogHeader, Record, RecordError, RunStarted, State, ToolFacts,
 };
@@ -57,7 +57,7 @@ pub enum ResumeError {
 /// The session cannot be opened, or its state cannot be told.
 pub fn resume(store: &dyn Store, id: &SessionId, interpreter: &Interpreter) -> Result<Resumed, ResumeError> {
     let mut reading = Reading::new(interpreter);
-    let log = store.open_with(id, &mut |line| reading.line(line))?;
+    let mut log = store.open_with(id, &mut |line| reading.line(line))?;
     let Some(header) = reading.header.take() else {
         // A log without a header is none, so this is one of a store that has lost it.
         let source = RecordError::Malformed("there is no header".to_owned());
@@ -76,7 +76,24 @@ pub fn resume(store: &dyn Store, id: &SessionId, interpreter: &Interpreter) -> R
         fold.happened(envelope);
     }
     let (state, messages, open, tools) = fold.into_parts();
-    Ok(Resumed { header, past: Past { state, messages, open, untaken: pending, policy, tools }, log })
+    let past = Past { state, messages, open, untaken: pending, policy, tools };
+    describe(store, id, &past, &mut *log);
+    Ok(Resumed { header, past, log })
+}
+
+/// What is known without the log may be lost, or older than the log.
+fn describe(store: &dyn Store, id: &SessionId, past: &Past, log: &mut dyn SessionLog) {
+    let known = log.meta();
+    let meta = known.clone().or_else(|| store.info(id).ok().map(|info| info.meta));
+    let Some(mut meta) = meta else { return };
+    meta.messages = u64::try_from(past.messages.len()).unwrap_or(u64::MAX);
+    if !past.is_over() {
+        meta.status = SessionStatus::Running;
+    }
+    if known.as_ref() != Some(&meta) {
+        // It is no reason not to go on.
+        let _ = log.set_meta(&meta);
+    }
 }
 
 /// A log while it is read.

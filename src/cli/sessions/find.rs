@@ -59,7 +59,8 @@ pub(super) fn one(store: &JsonlStore, wanted: &str) -> Result<SessionId, Failed>
         [] => {
             let dir = store.dir().display();
             Err(Failed::Usage(format!(
-                "there is no session `{wanted}` in {dir}; `unfazed sessions` lists those there are"
+                "there is no session `{wanted}` in {dir}; `unfazed sessions` lists those there are, and UNFAZED_SESSIONS \
+                 names another folder"
             )))
         }
         several => {
