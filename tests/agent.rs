@@ -8,8 +8,8 @@ use unfazed::engine::{
 };
 use unfazed::host::scripted::{Entry, Script, ScriptedModel};
 use unfazed::host::{
-    Agent, Approver, BoxFuture, FunctionTool, Journal, JournalError, Planner, RunReport, Silent, Stop, Task,
-    Tool, ToolError, ToolInput, Tools,
+    Agent, Approver, BoxFuture, FunctionTool, Journal, JournalError, Past, Planner, RunReport, Silent, Stop,
+    Task, Tool, ToolError, ToolInput, Tools,
 };
 use unfazed::policy::{CallOverride, ErrorClass, Policy};
 use unfazed::session::{Message, RetryExhausted, ToolCall};
@@ -251,8 +251,9 @@ async fn a_breaker_of_the_session_goes_on_in_the_next_run_of_it() {
         let replies = [odd(1), odd(3), Entry::text("no"), odd(4), Entry::text("done")];
         let agent = agent(&text, replies);
         let first = run(&agent).await;
-        let next = Task { run: "run-2".into(), history: first.messages, after: Some(first.state), ..task() };
-        let second = agent.run(next).await.unwrap();
+        let past = Past { state: first.state, messages: first.messages, ..Past::default() };
+        let next = Task { run: "run-2".into(), ..task() };
+        let second = agent.go_on(Some(past), Some(next), &mut Silent, None, Stop::new()).await.unwrap();
         let last =
             second.messages.iter().rev().find(|message| matches!(message, Message::Tool { .. })).unwrap();
         assert_eq!(last.text() != "2", refused, "{scope}: {}", last.text());

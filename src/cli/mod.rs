@@ -14,6 +14,7 @@ mod policies;
 mod rule;
 mod run;
 mod schema;
+mod sessions;
 mod settings;
 mod status;
 mod test;
@@ -46,6 +47,7 @@ enum Command {
     Rule(rule::Args),
     Run(run::Args),
     Schema(schema::Args),
+    Sessions(sessions::Args),
     Test(test::Args),
     Tools(tools::Args),
 }
@@ -56,6 +58,7 @@ const EXIT_CODES: &str = "Examples:
   unfazed explain lookup_price policy.yaml
   unfazed tools agent.yaml
   unfazed run agent.yaml --task 'find the cheapest flight'
+  unfazed sessions show latest
 
 Exit codes:
   0    all is well
@@ -81,6 +84,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Rule(args) => rule::run(&args),
         Command::Run(args) => run::run(&args, &settings),
         Command::Schema(args) => schema::run(&args),
+        Command::Sessions(args) => sessions::run(&args, &settings),
         Command::Test(args) => test::run(&args),
         Command::Tools(args) => tools::run(&args, &settings),
     };

@@ -38,7 +38,7 @@ impl Status {
     /// Shows the line on standard error if that is a terminal; redraws it until the value is dropped everywhere.
     pub(crate) fn start() -> Self {
         if !std::io::stderr().is_terminal() {
-            return Self { shared: None };
+            return Self::none();
         }
         let status = Self::on(std::io::stderr());
         let weak = status.shared.as_ref().map(Arc::downgrade).unwrap_or_default();
@@ -51,6 +51,11 @@ impl Status {
             }
         });
         status
+    }
+
+    /// Shows nothing.
+    pub(crate) const fn none() -> Self {
+        Self { shared: None }
     }
 
     /// Shows the line on that terminal, whenever it is drawn.

@@ -55,6 +55,24 @@ pub struct LogHeader {
     pub policy: String,
     /// When the session began.
     pub created: Instant,
+    /// The agent, if it was run from a file: what it takes to go on with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentFacts>,
+}
+
+/// The agent a session is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentFacts {
+    /// Its name.
+    /// Example: `order-desk`
+    pub name: String,
+    /// Its file, from the root of the file system.
+    /// Example: `/srv/agents/order-desk.yaml`
+    pub file: String,
+    /// The profile of its policy that was chosen.
+    /// Example: `ci`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
 }
 
 /// A record to be written, of parts that belong to others.
@@ -129,7 +147,14 @@ struct Version {
 impl LogHeader {
     /// The header of a session that begins now.
     pub fn new(run: impl Into<String>, policy: impl Into<String>, created: Instant) -> Self {
-        Self { format: LOG_FORMAT, run: run.into(), policy: policy.into(), created }
+        Self { format: LOG_FORMAT, run: run.into(), policy: policy.into(), created, agent: None }
+    }
+
+    /// The header of a session of that agent.
+    #[must_use]
+    pub fn of_agent(mut self, agent: AgentFacts) -> Self {
+        self.agent = Some(agent);
+        self
     }
 }
 

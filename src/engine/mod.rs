@@ -21,6 +21,7 @@ mod depth;
 mod directive;
 mod event;
 mod failure;
+mod fold;
 mod gate;
 mod known_windows;
 mod leaked;
@@ -56,6 +57,7 @@ pub use event::{
 #[cfg(feature = "host")]
 pub(crate) use failure::plain;
 pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
+pub use fold::Fold;
 pub use known_windows::{KnownWindow, KnownWindows, WindowInForce, WindowSource};
 #[cfg(feature = "host")]
 pub(crate) use loop_stage::{Found, is_asked_for};
@@ -75,4 +77,4 @@ pub use step::Interpreter;
 pub(crate) use step::validation;
 pub use wait_hint::Headers;
 
-pub use log::{LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};
+pub use log::{AgentFacts, LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

@@ -338,21 +338,41 @@ impl State {
         }
     }
 
-    /// The state before the first event of the next run of the same session: as new, but for breakers whose scope is
-    /// the session, and what providers said about windows and tokens.
+    /// The state before the first event of the next run of the same session: as new, but for the slices, what providers
+    /// said about windows and tokens, and
+    /// breakers whose scope is the session. Events, work and batches of calls are counted on: no number comes twice.
     #[must_use]
     pub fn next_run(&self) -> Self {
         let breakers = self.breakers.iter().filter(|(_, known)| known.scope() == BreakerScope::Session);
         let breakers = breakers.map(|(tool, known)| (tool.clone(), known.without_probes()));
         let (known_windows, scales) = (self.known_windows.next_run(), self.scales.clone());
-        Self { breakers: breakers.collect(), known_windows, scales, now: self.now, ..Self::new() }
+        Self {
+            breakers: breakers.collect(),
+            known_windows,
+            scales,
+            now: self.now,
+            seq: self.seq,
+            next_work: self.next_work,
+            batches: self.batches,
+            slices: self.slices.clone(),
+            ..Self::new()
+        }
     }
 
     /// Digest of the whole state: 32 hexadecimal digits, the same wherever the same events led.
     pub fn digest(&self) -> String {
+        Self::digest_of(&self.to_bytes())
+    }
+
+    /// The state as JSON, the same bytes wherever the same events led.
+    pub fn to_bytes(&self) -> Vec<u8> {
         // Every map in the state is ordered, so the text is canonical.
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&text))
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// The digest of a state that was written as JSON.
+    pub fn digest_of(bytes: &[u8]) -> String {
+        format!("{:032x}", xxhash_rust::xxh3::xxh3_128(bytes))
     }
 
     /// Whether the run is over.

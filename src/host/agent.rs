@@ -3,13 +3,15 @@
 //! Take the next event, write it down, step, write down what was decided, set the work going, wait for the first
 //! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
 
+mod redact;
+mod resume;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -22,7 +24,7 @@ use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellMode
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, ToolSource, Traffic};
 use super::results::{Results, kept, with_readers};
-use super::task::{RunError, RunReport, Task};
+use super::task::{Past, RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
 use super::under_way::UnderWay;
@@ -76,7 +78,7 @@ impl Agent {
             counter: None,
             windows: BTreeMap::new(),
             clock: None,
-            redactor: Arc::default(),
+            redactor: Arc::new(Redactor::default().with_forms(true)),
             drain: Nanos::from_secs(5),
             results: None,
         }
@@ -198,14 +200,6 @@ impl Agent {
         self
     }
 
-    /// Takes these values out of everything that becomes an event: replies of models, outcomes of tools, the task.
-    /// So they reach neither the session nor logs, observers or the model.
-    #[must_use]
-    pub fn redact(mut self, values: impl IntoIterator<Item = SecretString>) -> Self {
-        self.redactor = Arc::new(Redactor::new(values));
-        self
-    }
-
     /// Sets how long work under way may take to end after its run has, before it is dropped; without it, 5 s. It should
     /// be longer than the grace of every tool.
     #[must_use]
@@ -234,7 +228,17 @@ impl Agent {
         journal: Option<&mut dyn Journal>,
         stop: impl Into<Stop>,
     ) -> Result<RunReport, RunError> {
-        let outside = stop.into();
+        self.live(Past::default(), Some(task), observer, journal, stop.into()).await
+    }
+
+    async fn live(
+        &self,
+        past: Past,
+        task: Option<Task>,
+        observer: &mut dyn Observer,
+        journal: Option<&mut dyn Journal>,
+        outside: Stop,
+    ) -> Result<RunReport, RunError> {
         let mut unwritten = Silent;
         let journal = journal.unwrap_or(&mut unwritten);
         let (generation, policy) = self.policy.numbered();
@@ -246,7 +250,8 @@ impl Agent {
         let measure = Measure::new(self.counter_under(&policy), form);
         let interpreter = Interpreter::new(policy, catalogue);
         let policy = interpreter.policy().digest();
-        let span = tracing::info_span!("run", correlation_id = %task.run, policy);
+        let run = task.as_ref().map_or(&*past.state.run, |task| &*task.run);
+        let span = tracing::info_span!("run", correlation_id = %run, policy);
         let metrics = self.metrics.clone().unwrap_or_default();
         let run = Run {
             agent: self,
@@ -258,8 +263,8 @@ impl Agent {
             interpreter,
             measure,
             clock: self.clock.unwrap_or_else(Clock::system),
-            state: task.after.as_ref().map_or_else(State::new, State::next_run),
-            messages: Arc::new(Vec::new()),
+            state: State::new(),
+            messages: Arc::default(),
             telemetry: Telemetry::new(Arc::clone(&metrics), self.facts.clone()),
             attempts: Vec::new(),
             metrics,
@@ -272,7 +277,7 @@ impl Agent {
             observer,
             journal,
         };
-        run.live(task, outside).instrument(span).await
+        run.live(past, task, outside).instrument(span).await
     }
 }
 
@@ -313,35 +318,37 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn live(mut self, task: Task, outside: Stop) -> Result<RunReport, RunError> {
+    async fn live(mut self, past: Past, task: Option<Task>, outside: Stop) -> Result<RunReport, RunError> {
         let mut work: FuturesUnordered<BoxFuture<'static, Event>> = FuturesUnordered::new();
         self.measure.set_tools(&self.offered);
         let (streamed, mut pieces) = Streamed::new();
         self.streamed = Some(streamed);
         let (asides, mut told) = Asides::new();
         self.asides = Some(asides);
-        let mut event = self.started(task);
+        let mut next = self.take_up(past, task, &mut work)?;
         let mut asked = false;
         loop {
-            if matches!(event, Event::TurnPrepared { .. }) {
+            if matches!(next, Some(Event::TurnPrepared { .. })) {
                 let changed = [self.reload(), self.look_at_tools(&outside).await];
                 for changed in changed.into_iter().flatten() {
                     let directives = self.step(changed)?;
                     self.set_going(directives, &mut work);
                 }
             }
-            if let Event::TurnPrepared { measure, .. } = &mut event {
+            if let Some(Event::TurnPrepared { measure, .. }) = &mut next {
                 measure.tool_tokens = self.measure.tool_tokens();
             }
-            let directives = self.step(event)?;
-            self.set_going(directives, &mut work);
+            if let Some(event) = next.take() {
+                let directives = self.step(event)?;
+                self.set_going(directives, &mut work);
+            }
             if let Some(outcome) = self.state.outcome.clone() {
                 self.wind_up(work, &outside.kill).await?;
                 let messages = Arc::unwrap_or_clone(self.messages);
                 let (cost, metrics) = (self.telemetry.cost(), self.metrics);
                 return Ok(RunReport { outcome, state: self.state, messages, metrics, cost });
             }
-            event = loop {
+            let event = loop {
                 let next = tokio::select! {
                     biased;
                     () = outside.kill.cancelled() => Event::Cancelled { reason: STOPPED.into() },
@@ -377,6 +384,7 @@ impl Run<'_> {
             if !rest.is_empty() && matches!(event, Event::ModelResponded { .. }) {
                 self.observer.streamed(&rest);
             }
+            next = Some(event);
         }
     }
 
@@ -535,6 +543,11 @@ impl Run<'_> {
         let envelope = Envelope { seq: self.state.seq.saturating_add(1), now: self.clock.now(), event };
         self.observer.event(&envelope);
         self.journal.event(&envelope)?;
+        self.decide(envelope)
+    }
+
+    /// Takes an event that is written down, and writes down what was decided.
+    fn decide(&mut self, envelope: Envelope) -> Result<Directives, JournalError> {
         self.telemetry.event(&envelope, self.interpreter.policy());
         let directives = self.interpreter.step(&mut self.state, envelope);
         let (now, turn) = (self.state.now, self.state.turn);

@@ -65,7 +65,7 @@ record! {
         /// Example: `{"fs": {"command": ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]}}`
         pub mcp: IndexMap<String, McpEntry> = IndexMap::new(),
         /// Where sessions are kept.
-        pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), fsync: FsyncEntry::Turn },
+        pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), fsync: FsyncEntry::Turn, redact: RedactEntry::Forms },
         /// What becomes of work under way when the run ends.
         pub stop: StopEntry = StopEntry { drain: Nanos::from_secs(5) },
         /// Processes in the background.
@@ -309,6 +309,18 @@ record! {
         pub dir: String = ".unfazed/sessions".to_owned(),
         /// When what was written is forced to the disk.
         pub fsync: FsyncEntry = FsyncEntry::Turn,
+        /// What is taken out of all that is said and comes back, before anybody sees it.
+        pub redact: RedactEntry = RedactEntry::Forms,
+    }
+}
+
+choice! {
+    /// What is taken out of all that is said and comes back, before anybody sees it.
+    pub enum RedactEntry {
+        /// The values that this file names: keys, headers, variables that are passed on.
+        Known = "known",
+        /// These, and what has the form of a secret: keys of well-known services, passwords in addresses, private keys.
+        Forms = "forms",
     }
 }
 

@@ -35,10 +35,17 @@ impl Measure {
         self.ledger.splice(&*self.counter, splices);
     }
 
-    /// Everything is counted by another counter from now on.
+    /// This is the conversation from now on.
+    pub(super) fn take_up(&mut self, messages: &[Message]) {
+        let tools = self.ledger.tools();
+        self.ledger = Ledger::of(&*self.counter, messages);
+        self.ledger.set_tools(tools);
+    }
+
+    /// Everything is counted by another counter from now on; tools when they are set.
     pub(super) fn count_by(&mut self, counter: Arc<dyn TokenCounter>, messages: &[Message]) {
         self.counter = counter;
-        self.ledger = Ledger::of(&*self.counter, messages);
+        self.take_up(messages);
     }
 
     /// The tokens of the tools.

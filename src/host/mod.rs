@@ -38,14 +38,14 @@ pub use metrics::{
 };
 pub use model::{
     Anthropic, AnthropicConfig, ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser,
-    WindowQuestion, check_header,
+    WindowQuestion, chat_messages, check_header,
 };
 pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 pub use policy_files::{PolicyFiles, PolicyFilesError};
 pub use policy_watch::PolicyWatch;
 pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput, ToolSource, Traffic};
 pub use stop::Stop;
-pub use task::{RunError, RunReport, Task};
+pub use task::{Past, RunError, RunReport, Task};
 pub use telemetry::{AttemptStatus, Cost, ModelAttempt, ModelFacts, Price};
 pub use tokenizer::{Tiktoken, counter_by, counter_for};
 pub use tool::{

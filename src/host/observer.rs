@@ -1,12 +1,15 @@
 //! What a host may listen to and decide: the observer and the planner.
 
-use super::{ModelAttempt, PolicyFilesError, Progress};
+use super::{ModelAttempt, Past, PolicyFilesError, Progress};
 use crate::engine::{Decision, Directive, Directives, Envelope, State};
 use crate::policy::CallOverride;
 use crate::session::{ReducerError, RetryExhausted, ToolCall};
 
 /// Is told everything that happens in a run, in order.
 pub trait Observer: Send {
+    /// A session goes on that stood there.
+    fn resumed(&mut self, _past: &Past) {}
+
     /// An event is about to be taken.
     fn event(&mut self, _envelope: &Envelope) {}
 

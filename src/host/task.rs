@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::observer::JournalError;
 use super::{Cost, Metrics};
-use crate::engine::{CatalogueError, NameClash, Outcome, State};
+use crate::engine::{CatalogueError, Envelope, NameClash, Outcome, RunTool, State, ToolFacts, Work};
 use crate::session::Message;
 use crate::time::Nanos;
 
@@ -17,15 +17,44 @@ pub struct Task {
     pub system: String,
     /// A conversation there was before, which goes on with the task.
     pub history: Vec<Message>,
-    /// The state at the end of the run before it in the same session: breakers whose scope is the session go on where they
-    /// stood.
-    pub after: Option<State>,
     /// What the user wants.
     pub task: String,
     /// The seed of every jittered delay.
     pub seed: u64,
     /// The longest the run may take; `None`: no limit.
     pub deadline: Option<Nanos>,
+}
+
+/// Where a session stood when its log ended. Nothing, if it is new.
+#[derive(Debug, Default)]
+pub struct Past {
+    /// The state.
+    pub state: State,
+    /// The conversation.
+    pub messages: Vec<Message>,
+    /// The work that was begun and has no answer, in the order in which it was asked for.
+    pub open: Vec<Work>,
+    /// An event that is in the log, and about which nothing was decided yet.
+    pub untaken: Option<Envelope>,
+    /// Digest of the policy that decided last; empty: none did.
+    pub policy: String,
+    /// The tools as the log tells them last.
+    pub tools: Vec<ToolFacts>,
+}
+
+impl Past {
+    /// Whether there is no run to go on with.
+    pub fn is_over(&self) -> bool {
+        self.untaken.is_none() && (self.state.run.is_empty() || self.state.is_over())
+    }
+
+    /// The tools that were running when the log ended: nobody knows what they did.
+    pub fn unknown(&self) -> impl Iterator<Item = &RunTool> {
+        self.open.iter().filter_map(|work| match work {
+            Work::RunTool(run) => Some(run),
+            _ => None,
+        })
+    }
 }
 
 /// What a run came to.
@@ -55,6 +84,9 @@ pub enum RunError {
     /// The session cannot be written.
     #[error("the session cannot be written, so the run stops: {0}")]
     Journal(#[from] JournalError),
+    /// There is no run to go on with.
+    #[error("the last run of the session is over; give it a task to go on with")]
+    Over,
     /// The interpreter gave no work and no end: a fault of this product.
     #[error("the run has neither work nor an end; please report this with the session file")]
     Stalled,

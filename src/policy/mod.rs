@@ -102,6 +102,8 @@ pub use origin::{Origin, Place, Scope, Setting, SourceId};
 pub use ratio::{Ratio, RatioError, parse_millionths, parse_ppm};
 pub use report::{Findings, Report};
 pub use result::{Cap, Keep, OverMax, ResultForm, ResultPolicy, Size, Unit, estimated_tokens};
+#[cfg(feature = "host")]
+pub(crate) use secret::formed;
 pub use seed::Seed;
 pub use selector::{Selector, SelectorError};
 pub use source::{Source, Sources, Span};

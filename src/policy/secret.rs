@@ -22,6 +22,17 @@ pub(super) fn hidden(text: &str) -> Vec<Range<usize>> {
     found.extend(forms::keys(text));
     found.extend(forms::in_addresses(text));
     found.extend(forms::assigned(text));
+    apart(found)
+}
+
+/// The bytes of any text that have the form of a secret, in the order of the text.
+#[cfg(feature = "host")]
+pub(crate) fn formed(text: &str) -> Vec<Range<usize>> {
+    apart(forms::anywhere(text))
+}
+
+/// The ranges in their order, those that meet as one.
+fn apart(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     found.sort_unstable_by_key(|range| (range.start, range.end));
     let mut apart: Vec<Range<usize>> = Vec::with_capacity(found.len());
     for range in found {
@@ -164,6 +175,26 @@ mod tests {
         assert_eq!(shown("c: [-H, 'X: Bearer ab12cd']\n"), "c: [-H, 'X: Bearer ******']\n");
         for text in ["t: {sk-learn: 1}\n", "a bearer of news\n", "task-1234567: x\n"] {
             assert_eq!(shown(text), text);
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "host")]
+    fn in_texts_of_others_only_what_is_a_secret_for_certain_is_one() {
+        let secret =
+            |text: &str| formed(text).into_iter().map(|range| text[range].to_owned()).collect::<Vec<_>>();
+        for (text, expected) in [
+            ("use ghp_1234abcd, please", vec!["ghp_1234abcd"]),
+            ("Authorization: Bearer abc123", vec!["abc123"]),
+            ("postgres://me:p4ss@db/x", vec!["p4ss"]),
+            ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", vec!["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc"]),
+            ("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----", vec!["\nAAAA\n"]),
+            ("-----BEGIN PRIVATE KEY-----\nAAAA", vec!["\nAAAA"]),
+            ("next page: eyJpZCI6MTIzNDU2Nzg5MH0", vec![]),
+            ("page_token=abcdef123456 ssh://git@github.com/x", vec![]),
+            ("PRIVATE KEY----- is how it ends", vec![]),
+        ] {
+            assert_eq!(secret(text), expected, "{text}");
         }
     }
 

@@ -7,12 +7,17 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::read::{End, MAX_LINE, ReadError, read_log};
-use super::{SessionId, SessionLog, Store, StoreError};
-use crate::engine::{LogHeader, Record, RecordRef};
+use super::list;
+use super::read::{ReadError, read_log};
+use super::scan::{End, MAX_LINE, Scan};
+use super::search;
+use super::{Line, Listing, SessionId, SessionInfo, SessionLog, SessionMeta, Store, StoreError, beside};
+use crate::engine::{LogHeader, Record, RecordError, RecordRef};
 
 /// The deepest JSON that is written: readers refuse what is deeper.
 const MAX_DEPTH: usize = 120;
+/// So much of a log is read at once.
+const READ_AHEAD: usize = 256 << 10;
 
 /// When what was written is made safe against a loss of power. A killed process loses nothing either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +51,8 @@ struct JsonlLog {
     torn: bool,
     /// Reused from append to append.
     lines: Vec<u8>,
+    /// What was kept last: the next state is kept beside it.
+    state: Vec<u8>,
 }
 
 impl JsonlStore {
@@ -57,6 +64,11 @@ impl JsonlStore {
     /// Where the session of that id is.
     pub fn path(&self, id: &SessionId) -> PathBuf {
         self.dir.join(format!("{id}.jsonl"))
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     fn make_dir(&self) -> io::Result<()> {
@@ -73,7 +85,7 @@ impl JsonlStore {
     }
 
     fn log(&self, file: File, path: PathBuf, length: u64) -> JsonlLog {
-        JsonlLog { file, path, fsync: self.fsync, length, torn: false, lines: Vec::new() }
+        JsonlLog { file, path, fsync: self.fsync, length, torn: false, lines: Vec::new(), state: Vec::new() }
     }
 }
 
@@ -96,21 +108,31 @@ impl Store for JsonlStore {
             let _ = fs::remove_file(&path);
             return Err(error);
         }
+        // It is no worse to know nothing of a session than to have none.
+        let _ = log.set_meta(&SessionMeta::of(header));
         Ok(Box::new(log))
     }
 
-    fn open(&self, id: &SessionId) -> Result<Box<dyn SessionLog>, StoreError> {
+    fn open_with(
+        &self,
+        id: &SessionId,
+        each: &mut dyn FnMut(Line<'_>) -> Result<(), RecordError>,
+    ) -> Result<Box<dyn SessionLog>, StoreError> {
         let path = self.path(id);
         check_file(id, &path)?;
         let file = options().open(&path).map_err(|source| io_error("open", &path, source))?;
         lock(&file, id, &path)?;
-        let mut records = read_log(BufReader::new(&file));
-        for record in records.by_ref() {
-            record.map_err(|error| read_error(error, &path))?;
+        let mut scan = Scan::new(BufReader::with_capacity(READ_AHEAD, &file));
+        while let Some(line) = scan.next() {
+            let told = line.map(&mut *each).map_err(|error| read_error(error, &path))?;
+            told.map_err(|error| read_error(scan.damaged(error), &path))?;
         }
-        let (end, length) = (records.end(), records.whole());
-        let mut log = self.log(file, path, length);
+        let (end, whole, appended) = (scan.end(), scan.whole(), scan.appended());
+        let state = beside::read(&list::state_path(&path)).unwrap_or_default();
+        let mut log = JsonlLog { state: state.trim_ascii_end().to_vec(), ..self.log(file, path, appended) };
         match end {
+            // What was appended last is not there as a whole: it was never begun.
+            _ if whole > appended => log.cut_off()?,
             Some(End::Unended) => {
                 log.lines.push(b'\n');
                 log.write_lines()?;
@@ -130,6 +152,42 @@ impl Store for JsonlStore {
         let file = File::open(&path).map_err(|source| io_error("open", &path, source))?;
         let records = read_log(BufReader::new(file));
         Ok(Box::new(records.map(move |record| record.map_err(|error| read_error(error, &path)))))
+    }
+
+    fn list(&self) -> Result<Listing, StoreError> {
+        list::list(&self.dir)
+    }
+
+    fn info(&self, id: &SessionId) -> Result<SessionInfo, StoreError> {
+        let path = self.path(id);
+        check_file(id, &path)?;
+        list::info(id, &path)
+    }
+
+    fn search(&self, sessions: &[SessionId], text: &str) -> Vec<SessionId> {
+        let paths: Vec<_> = sessions.iter().map(|id| self.path(id)).collect();
+        let found = search::Query::new(text).files(&paths);
+        sessions.iter().zip(found).filter(|(_, found)| *found).map(|(id, _)| id.clone()).collect()
+    }
+
+    fn rename(&self, id: &SessionId, title: &str) -> Result<(), StoreError> {
+        let path = self.path(id);
+        let SessionInfo { meta, .. } = self.info(id)?;
+        let meta = SessionMeta { title: title.to_owned(), named: true, ..meta };
+        list::write_meta(&path, &meta, self.fsync != Fsync::Never)
+            .map_err(|source| io_error("write", &list::meta_path(&path), source))
+    }
+
+    fn delete(&self, id: &SessionId) -> Result<(), StoreError> {
+        let path = self.path(id);
+        check_file(id, &path)?;
+        let file = options().open(&path).map_err(|source| io_error("open", &path, source))?;
+        lock(&file, id, &path)?;
+        // The log goes last: what cannot be deleted is still there to be deleted again.
+        for path in [path.with_extension("results"), list::state_path(&path), list::meta_path(&path)] {
+            beside::remove(&path).map_err(|source| io_error("delete", &path, source))?;
+        }
+        beside::remove(&path).map_err(|source| io_error("delete", &path, source))
     }
 }
 
@@ -166,6 +224,32 @@ impl SessionLog for JsonlLog {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn keep_state(&mut self, state: &[u8]) -> Result<(), StoreError> {
+        let path = list::state_path(&self.path);
+        beside::replace(&path, &[&self.state, b"\n", state, b"\n"], false)
+            .map_err(|source| self.write_error(source))?;
+        self.state.clear();
+        self.state.extend_from_slice(state);
+        Ok(())
+    }
+
+    fn kept_states(&self) -> Vec<Vec<u8>> {
+        let kept = beside::read(&list::state_path(&self.path)).unwrap_or_default();
+        kept.split(|byte| *byte == b'\n').filter(|state| !state.is_empty()).map(<[u8]>::to_vec).collect()
+    }
+
+    fn meta(&self) -> Option<SessionMeta> {
+        list::read_meta(&self.path)
+    }
+
+    fn set_meta(&mut self, meta: &SessionMeta) -> Result<(), StoreError> {
+        let given = list::read_meta(&self.path).filter(|known| known.named);
+        let titled = given.map(|known| SessionMeta { title: known.title, named: true, ..meta.clone() });
+        // The log has it all, should it be lost.
+        list::write_meta(&self.path, titled.as_ref().unwrap_or(meta), false)
+            .map_err(|source| self.write_error(source))
     }
 }
 
@@ -214,7 +298,7 @@ fn options() -> OpenOptions {
     options
 }
 
-fn lock(file: &File, id: &SessionId, path: &Path) -> Result<(), StoreError> {
+pub(super) fn lock(file: &File, id: &SessionId, path: &Path) -> Result<(), StoreError> {
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => StoreError::InUse { id: id.clone() },
         TryLockError::Error(source) => io_error("lock", path, source),
@@ -252,11 +336,11 @@ fn depth(line: &[u8]) -> usize {
     most
 }
 
-fn io_error(what: &'static str, path: &Path, source: io::Error) -> StoreError {
+pub(super) fn io_error(what: &'static str, path: &Path, source: io::Error) -> StoreError {
     StoreError::Io { what, path: path.to_owned(), source }
 }
 
-fn read_error(error: ReadError, path: &Path) -> StoreError {
+pub(super) fn read_error(error: ReadError, path: &Path) -> StoreError {
     match error {
         ReadError::Io { source, .. } => io_error("read", path, source),
         ReadError::Damaged { line, source } => StoreError::Damaged { path: path.to_owned(), line, source },

@@ -1,16 +1,27 @@
 //! Where sessions are kept: an append-only log for each, of one record a line.
 
+mod beside;
 mod id;
 mod jsonl;
+mod list;
+mod mend;
+mod meta;
 mod read;
 mod recorder;
+mod resume;
+mod scan;
+mod search;
 
 use std::path::{Path, PathBuf};
 
 pub use id::{SessionId, SessionIdError};
 pub use jsonl::{Fsync, JsonlStore};
+pub use meta::{Listing, META_FORMAT, SessionInfo, SessionMeta, SessionStatus};
 pub use read::{ReadError, Records, read_log};
 pub use recorder::Recorder;
+pub use resume::{ResumeError, Resumed, resume};
+pub use scan::{Line, LineKind};
+pub use search::Query;
 
 use crate::engine::{LogHeader, Record, RecordError, RecordRef};
 
@@ -26,7 +37,20 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// There is none of that id, somebody else has it open, or its log is damaged.
-    fn open(&self, id: &SessionId) -> Result<Box<dyn SessionLog>, StoreError>;
+    fn open(&self, id: &SessionId) -> Result<Box<dyn SessionLog>, StoreError> {
+        self.open_with(id, &mut |_| Ok(()))
+    }
+
+    /// Opens a session to go on with it, and shows `each` line of its log on the way. A line that it does not understand is
+    /// damage.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    fn open_with(
+        &self,
+        id: &SessionId,
+        each: &mut dyn FnMut(Line<'_>) -> Result<(), RecordError>,
+    ) -> Result<Box<dyn SessionLog>, StoreError>;
 
     /// The records of a session, the header first. A last record that was cut off is left out.
     ///
@@ -36,6 +60,33 @@ pub trait Store: Send + Sync {
         &self,
         id: &SessionId,
     ) -> Result<Box<dyn Iterator<Item = Result<Record, StoreError>> + Send>, StoreError>;
+
+    /// All sessions, the one that was written last first. Their logs are not read.
+    ///
+    /// # Errors
+    /// They cannot be looked at. A session that is damaged is no error.
+    fn list(&self) -> Result<Listing, StoreError>;
+
+    /// One session.
+    ///
+    /// # Errors
+    /// There is none of that id, or it cannot be looked at.
+    fn info(&self, id: &SessionId) -> Result<SessionInfo, StoreError>;
+
+    /// The sessions in whose messages `text` stands, in capital letters or not. Those that cannot be read are left out.
+    fn search(&self, sessions: &[SessionId], text: &str) -> Vec<SessionId>;
+
+    /// Gives a session a title. Its log is not touched.
+    ///
+    /// # Errors
+    /// There is none of that id, or it cannot be written.
+    fn rename(&self, id: &SessionId, title: &str) -> Result<(), StoreError>;
+
+    /// Deletes a session with all that belongs to it.
+    ///
+    /// # Errors
+    /// There is none of that id, somebody has it open, or it cannot be deleted.
+    fn delete(&self, id: &SessionId) -> Result<(), StoreError>;
 }
 
 /// The open log of one session. Nobody else can write to it until this is dropped.
@@ -54,6 +105,33 @@ pub trait SessionLog: Send {
 
     /// Where people find it.
     fn path(&self) -> &Path;
+
+    /// Keeps the state that the next append leads to beside the log, and the one before it, so that a session can go on
+    /// under another policy, which would have led elsewhere.
+    ///
+    /// # Errors
+    /// It could not be written.
+    fn keep_state(&mut self, _state: &[u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// The states that were kept last.
+    fn kept_states(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    /// What is known of the session without its log; `None`: it is lost.
+    fn meta(&self) -> Option<SessionMeta> {
+        None
+    }
+
+    /// Replaces what is known of the session without its log, but for a title that was given by hand.
+    ///
+    /// # Errors
+    /// It could not be written.
+    fn set_meta(&mut self, _meta: &SessionMeta) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// Why a session cannot be kept or read.

@@ -1,11 +1,10 @@
 //! Reading a log back, record by record, in bounded memory.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead};
 
+use super::mend::parse;
+use super::scan::Scan;
 use crate::engine::{Record, RecordError};
-
-/// The longest line that is read.
-pub(super) const MAX_LINE: u64 = 64 * 1024 * 1024;
 
 /// Why a log cannot be read on.
 #[derive(Debug, thiserror::Error)]
@@ -31,27 +30,11 @@ pub enum ReadError {
 /// The records of a log, in order; see [`read_log`].
 #[derive(Debug)]
 pub struct Records<R> {
-    reader: R,
-    line: u64,
-    whole: u64,
-    end: Option<End>,
+    scan: Scan<R>,
 }
 
-/// How the log ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// With a whole record and its line end.
-    Whole,
-    /// With a whole record whose line end is missing.
-    Unended,
-    /// With a piece of a record.
-    Torn,
-    /// With a line that cannot be read.
-    Damaged,
-}
-
-/// The records of a log. The first is the header. A last line that was cut off is left out without a word, as a
-/// process that is killed leaves one; anything else that is no record ends the reading with an error.
+/// The records of a log. The first is the header. A last line that was cut off, or zeros that a crash has left at the
+/// end, are left out without a word; anything else that is no record ends the reading with an error.
 ///
 /// ```
 /// let log = br#"{"v":1,"kind":"session","format":1,"run":"r","policy":"p","created":0}
@@ -61,77 +44,24 @@ pub(super) enum End {
 /// # Ok::<(), unfazed::store::ReadError>(())
 /// ```
 pub fn read_log<R: BufRead>(reader: R) -> Records<R> {
-    Records { reader, line: 0, whole: 0, end: None }
-}
-
-impl<R: BufRead> Records<R> {
-    /// How the log ended, once it has been read to its end.
-    pub(super) fn end(&self) -> Option<End> {
-        self.end
-    }
-
-    /// The bytes up to the end of the last whole record.
-    pub(super) fn whole(&self) -> u64 {
-        self.whole
-    }
-
-    fn read(&mut self) -> Result<Option<Record>, ReadError> {
-        let mut line = Vec::new();
-        let read = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
-        let length = read.map_err(|source| ReadError::Io { after: self.line, source })? as u64;
-        if length == 0 {
-            self.end = Some(if self.line == 0 { End::Torn } else { End::Whole });
-            return if self.line == 0 { Err(self.damaged("it is empty")) } else { Ok(None) };
-        }
-        let ended = line.ends_with(b"\n");
-        if !ended && length == MAX_LINE {
-            return Err(self.damaged(&format!("it is longer than {MAX_LINE} bytes")));
-        }
-        let record = match Record::parse(&line) {
-            Ok(record) => record,
-            // The tail of a log that was cut off; but a log without a header is none.
-            Err(RecordError::Malformed(_)) if !ended && self.line > 0 => {
-                self.end = Some(End::Torn);
-                return Ok(None);
-            }
-            Err(source) => return Err(ReadError::Damaged { line: self.line + 1, source }),
-        };
-        match (&record, self.line) {
-            (Record::Session(_), 0) => {}
-            (_, 0) => return Err(self.damaged("the log does not begin with a header")),
-            (Record::Session(_), _) => return Err(self.damaged("there is a second header")),
-            _ => {}
-        }
-        self.line += 1;
-        self.whole += length;
-        if !ended {
-            self.end = Some(End::Unended);
-        }
-        Ok(Some(record))
-    }
-
-    fn damaged(&self, why: &str) -> ReadError {
-        ReadError::Damaged { line: self.line + 1, source: RecordError::Malformed(why.to_owned()) }
-    }
+    Records { scan: Scan::new(reader) }
 }
 
 impl<R: BufRead> Iterator for Records<R> {
     type Item = Result<Record, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.end.is_some() {
-            return None;
-        }
-        let next = self.read();
-        if next.is_err() {
-            self.end = Some(End::Damaged);
-        }
-        next.transpose()
+        let parsed = match self.scan.next()? {
+            Ok(line) => parse(line.json),
+            Err(error) => return Some(Err(error)),
+        };
+        Some(parsed.map_err(|source| self.scan.damaged(source)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::scan::End;
     use super::*;
     use crate::engine::LogHeader;
     use crate::time::Instant;
@@ -159,7 +89,7 @@ mod tests {
             let read = records.by_ref().map(Result::unwrap).count();
             let lines = log[..cut].split(|byte| *byte == b'\n').filter(|line| line.ends_with(b"}")).count();
             assert_eq!(read, lines, "cut at {cut}");
-            assert!(records.whole() <= cut as u64);
+            assert!(records.scan.whole() <= cut as u64);
         }
     }
 
@@ -185,6 +115,23 @@ mod tests {
         assert!(records.by_ref().take(2).all(|record| record.is_ok()));
         assert!(records.next().unwrap().unwrap_err().to_string().starts_with("line 3: it is not a record"));
         assert!(records.next().is_none());
+    }
+
+    #[test]
+    fn zeros_that_a_crash_has_left_at_the_end_are_left_out() {
+        for end in [&b"\0\0\0"[..], b"\0\0\n", b"{\"v\":1,\0\0\0\"hash\":\"\"}\n", b"\0\n\0\0\n{\"v\""] {
+            let log = [&log(2)[..], end].concat();
+            let mut records = read_log(&log[..]);
+            assert_eq!(records.by_ref().map(Result::unwrap).count(), 3, "{end:?}");
+            assert_eq!(records.scan.end(), Some(End::Torn));
+        }
+    }
+
+    #[test]
+    fn zeros_before_a_record_are_passed_over() {
+        let mut log = log(1);
+        log.extend(b"\0\0{\"v\":1,\"kind\":\"state\",\"seq\":2,\"hash\":\"\"}\n");
+        assert_eq!(read_log(&log[..]).map(Result::unwrap).count(), 3);
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! Writes a run into a session.
 
-use super::{SessionLog, StoreError};
+use super::{SessionLog, SessionMeta, StoreError};
 use crate::engine::{Directives, Envelope, Note, Order, RecordRef, State, Work};
 use crate::host::{Journal, JournalError};
 
 /// A journal that is the open log of a session.
 pub struct Recorder {
     log: Box<dyn SessionLog>,
+    /// What is known of the session without its log, as it should be by now.
+    meta: Option<SessionMeta>,
 }
 
 impl Recorder {
     /// Writes into `log`.
     pub fn new(log: Box<dyn SessionLog>) -> Self {
-        Self { log }
+        let meta = log.meta();
+        Self { log, meta }
     }
 
     /// Where people find the session.
@@ -23,11 +26,34 @@ impl Recorder {
     fn add(&mut self, records: &[RecordRef<'_>]) -> Result<(), JournalError> {
         self.log.append(records).map_err(failed)
     }
+
+    /// What is known without the log is written again when a run begins and at the end of each turn.
+    fn keep_meta(&mut self) {
+        let Some(meta) = &self.meta else { return };
+        // The log has it all: this is no reason to stop a run.
+        if let Err(error) = self.log.set_meta(meta) {
+            tracing::warn!(error = %error, "the session's description is not up to date");
+        }
+    }
+
+    fn note(&mut self, directives: &Directives, state: &State) {
+        let Some(meta) = &mut self.meta else { return };
+        (meta.turns, meta.tokens) = (state.turn, state.usage);
+        for directive in &directives.0 {
+            if let Order::Note(note) = &directive.order {
+                meta.decided(note);
+            }
+        }
+    }
 }
 
 impl Journal for Recorder {
     fn event(&mut self, envelope: &Envelope) -> Result<(), JournalError> {
-        self.add(&[RecordRef::Event(envelope)])
+        self.add(&[RecordRef::Event(envelope)])?;
+        if let Some(meta) = &mut self.meta {
+            meta.happened(envelope);
+        }
+        Ok(())
     }
 
     fn directives(
@@ -36,12 +62,17 @@ impl Journal for Recorder {
         directives: &Directives,
         state: &State,
     ) -> Result<(), JournalError> {
-        let (seq, hash) = (state.seq, state.digest());
+        let bytes = state.to_bytes();
+        let (seq, hash) = (state.seq, State::digest_of(&bytes));
+        // Kept first: the log must not name a state that is nowhere.
+        self.log.keep_state(&bytes).map_err(failed)?;
         self.add(&[
             RecordRef::Directives { seq, policy, list: directives },
             RecordRef::State { seq, hash: &hash },
         ])?;
+        self.note(directives, state);
         if directives.0.iter().any(|directive| ends_a_turn(&directive.order)) {
+            self.keep_meta();
             self.log.turn_ended().map_err(failed)?;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use unfazed::engine::{Directive, Envelope, Event, RunStarted};
-use unfazed::host::{ModelAttempt, Observer, PolicyFilesError, Progress, RunReport};
+use unfazed::host::{ModelAttempt, Observer, Past, PolicyFilesError, Progress, RunReport};
 
 use crate::cli::exit::Failed;
 use crate::cli::out;
@@ -48,6 +48,14 @@ impl JsonLines {
 }
 
 impl Observer for JsonLines {
+    fn resumed(&mut self, past: &Past) {
+        (self.seq, self.policy) = (past.state.seq, past.policy.clone());
+        let unknown: Vec<&str> = past.unknown().map(|run| run.call.as_str()).collect();
+        let line =
+            json!({ "run": past.state.run, "messages": past.messages.len(), "unknown_calls": unknown });
+        self.line("resumed", line);
+    }
+
     fn event(&mut self, envelope: &Envelope) {
         self.seq = envelope.seq;
         if let Event::RunStarted(RunStarted { policy, .. }) | Event::PolicyChanged { policy } =

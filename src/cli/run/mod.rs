@@ -7,12 +7,14 @@ mod inventory;
 mod json;
 mod mcp;
 mod metrics;
+mod request;
 mod secrets;
 mod setup;
 mod signals;
 mod timeline;
 mod windows;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,9 +31,11 @@ use self::approval::{Approve, Person};
 pub(crate) use self::inventory::{Inventory, Offered};
 use self::json::{JsonLines, Unwritten};
 use self::metrics::MetricsServer;
+use self::request::Request;
 use self::setup::{Setup, Wishes};
 use self::signals::Signals;
-use self::timeline::{GivenUp, Timeline};
+use self::timeline::GivenUp;
+pub(crate) use self::timeline::Timeline;
 use super::exit::{Exit, Failed};
 use super::settings::Settings;
 use super::status::Status;
@@ -50,6 +54,8 @@ const COLUMNS: usize = 80;
   unfazed run agent.yaml --approve no    # what wants a person's agreement does not run
   unfazed run agent.yaml --metrics-addr 127.0.0.1:9464
   unfazed run agent.yaml --stream always 2> run.log    # answers while they come, in a file too
+  unfazed run --resume latest                          # goes on with the run that was broken off last
+  unfazed run --resume 1f0a7c 'and by train?'          # asks the next question in a session
 
 Exit codes:
   0    reported, or answered
@@ -63,9 +69,16 @@ Exit codes:
   15   the run has no time left
   130  cancelled")]
 pub(crate) struct Args {
-    /// The agent file.
-    #[arg(value_name = "AGENT")]
-    agent: PathBuf,
+    /// The agent file; with `--resume`: what the agent is to do next.
+    #[arg(value_name = "AGENT | TASK", required_unless_present = "resume")]
+    what: Option<OsString>,
+    /// Goes on with a session: its id, the beginning or the end of it, or `latest`. A run that was broken off goes on where
+    /// its log ends; a task begins the next run.
+    #[arg(long, value_name = "ID")]
+    resume: Option<String>,
+    /// The agent file of the session that goes on, instead of the one it began with.
+    #[arg(long = "agent", value_name = "FILE", requires = "resume")]
+    agent_file: Option<PathBuf>,
     /// What the agent is to do, instead of what the file says.
     #[arg(long)]
     task: Option<String>,
@@ -128,31 +141,36 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 }
 
 async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
-    if args.task.as_ref().is_some_and(|task| task.trim().is_empty()) {
-        return Err(Failed::Usage("--task is empty: say what is to be done, or leave it out".into()));
-    }
+    let Request { agent, task: wanted, profile, resume } = request::of(args, settings)?;
     let signals = Signals::listen();
-    let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
-    let wishes = Wishes { has_task: args.task.is_some(), reload: args.reload };
+    let loader = named::loader(profile.as_deref());
+    let wishes = Wishes { has_task: wanted.is_some(), reload: args.reload, profile, resume };
     let metrics = Arc::new(Metrics::new());
     let serving = match args.metrics_addr {
         Some(address) => Some(MetricsServer::start(address, Arc::clone(&metrics)).await?),
         None => None,
     };
-    let setup = Setup::load(&args.agent, &loader, settings, wishes).await?;
-    let Setup { agent, id, session, servers, mcp, .. } = setup;
+    let setup = Setup::load(&agent, &loader, settings, wishes).await?;
+    let Setup { agent, id, session, past, servers, mcp, .. } = setup;
     let agent = agent.metrics(metrics).approver(Person::new(args.approve));
     if let Some(serving) = &serving {
         out::say(&format!("metrics  {}\n", serving.url()));
     }
-    let task = Task {
+    let task = |task: String| Task {
         run: id.to_string(),
         system: setup.system,
         history: Vec::new(),
-        after: None,
-        task: args.task.clone().or(setup.task).unwrap_or_default(),
+        task,
         seed: args.seed.unwrap_or(setup.seed),
         deadline: None,
+    };
+    let (past, task) = match past {
+        None => (None, Some(task(wanted.or(setup.task).unwrap_or_default()))),
+        Some(past) => {
+            // A session without a run begins with what the agent is for.
+            let wanted = wanted.or(setup.task.filter(|_| past.state.run.is_empty() && past.is_over()));
+            (Some(past), wanted.map(task))
+        }
     };
     let mut recorder = Recorder::new(session);
     let (mut unwritten, mut given_up) = (Unwritten::default(), GivenUp::default());
@@ -178,7 +196,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         biased;
         // Dropped in the middle, the run kills every process group it has going.
         () = leave.cancelled() => None,
-        result = agent.run_with(task, &mut *observer, Some(&mut recorder), stop) => Some(result),
+        result = agent.go_on(past, task, &mut *observer, Some(&mut recorder), stop) => Some(result),
     };
     listening.abort();
     drop(observer);

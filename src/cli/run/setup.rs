@@ -6,20 +6,23 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 use tracing::Instrument;
-use unfazed::engine::{LogHeader, RunFacts, ToolOutcome, ToolSpec};
-use unfazed::host::agent_file::{AgentFile, FinishReasonEntry, FsyncEntry, ModelEntry, ToolEntry};
+use unfazed::engine::{AgentFacts, LogHeader, RunFacts, ToolOutcome, ToolSpec};
+use unfazed::host::agent_file::{
+    AgentFile, FinishReasonEntry, FsyncEntry, ModelEntry, RedactEntry, ToolEntry,
+};
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
-    Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, McpServer, OpenAi, OpenAiConfig, PolicyWatch,
+    Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, McpServer, OpenAi, OpenAiConfig, Past, PolicyWatch,
     ProcessConfig, ProcessTool, Processes, Tool, ToolInput, Tools, WindowQuestion, builtin,
 };
 use unfazed::policy::Loader;
-use unfazed::store::{Fsync, JsonlStore, SessionId, SessionLog, Store};
+use unfazed::store::{Fsync, JsonlStore, Resumed, SessionId, SessionLog, Store};
 
 use crate::cli::exit::Failed;
 use crate::cli::files;
 use crate::cli::named::{self, Named};
 use crate::cli::policies::reported;
+use crate::cli::sessions::{self, Found};
 use crate::cli::settings::Settings;
 
 use super::mcp;
@@ -31,6 +34,8 @@ pub(crate) struct Setup {
     pub(crate) agent: Agent,
     pub(crate) id: SessionId,
     pub(crate) session: Box<dyn SessionLog>,
+    /// Where the session stood, if it goes on.
+    pub(crate) past: Option<Past>,
     pub(crate) servers: Vec<ScriptedServer>,
     pub(crate) mcp: Vec<McpServer>,
     pub(crate) system: String,
@@ -39,12 +44,16 @@ pub(crate) struct Setup {
 }
 
 /// What the command line says about the run.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Wishes {
     /// There is a task.
     pub(crate) has_task: bool,
     /// The policy's files are looked at before every turn.
     pub(crate) reload: bool,
+    /// The profile of the policy that was chosen.
+    pub(crate) profile: Option<String>,
+    /// The session that goes on.
+    pub(crate) resume: Option<Found>,
 }
 
 impl Setup {
@@ -54,14 +63,14 @@ impl Setup {
         path: &Path,
         loader: &Loader,
         settings: &Settings,
-        Wishes { has_task, reload }: Wishes,
+        Wishes { has_task, reload, profile, resume }: Wishes,
     ) -> Result<Self, Failed> {
         let bytes = files::read(path)?;
         let (named, reports) = named::read(path, &bytes, loader);
         let Named { file, policy, mut scripts, models } =
             named.ok_or_else(|| reported(&named::once(reports)))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-        if !has_task && file.value.task.is_none() {
+        if !has_task && file.value.task.is_none() && resume.is_none() {
             let message = "there is nothing to do: give --task, or write `task:` into the agent file";
             return Err(Failed::Usage(message.into()));
         }
@@ -80,7 +89,8 @@ impl Setup {
         };
         let mut questions = Questions::new(policy_now, models);
         let mut agent = agent.tools(tools).drain(file.stop.drain).clock(Clock::system()).redact(hidden);
-        let id = SessionId::generate();
+        agent = agent.redact_forms(file.session.redact == RedactEntry::Forms);
+        let id = resume.as_ref().map_or_else(SessionId::generate, |found| found.id.clone());
         // What the servers log belongs to the run they answer.
         let span = tracing::info_span!("run", correlation_id = %id);
         let mut servers = Vec::new();
@@ -97,13 +107,21 @@ impl Setup {
         for server in &mcp {
             agent = agent.tool_source(server.clone());
         }
-        let dir = settings.sessions.clone().unwrap_or_else(|| PathBuf::from(&file.session.dir));
-        let store = JsonlStore::new(dir, fsync(file.session.fsync));
-        let header = LogHeader::new(id.to_string(), digest, Clock::system().now());
-        let session = store.create(&id, &header).map_err(|error| Failed::Stopped(error.to_string()))?;
+        let (session, past) = if let Some(found) = resume {
+            let store = JsonlStore::new(found.dir, fsync(file.session.fsync));
+            let interpreter = agent.interpreter().map_err(stopped)?;
+            let resumed = unfazed::store::resume(&store, &id, &interpreter);
+            let Resumed { past, log, .. } = resumed.map_err(stopped)?;
+            (log, Some(past))
+        } else {
+            let store = JsonlStore::new(sessions::dir(settings, Some(&file)), fsync(file.session.fsync));
+            let header = LogHeader::new(id.to_string(), digest, Clock::system().now());
+            let header = header.of_agent(facts(&file, path, profile));
+            (store.create(&id, &header).map_err(stopped)?, None)
+        };
         let agent = agent.results(session.path().with_extension("results"));
         let AgentFile { system, task, seed, .. } = file;
-        Ok(Self { agent, id, session, servers, mcp, system, task: task.map(|task| task.value), seed })
+        Ok(Self { agent, id, session, past, servers, mcp, system, task: task.map(|task| task.value), seed })
     }
 }
 
@@ -112,6 +130,16 @@ pub(super) fn tools(file: &AgentFile, folder: &Path) -> Tools {
     let most = usize::try_from(file.background.max.get()).unwrap_or(usize::MAX);
     let processes = Processes::new(most);
     file.tools.iter().filter_map(|(name, entry)| tool(name, entry, folder, &processes)).collect()
+}
+
+fn stopped(error: impl std::fmt::Display) -> Failed {
+    Failed::Stopped(error.to_string())
+}
+
+/// What it takes to find the agent again.
+fn facts(file: &AgentFile, path: &Path, profile: Option<String>) -> AgentFacts {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    AgentFacts { name: file.name.clone(), file: whole.display().to_string(), profile }
 }
 
 fn watch(file: &AgentFile, folder: &Path, loader: &Loader) -> Result<PolicyWatch, Failed> {
@@ -205,7 +233,9 @@ fn passed_secrets(file: &AgentFile) -> Vec<SecretString> {
 
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word))
+    ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"]
+        .iter()
+        .any(|word| name.contains(word))
 }
 
 /// The tool; `None` for a built-in one that does not exist, which the check of the file has refused.

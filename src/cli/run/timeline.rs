@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
 
+mod resumed;
+
 use super::answer::Answer;
 use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten, tokens};
@@ -14,7 +16,7 @@ use unfazed::engine::{
     LoopStage, ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Question, Repetition, RetryAction,
     RunStarted, ToolOutcome, Work, WorkId,
 };
-use unfazed::host::{Observer, PolicyFilesError, Progress};
+use unfazed::host::{Observer, Past, PolicyFilesError, Progress};
 use unfazed::policy::{ErrorClass, Scope};
 use unfazed::session::{FinalReason, ReportSource, RetryExhausted};
 use unfazed::time::Instant;
@@ -479,8 +481,15 @@ impl<W: Write + Send> Timeline<W> {
 }
 
 impl<W: Write + Send> Observer for Timeline<W> {
+    fn resumed(&mut self, past: &Past) {
+        self.going_on(past);
+    }
+
     fn event(&mut self, envelope: &Envelope) {
         self.now = envelope.now;
+        if self.started == Instant::default() {
+            self.started = envelope.now;
+        }
         match &envelope.event {
             Event::RunStarted(run) => {
                 self.started = envelope.now;

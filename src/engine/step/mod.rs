@@ -36,7 +36,7 @@ use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Wor
 use super::event::{Drive, Envelope, Event, RunStarted, ToolFacts};
 use super::state::{Pending, State};
 use crate::policy::{Policy, Seed};
-use crate::session::{Message, Slices};
+use crate::session::Message;
 
 /// A policy and a set of tools, ready to decide.
 ///
@@ -179,7 +179,8 @@ impl Step<'_> {
         self.state.deadline = deadline;
         self.take_windows(windows);
         self.take_effects(tools);
-        self.state.slices = Slices::new(self.policy.session());
+        // Those of runs of the session before this one go on.
+        self.state.slices.complete(self.policy.session());
         if !system.is_empty() {
             self.append(Message::System { text: system });
         }

@@ -23,5 +23,6 @@ pub(crate) use failure::{cut_off, from_status};
 pub(crate) use redact::Redactor;
 #[cfg(feature = "scripted")]
 pub(crate) use wire::chat::ChatRequest;
+pub use wire::chat::chat_messages;
 pub(crate) use wire::chat::{ChatMessage, Content, read_body};
 pub(crate) use within::{no_first_token, not_whole, stalled, within};

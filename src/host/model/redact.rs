@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::failure::presentable;
 use crate::engine::{BodyFacts, Failure, Hint, ModelReply, Partly, ToolOutcome};
+use crate::policy::formed;
 use crate::session::Message;
 
 /// What stands where a secret stood.
@@ -16,6 +17,8 @@ const SHORTEST: usize = 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Redactor {
     secrets: Vec<SecretString>,
+    /// Whether what only has the form of a secret is one.
+    forms: bool,
 }
 
 impl Redactor {
@@ -26,15 +29,35 @@ impl Redactor {
         let mut secrets: Vec<_> = trimmed.filter(|secret| secret.expose_secret().len() >= SHORTEST).collect();
         // A secret that holds another one goes first, or the rest of it would stay.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
-        Self { secrets }
+        Self { secrets, forms: false }
+    }
+
+    /// Takes out what has the form of a secret too, or leaves it.
+    pub(crate) fn with_forms(self, forms: bool) -> Self {
+        Self { forms, ..self }
+    }
+
+    /// Whether what only has the form of a secret is taken out.
+    pub(crate) const fn has_forms(&self) -> bool {
+        self.forms
+    }
+
+    /// The same, but only for known secrets.
+    fn of_known(&self) -> Self {
+        self.clone().with_forms(false)
+    }
+
+    const fn is_idle(&self) -> bool {
+        self.secrets.is_empty() && !self.forms
     }
 
     /// `text` without the secrets.
     pub(crate) fn text(&self, text: String) -> String {
-        self.secrets.iter().fold(text, |text, secret| {
+        let text = self.secrets.iter().fold(text, |text, secret| {
             let secret = secret.expose_secret();
             if text.contains(secret) { text.replace(secret, MARK) } else { text }
-        })
+        });
+        if self.forms { without_formed(text) } else { text }
     }
 
     /// How many bytes at the end of a text may be the beginning of a secret whose rest is still to come.
@@ -55,7 +78,7 @@ impl Redactor {
 
     /// The failure without the secrets, else as it is.
     pub(crate) fn texts_of(&self, failure: Failure) -> Failure {
-        if self.secrets.is_empty() { failure } else { Self::each_text(failure, |text| self.text(text)) }
+        if self.is_idle() { failure } else { Self::each_text(failure, |text| self.text(text)) }
     }
 
     /// The outcome of a tool without the secrets.
@@ -70,7 +93,7 @@ impl Redactor {
 
     /// A message without the secrets.
     pub(crate) fn message(&self, mut message: Message) -> Message {
-        if self.secrets.is_empty() {
+        if self.is_idle() {
             return message;
         }
         match &mut message {
@@ -79,7 +102,8 @@ impl Redactor {
             }
             Message::Assistant { text, calls, extra } => {
                 *text = self.text(std::mem::take(text));
-                *extra = self.fields(std::mem::take(extra));
+                // What a provider signed must come back as it was.
+                *extra = self.of_known().fields(std::mem::take(extra));
                 for call in calls {
                     call.arguments = self.json(std::mem::take(&mut call.arguments));
                 }
@@ -90,15 +114,16 @@ impl Redactor {
 
     /// The reply of a model without the secrets, in its tool calls too.
     pub(crate) fn reply(&self, mut reply: ModelReply) -> ModelReply {
-        if self.secrets.is_empty() {
+        if self.is_idle() {
             return reply;
         }
         reply.text = self.text(reply.text);
-        reply.extra = self.fields(reply.extra);
+        let known = self.of_known();
+        reply.extra = known.fields(reply.extra);
         for proposal in &mut reply.calls {
             let call = &mut proposal.call;
-            call.id = self.text(std::mem::take(&mut call.id));
-            call.name = self.text(std::mem::take(&mut call.name));
+            call.id = known.text(std::mem::take(&mut call.id));
+            call.name = known.text(std::mem::take(&mut call.name));
             call.arguments = self.json(std::mem::take(&mut call.arguments));
         }
         reply
@@ -106,7 +131,7 @@ impl Redactor {
 
     /// A value without the secrets, whether they are keys, texts or numbers.
     fn value(&self, value: Value) -> Value {
-        if self.secrets.is_empty() {
+        if self.is_idle() {
             return value;
         }
         match value {
@@ -167,6 +192,21 @@ impl Redactor {
     }
 }
 
+/// The text without what has the form of a secret.
+fn without_formed(text: String) -> String {
+    let found = formed(&text);
+    if found.is_empty() {
+        return text;
+    }
+    let (mut clean, mut at) = (String::with_capacity(text.len()), 0);
+    for range in found {
+        clean.push_str(&text[at..range.start]);
+        clean.push_str(MARK);
+        at = range.end;
+    }
+    clean + &text[at..]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +254,16 @@ mod tests {
         let data = serde_json::json!({"a": ["x s3cr\"et"], "s3cr\"et": 12_345_678});
         let ToolOutcome::Ok { data } = redactor.outcome(ToolOutcome::Ok { data }) else { panic!("ok") };
         assert_eq!(data.to_string(), r#"{"a":["x [redacted]"],"[redacted]":"[redacted]"}"#);
+    }
+
+    #[test]
+    fn what_has_the_form_of_a_secret_is_taken_out_but_of_what_a_provider_signed() {
+        let redactor = Redactor::default().with_forms(true);
+        let extra = serde_json::json!({"signature": "ghp_1234abcd"}).as_object().cloned().unwrap();
+        let reply =
+            ModelReply { text: "use ghp_1234abcd!".into(), extra: extra.clone(), ..ModelReply::default() };
+        let clean = redactor.reply(reply);
+        assert_eq!((clean.text.as_str(), clean.extra), ("use [redacted]!", extra));
     }
 
     #[test]

@@ -77,6 +77,11 @@ impl Telemetry {
         self.cost
     }
 
+    /// A run goes on that began elsewhere.
+    pub(super) fn goes_on(&mut self, run: &str) {
+        run.clone_into(&mut self.run);
+    }
+
     /// Where the bytes of a call that was asked for are counted.
     pub(super) fn traffic(&self, work: WorkId) -> Traffic {
         match self.under_way.get(&work) {

@@ -81,6 +81,45 @@ pub(super) fn keys(text: &str) -> Vec<Range<usize>> {
     found
 }
 
+/// What has the form of a secret in any text, not only in a file of ours: keys of well-known services, passwords in
+/// addresses, and private keys. What may just as well be the mark of a page to go on at is none.
+pub(super) fn anywhere(text: &str) -> Vec<Range<usize>> {
+    let word = |range: &Range<usize>| text.get(range.clone()).unwrap_or_default();
+    // A token has three parts; a list that goes on elsewhere often says so in one that begins alike.
+    let is_key = |range: &Range<usize>| {
+        let word = word(range);
+        !word.starts_with("eyJ") || word.matches('.').count() == 2
+    };
+    let mut found: Vec<_> = keys(text).into_iter().filter(is_key).collect();
+    let password = |range: Range<usize>| {
+        let colon = word(&range).find(':')?;
+        Some(range.start.saturating_add(colon).saturating_add(1)..range.end).filter(|range| !range.is_empty())
+    };
+    found.extend(in_addresses(text).into_iter().filter_map(password));
+    found.extend(private_keys(text));
+    found
+}
+
+/// Private keys between their dashes; one that has no end ends with the text.
+fn private_keys(text: &str) -> Vec<Range<usize>> {
+    const BEGIN: &str = "PRIVATE KEY-----";
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for (at, begin) in text.match_indices(BEGIN) {
+        let before = text.get(..at).unwrap_or_default();
+        let is_begin = before.rfind("-----").is_some_and(|dashes| {
+            before.get(dashes..).is_some_and(|line| line.starts_with("-----BEGIN ") && !line.contains('\n'))
+        });
+        let start = at.saturating_add(begin.len());
+        if !is_begin || found.last().is_some_and(|last| start < last.end) {
+            continue;
+        }
+        let rest = text.get(start..).unwrap_or_default();
+        let end = rest.find("-----END ").unwrap_or(rest.len());
+        found.push(start..start.saturating_add(end));
+    }
+    found
+}
+
 /// User names and passwords in addresses.
 pub(super) fn in_addresses(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();

@@ -11,6 +11,14 @@ use crate::session::Message;
 /// id. It goes back into the calls, never on the wire by this name.
 pub(super) const CALL_EXTRAS: &str = "tool_calls";
 
+/// A conversation as chat-completions servers take it.
+pub fn chat_messages(messages: &[Message]) -> Vec<Value> {
+    messages
+        .iter()
+        .map(|message| serde_json::to_value(ChatMessage::from(message)).unwrap_or_default())
+        .collect()
+}
+
 /// One message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ChatMessage {

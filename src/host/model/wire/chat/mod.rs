@@ -11,6 +11,7 @@ mod stream;
 
 use reqwest::header::HeaderMap;
 
+pub use message::chat_messages;
 pub(crate) use message::{ChatMessage, Content};
 use reply::read_answer;
 pub(crate) use reply::read_body;

@@ -1,0 +1,158 @@
+//! Sessions: appends a second, bytes a second on resume, a title beside a large log, and ten thousand sessions listed and
+//! searched.
+//!
+//! `cargo bench --bench session`
+
+use std::fs::{self, OpenOptions};
+use std::hint::black_box;
+use std::path::Path;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use serde_json::json;
+use unfazed::engine::{
+    Catalogue, Envelope, Event, Interpreter, LogHeader, ModelReply, Order, RecordRef, RunFacts, RunStarted,
+    State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Work, WorkId,
+};
+use unfazed::host::Journal;
+use unfazed::policy::{Effect, Policy};
+use unfazed::session::ToolCall;
+use unfazed::store::{Fsync, JsonlStore, Recorder, SessionId, Store, resume};
+use unfazed::time::Instant;
+
+const POLICY: &str = "version: 1
+turn: {max_turns: 4000000}
+tools: {'*': {loop_guard: {enabled: false}, result: {max: 100000 chars}}}
+";
+/// What a tool returns: as much as a page of source code.
+const RESULT: usize = 4_000;
+const RESUMED: u64 = 100 << 20;
+const MANY: usize = 10_000;
+
+fn interpreter() -> Interpreter {
+    let spec = ToolSpec {
+        name: "read".into(),
+        description: "Reads a file.".into(),
+        parameters: json!({"type": "object"}),
+        effect: Some(Effect::ReadOnly),
+    };
+    let policy = Policy::from_yaml("policy.yaml", POLICY).expect("a policy");
+    Interpreter::new(policy, Catalogue::new([spec]).expect("tools"))
+}
+
+/// Runs an agent that reads one file after the other, until its log has so many bytes.
+fn record(store: &JsonlStore, id: &SessionId, interpreter: &Interpreter, bytes: u64) {
+    let header = LogHeader::new(id.to_string(), interpreter.policy().digest(), Instant(1));
+    let mut recorder = Recorder::new(store.create(id, &header).expect("a session"));
+    let path = store.path(id);
+    let page: String = "let price = lookup(item)?; // é \"42\"\n".chars().cycle().take(RESULT).collect();
+    let mut state = State::new();
+    let started = RunStarted {
+        run: id.to_string(),
+        task: "Find where prices are made.".into(),
+        targets: vec!["main".into()],
+        tools: interpreter.tools().iter().map(ToolFacts::from).collect(),
+        ..RunStarted::default()
+    };
+    let mut events = vec![Event::RunStarted(started)];
+    while let Some(event) = events.pop() {
+        let seq = state.seq + 1;
+        let envelope = Envelope { seq, now: Instant(seq * 1_000), event };
+        recorder.event(&envelope).expect("written");
+        let directives = interpreter.step(&mut state, envelope);
+        recorder.directives(interpreter.policy().digest(), &directives, &state).expect("written");
+        if fs::metadata(&path).map_or(0, |meta| meta.len()) >= bytes {
+            return;
+        }
+        for directive in directives.0 {
+            let Order::Work(work) = directive.order else { continue };
+            events.push(match work {
+                Work::PrepareTurn(turn) => turn.prepared(TurnMeasure::default()),
+                Work::CallModel(call) => {
+                    let arguments = format!("{{\"path\": \"src/{seq}.rs\"}}");
+                    let called = ToolCall { id: format!("c{seq}"), name: "read".into(), arguments };
+                    let text = "Let me look there, too.".to_owned();
+                    call.responded(ModelReply { text, calls: vec![called.into()], ..ModelReply::default() })
+                }
+                Work::RunTool(run) => run.finished(ToolOutcome::Ok { data: page.clone().into() }),
+                Work::Wait(wait) => wait.fired(),
+                Work::RepairHistory(_) | Work::Consult(_) => unreachable!("nothing goes wrong"),
+            });
+        }
+    }
+}
+
+fn store(dir: &Path) -> JsonlStore {
+    JsonlStore::new(dir, Fsync::Never)
+}
+
+fn id(name: &str) -> SessionId {
+    name.parse().expect("an id")
+}
+
+fn append(criterion: &mut Criterion) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut log =
+        store(dir.path()).create(&id("s"), &LogHeader::new("s", "p", Instant(1))).expect("a session");
+    let work: WorkId = serde_json::from_value(json!(7)).expect("a number");
+    let outcome = ToolOutcome::Ok { data: json!({"price": 12.5, "currency": "EUR"}) };
+    let event = Event::ToolFinished { work, outcome, run: RunFacts::default() };
+    let mut envelope = Envelope { seq: 0, now: Instant(1_795_352_276_903_498_254), event };
+    let mut group = criterion.benchmark_group("append");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("an event", |b| {
+        b.iter(|| {
+            envelope.seq += 1;
+            log.append(&[RecordRef::Event(black_box(&envelope))]).expect("written");
+        });
+    });
+    group.finish();
+}
+
+fn resumes(criterion: &mut Criterion) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (store, interpreter) = (store(dir.path()), interpreter());
+    record(&store, &id("large"), &interpreter, RESUMED);
+    let bytes = store.info(&id("large")).expect("a session").bytes;
+    let mut group = criterion.benchmark_group("resume");
+    group.throughput(Throughput::Bytes(bytes)).sample_size(10);
+    group.bench_function("100 MB", |b| {
+        b.iter(|| resume(&store, &id("large"), &interpreter).expect("it goes on").past.state.seq);
+    });
+    group.finish();
+}
+
+fn titles(criterion: &mut Criterion) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = store(dir.path());
+    for (name, length) in [("empty", 0), ("of 1 GB", 1 << 30)] {
+        let id = id(&name.replace(' ', "_"));
+        drop(store.create(&id, &LogHeader::new("s", "p", Instant(1))).expect("a session"));
+        if length > 0 {
+            let log = OpenOptions::new().append(true).open(store.path(&id)).expect("a log");
+            log.set_len(length).expect("a large log");
+        }
+        criterion.bench_function(&format!("title of a session {name}"), |b| {
+            b.iter(|| store.rename(&id, "desk lamps").expect("written"));
+        });
+    }
+}
+
+fn many(criterion: &mut Criterion) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (store, interpreter) = (store(dir.path()), interpreter());
+    let ids: Vec<SessionId> = (0..MANY).map(|number| id(&format!("s{number:05}"))).collect();
+    record(&store, &ids[0], &interpreter, 30_000);
+    let (log, meta) = (store.path(&ids[0]), store.path(&ids[0]).with_extension("meta.json"));
+    for id in &ids[1..] {
+        fs::copy(&log, store.path(id)).expect("a log");
+        fs::copy(&meta, store.path(id).with_extension("meta.json")).expect("a description");
+    }
+    let mut group = criterion.benchmark_group("10 000 sessions");
+    group.sample_size(10);
+    group.bench_function("listed", |b| b.iter(|| store.list().expect("a list").sessions.len()));
+    group.bench_function("searched", |b| b.iter(|| store.search(&ids, "a text that is nowhere").len()));
+    group.finish();
+}
+
+criterion_group!(benches, append, resumes, titles, many);
+criterion_main!(benches);

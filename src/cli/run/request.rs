@@ -1,0 +1,56 @@
+//! What is to be run: an agent file, or a session that goes on.
+
+use std::path::PathBuf;
+
+use super::Args;
+use crate::cli::exit::Failed;
+use crate::cli::sessions::{Found, to_go_on};
+use crate::cli::settings::Settings;
+
+/// What is to be run.
+pub(super) struct Request {
+    /// The agent file.
+    pub(super) agent: PathBuf,
+    /// What the agent is to do, if the command line says.
+    pub(super) task: Option<String>,
+    /// The profile of its policy.
+    pub(super) profile: Option<String>,
+    /// The session that goes on.
+    pub(super) resume: Option<Found>,
+}
+
+/// What the command line asks for.
+pub(super) fn of(args: &Args, settings: &Settings) -> Result<Request, Failed> {
+    if args.task.as_ref().is_some_and(|task| task.trim().is_empty()) {
+        return Err(Failed::Usage("--task is empty: say what is to be done, or leave it out".into()));
+    }
+    let profile = args.profile.clone().or_else(|| settings.profile.clone());
+    let Some(wanted) = &args.resume else {
+        let agent = args.what.clone().unwrap_or_default().into();
+        return Ok(Request { agent, task: args.task.clone(), profile, resume: None });
+    };
+    let said = args.what.as_ref().map(|task| task.to_string_lossy().into_owned());
+    let task = match (said, &args.task) {
+        (Some(_), Some(_)) => {
+            return Err(Failed::Usage("there are two tasks: give one, with --task or without".into()));
+        }
+        (said, task) => said.or_else(|| task.clone()),
+    };
+    if task.as_ref().is_some_and(|task| task.trim().is_empty()) {
+        return Err(Failed::Usage("the task is empty: say what is to be done, or leave it out".into()));
+    }
+    let found = to_go_on(settings, args.agent_file.as_deref(), wanted, task.is_some())?;
+    let known = found.header.agent.as_ref();
+    let agent = match (&args.agent_file, known) {
+        (Some(file), _) => file.clone(),
+        (None, Some(agent)) => PathBuf::from(&agent.file),
+        (None, None) => {
+            return Err(Failed::Usage(format!(
+                "session {} does not say which agent it is of; give --agent FILE",
+                found.id
+            )));
+        }
+    };
+    let profile = profile.or_else(|| known.and_then(|agent| agent.profile.clone()));
+    Ok(Request { agent, task, profile, resume: Some(found) })
+}

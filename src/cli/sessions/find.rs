@@ -1,0 +1,136 @@
+//! Finding sessions by what people type of their ids.
+
+use std::path::{Path, PathBuf};
+
+use unfazed::engine::{LogHeader, Record};
+use unfazed::host::agent_file::AgentFile;
+use unfazed::store::{Fsync, JsonlStore, Listing, SessionId, SessionInfo, SessionStatus, Store, StoreError};
+
+use crate::cli::exit::Failed;
+use crate::cli::settings::Settings;
+use crate::cli::{files, out};
+
+/// Where sessions are kept if nobody says otherwise.
+const DIR: &str = ".unfazed/sessions";
+/// The session that was written last.
+const LATEST: &str = "latest";
+/// So many are named where several are meant.
+const SHOWN: usize = 5;
+
+/// A session that was found.
+#[derive(Clone)]
+pub(crate) struct Found {
+    pub(crate) id: SessionId,
+    pub(crate) dir: PathBuf,
+    pub(crate) header: LogHeader,
+}
+
+/// Where sessions are kept: as the settings say, or the agent file, or where they usually are.
+pub(crate) fn dir(settings: &Settings, file: Option<&AgentFile>) -> PathBuf {
+    let said = settings.sessions.clone().or_else(|| file.map(|file| PathBuf::from(&file.session.dir)));
+    said.unwrap_or_else(|| PathBuf::from(DIR))
+}
+
+/// The sessions in that folder.
+pub(super) fn store(dir: PathBuf) -> JsonlStore {
+    JsonlStore::new(dir, Fsync::Turn)
+}
+
+pub(super) fn failed(error: &StoreError) -> Failed {
+    Failed::Stopped(error.to_string())
+}
+
+/// The session that is meant: its id, the beginning or the end of it, or `latest`.
+pub(super) fn one(store: &JsonlStore, wanted: &str) -> Result<SessionId, Failed> {
+    if let Ok(id) = wanted.parse::<SessionId>()
+        && store.path(&id).exists()
+    {
+        return Ok(id);
+    }
+    let listing = store.list().map_err(|error| failed(&error))?;
+    if wanted == LATEST {
+        return listing.sessions.first().map(|info| info.id.clone()).ok_or_else(|| none(store));
+    }
+    let all = listing.sessions.iter().map(|info| &info.id).chain(listing.damaged.iter().map(|(id, _)| id));
+    let meant = |id: &&SessionId| id.as_str().starts_with(wanted) || id.as_str().ends_with(wanted);
+    let found: Vec<&SessionId> = all.filter(meant).collect();
+    match found.as_slice() {
+        [id] => Ok((*id).clone()),
+        [] => {
+            let dir = store.dir().display();
+            Err(Failed::Usage(format!(
+                "there is no session `{wanted}` in {dir}; `unfazed sessions` lists those there are, and UNFAZED_SESSIONS \
+                 names another folder"
+            )))
+        }
+        several => {
+            let shown: Vec<&str> = several.iter().take(SHOWN).map(|id| id.as_str()).collect();
+            let more = if several.len() > SHOWN { ", …" } else { "" };
+            let count = several.len();
+            Err(Failed::Usage(format!(
+                "`{wanted}` means {count} sessions: {}{more}; write more of the id",
+                shown.join(", ")
+            )))
+        }
+    }
+}
+
+/// The session that is to go on.
+pub(crate) fn to_go_on(
+    settings: &Settings,
+    agent: Option<&Path>,
+    wanted: &str,
+    has_task: bool,
+) -> Result<Found, Failed> {
+    // The agent file may say where its sessions are; what is wrong with it is told later.
+    let file =
+        agent.and_then(|path| AgentFile::read(&path.display().to_string(), &files::bytes(path).ok()?).ok());
+    let dir = dir(settings, file.as_ref().map(|file| &file.value));
+    let store = store(dir.clone());
+    let is_id = wanted.parse::<SessionId>().is_ok_and(|id| store.path(&id).exists());
+    let id = if wanted == LATEST && !is_id { latest(&store, has_task)? } else { one(&store, wanted)? };
+    let info = store.info(&id).map_err(|error| failed(&error))?;
+    if !has_task && !goes_on(info.meta.status) {
+        let status = info.meta.status.name();
+        return Err(Failed::Usage(format!(
+            "the last run of session {id} is over ({status}); give it a task: unfazed run --resume {id} '...'"
+        )));
+    }
+    let first = store.read(&id).map_err(|error| failed(&error))?.next();
+    match first {
+        Some(Ok(Record::Session(header))) => Ok(Found { id, dir, header }),
+        Some(Err(error)) => Err(failed(&error)),
+        _ => Err(Failed::Stopped(format!("session {id} has no header"))),
+    }
+}
+
+/// The last session that can go on. Those that are passed over are said.
+fn latest(store: &JsonlStore, has_task: bool) -> Result<SessionId, Failed> {
+    let Listing { sessions, damaged } = store.list().map_err(|error| failed(&error))?;
+    for (id, why) in damaged {
+        out::say(&format!("passed over  {id}: {why}\n"));
+    }
+    for SessionInfo { id, meta, .. } in sessions {
+        match meta.status {
+            SessionStatus::Running => out::say(&format!("passed over  {id}: it is in use\n")),
+            SessionStatus::BrokenOff if meta.runs == 0 => {
+                out::say(&format!("passed over  {id}: no run of it has begun\n"));
+            }
+            status if has_task || goes_on(status) => return Ok(id),
+            _ => {}
+        }
+    }
+    Err(Failed::Usage(if has_task {
+        format!("no session in {} can go on", store.dir().display())
+    } else {
+        format!("no run in {} was broken off; give a task to begin the next one", store.dir().display())
+    }))
+}
+
+const fn goes_on(status: SessionStatus) -> bool {
+    matches!(status, SessionStatus::New | SessionStatus::Running | SessionStatus::BrokenOff)
+}
+
+fn none(store: &JsonlStore) -> Failed {
+    Failed::Usage(format!("there are no sessions in {}", store.dir().display()))
+}

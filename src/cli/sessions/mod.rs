@@ -1,0 +1,66 @@
+//! `unfazed sessions`: what was run, and what became of it.
+
+mod delete;
+mod delete_all;
+mod export;
+mod filter;
+mod find;
+mod list;
+mod rename;
+mod search;
+mod show;
+mod transcript;
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+use super::exit::{Exit, Failed};
+use super::settings::Settings;
+
+pub(crate) use find::{Found, dir, to_go_on};
+
+/// Lists, searches, shows, exports, renames and deletes sessions
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed sessions                               # those there are, the latest first
+  unfazed sessions search lamp --since 7d
+  unfazed sessions show latest                   # what was said, and what was decided
+  unfazed sessions export 1f0a7c --format openai
+  unfazed sessions rename 1f0a7c 'desk lamps'
+  unfazed sessions delete-all --before 30d --status failed
+
+An ID is the id of a session, the beginning or the end of it, or `latest`.")]
+pub(crate) struct Args {
+    /// The folder of the sessions, instead of the one of the settings.
+    #[arg(long, global = true, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// What is done; `list`, if nothing is said.
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    List(list::Args),
+    Search(search::Args),
+    Show(show::Args),
+    Export(export::Args),
+    Rename(rename::Args),
+    Delete(delete::Args),
+    DeleteAll(delete_all::Args),
+}
+
+pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+    let store = find::store(args.dir.clone().unwrap_or_else(|| dir(settings, None)));
+    match &args.command {
+        None => list::run(&list::Args::default(), &store),
+        Some(Command::List(args)) => list::run(args, &store),
+        Some(Command::Search(args)) => search::run(args, &store),
+        Some(Command::Show(args)) => show::run(args, &store),
+        Some(Command::Export(args)) => export::run(args, &store),
+        Some(Command::Rename(args)) => rename::run(args, &store),
+        Some(Command::Delete(args)) => delete::run(args, &store),
+        Some(Command::DeleteAll(args)) => delete_all::run(args, &store),
+    }
+}

@@ -1,0 +1,52 @@
+//! `unfazed sessions search`: the sessions in whose title or messages a text stands.
+
+use std::collections::HashSet;
+
+use unfazed::store::{JsonlStore, Query, SessionId, Store};
+
+use super::filter::Filter;
+use super::find::failed;
+use super::list::{Format, print};
+use crate::cli::exit::{Exit, Failed};
+
+/// Lists the sessions in whose title or messages a text stands
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed sessions search 'desk lamp'
+  unfazed sessions search timeout --since 7d --status failed
+  unfazed sessions search lamp --titles          # without looking into the logs")]
+pub(super) struct Args {
+    /// The text, in capital letters or not.
+    #[arg(value_name = "TEXT")]
+    text: String,
+    /// Looks at titles only.
+    #[arg(long)]
+    titles: bool,
+    #[command(flatten)]
+    filter: Filter,
+    /// At most so many.
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<usize>,
+    /// How they are shown.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
+    if args.text.is_empty() {
+        return Err(Failed::Usage("the text is empty: say what is looked for".into()));
+    }
+    let mut listing = store.list().map_err(|error| failed(&error))?;
+    listing.sessions.retain(|info| args.filter.takes(info));
+    let query = Query::new(&args.text);
+    let titled = listing.sessions.iter().filter(|info| query.is_in(&info.meta.title));
+    let mut found: HashSet<SessionId> = titled.map(|info| info.id.clone()).collect();
+    if !args.titles {
+        let rest = listing.sessions.iter().map(|info| &info.id).filter(|id| !found.contains(id));
+        let rest: Vec<SessionId> = rest.cloned().collect();
+        found.extend(store.search(&rest, &args.text));
+    }
+    listing.sessions.retain(|info| found.contains(&info.id));
+    listing.sessions.truncate(args.limit.unwrap_or(usize::MAX));
+    print(&listing, args.format, store)
+}

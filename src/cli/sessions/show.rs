@@ -1,0 +1,60 @@
+//! `unfazed sessions show`: a session as a story, with the decisions in line.
+
+use anstyle::Style;
+use unfazed::session::Message;
+use unfazed::store::{JsonlStore, Store};
+
+use super::find::{failed, one};
+use super::transcript::{Piece, read};
+use crate::cli::exit::{Exit, Failed};
+use crate::cli::out;
+use crate::cli::text::{one_line, visible};
+
+const BOLD: Style = Style::new().bold();
+
+/// Shows what was said in a session, and between it what happened and what was decided
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed sessions show latest
+  unfazed sessions show 1f0a7c --quiet | less")]
+pub(super) struct Args {
+    /// The session.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Leaves out which policy line decided.
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
+    let id = one(store, &args.id)?;
+    let info = store.info(&id).map_err(|error| failed(&error))?;
+    let title = one_line(&info.meta.title);
+    out::styled(&format!("{BOLD}{title}{BOLD:#}\n{id}  {}\n\n", info.meta.status.name().replace('_', " ")))?;
+    for piece in read(store, &id, !args.quiet).map_err(|error| failed(&error))? {
+        match piece {
+            Piece::Decided(lines) => out::styled(&lines)?,
+            Piece::Said(message) => out::styled(&said(&message))?,
+            Piece::Damaged(why) => return Err(Failed::Stopped(why)),
+        }
+    }
+    Ok(Exit::Clean)
+}
+
+/// A message with who said it. What others wrote must not command a terminal.
+fn said(message: &Message) -> String {
+    let who = match message {
+        Message::System { .. } => "system".to_owned(),
+        Message::User { guidance: None, .. } => "user".to_owned(),
+        Message::User { guidance: Some(guidance), .. } => format!("policy ({})", one_line(guidance)),
+        Message::Assistant { .. } => "assistant".to_owned(),
+        Message::Tool { tool, .. } => one_line(tool),
+    };
+    let text = visible(message.text());
+    if text.trim().is_empty() {
+        return String::new();
+    }
+    let lines: String =
+        text.trim_end().lines().map(|line| format!("    {line}").trim_end().to_owned() + "\n").collect();
+    format!("\n  {BOLD}{who}{BOLD:#}\n{lines}\n")
+}

@@ -1,0 +1,108 @@
+//! A session rebuilt from its log: the state, the conversation, and the work that was begun and has no answer.
+//!
+//! The log is the truth: state is its events taken by the interpreter, one after the other. Nothing is done again.
+
+use std::collections::BTreeMap;
+
+use super::directive::{Directives, Note, Order, Work, WorkId};
+use super::event::{Envelope, Event, RunStarted, ToolFacts};
+use super::state::State;
+use super::step::Interpreter;
+use crate::session::Message;
+
+/// A session as far as its log was read.
+///
+/// ```
+/// use unfazed::engine::{Catalogue, Envelope, Event, Fold, Interpreter, RunStarted};
+/// use unfazed::policy::Policy;
+/// use unfazed::time::Instant;
+/// let interpreter = Interpreter::new(Policy::builtin(), Catalogue::default());
+/// let started = RunStarted { run: "r".into(), task: "What does it cost?".into(), ..RunStarted::default() };
+/// let mut fold = Fold::new();
+/// fold.take(&interpreter, Envelope { seq: 1, now: Instant(0), event: Event::RunStarted(started) });
+/// assert_eq!((fold.messages().len(), fold.open().len()), (1, 1));
+/// ```
+#[derive(Debug, Default)]
+pub struct Fold {
+    state: State,
+    messages: Vec<Message>,
+    open: BTreeMap<WorkId, Work>,
+    tools: Vec<ToolFacts>,
+}
+
+impl Fold {
+    /// A session before its first event.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes an event of the log and decides about it again, by that interpreter.
+    pub fn take(&mut self, interpreter: &Interpreter, envelope: Envelope) {
+        if matches!(envelope.event, Event::RunStarted(_)) && self.state.is_over() {
+            self.state = self.state.next_run();
+        }
+        self.happened(&envelope);
+        let directives = interpreter.step(&mut self.state, envelope);
+        self.decided(directives);
+    }
+
+    /// An event of the log was taken; what was decided about it is told by [`decided`](Self::decided).
+    pub fn happened(&mut self, envelope: &Envelope) {
+        match &envelope.event {
+            Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } => {
+                self.tools.clone_from(tools);
+            }
+            event => {
+                if let Some(work) = event.work() {
+                    self.open.remove(&work);
+                }
+            }
+        }
+    }
+
+    /// This was decided about the last event.
+    pub fn decided(&mut self, directives: Directives) {
+        for directive in directives.0 {
+            match directive.order {
+                Order::Work(work) => drop(self.open.insert(work.id(), work)),
+                Order::Note(Note::Append { message }) => self.messages.push(message),
+                Order::Note(Note::Dropped { work }) => drop(self.open.remove(&work)),
+                // What is under way when a run ends is answered all the same; nobody waits for it.
+                Order::Note(Note::Finish { .. }) => self.open.clear(),
+                Order::Note(note) => note.apply(&mut self.messages),
+            }
+        }
+    }
+
+    /// Takes a state that was written down instead of the one the events led to.
+    #[must_use]
+    pub fn at(mut self, state: State) -> Self {
+        self.state = state;
+        self
+    }
+
+    /// The state.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The conversation.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// The work that was begun and has no answer, in the order in which it was asked for.
+    pub fn open(&self) -> impl ExactSizeIterator<Item = &Work> {
+        self.open.values()
+    }
+
+    /// The tools as they were told last.
+    pub fn tools(&self) -> &[ToolFacts] {
+        &self.tools
+    }
+
+    /// All of it: the state, the conversation, the work without an answer, and the tools.
+    pub fn into_parts(self) -> (State, Vec<Message>, Vec<Work>, Vec<ToolFacts>) {
+        (self.state, self.messages, self.open.into_values().collect(), self.tools)
+    }
+}

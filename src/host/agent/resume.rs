@@ -1,0 +1,163 @@
+//! Going on with a session whose log ended somewhere, also in the middle of a run.
+
+use std::sync::Arc;
+
+use futures_util::stream::FuturesUnordered;
+
+use super::{Agent, Run};
+use crate::engine::{
+    Directive, Directives, EffectState, Event, Failure, Interpreter, Order, RunTool, ToolFacts, ToolOutcome,
+    Work,
+};
+use crate::host::Stop;
+use crate::host::observer::{Journal, JournalError, Observer};
+use crate::host::port::BoxFuture;
+use crate::host::results::{Results, with_readers};
+use crate::host::task::{Past, RunError, RunReport, Task};
+use crate::policy::ErrorClass;
+
+/// Why a run that was broken off ended, if another one follows.
+const BROKEN_OFF: &str = "the run was broken off";
+
+/// Work under way.
+type UnderWay = FuturesUnordered<BoxFuture<'static, Event>>;
+
+impl Agent {
+    /// What decides in a run that begins now: the policy in force, and the tools there are.
+    ///
+    /// # Errors
+    /// Tools that cannot be used.
+    pub fn interpreter(&self) -> Result<Interpreter, RunError> {
+        let policy = self.policy.numbered().1;
+        let tools = with_readers(&self.all_tools(), &policy, &Arc::new(Results::new(None)));
+        Ok(Interpreter::new(policy, tools.catalogue()?))
+    }
+
+    /// Goes on with a session: with the run that was broken off in it or, if there is a task, with a next run, which
+    /// knows the conversation so far. `past` is what [`store::resume`](crate::store::resume) has made of its log, and
+    /// `journal` writes into it. Without a past the session is new.
+    ///
+    /// What was waited for is waited for until then; a model is asked again. Of a tool that had begun nobody knows what it
+    /// did: that is told to the policy, as a failure with an unknown effect.
+    ///
+    /// # Errors
+    /// See [`Agent::run_with`]; and a session whose last run is over, without a task.
+    pub async fn go_on(
+        &self,
+        past: Option<Past>,
+        task: Option<Task>,
+        observer: &mut dyn Observer,
+        journal: Option<&mut dyn Journal>,
+        stop: impl Into<Stop>,
+    ) -> Result<RunReport, RunError> {
+        if task.is_none() && past.as_ref().is_none_or(Past::is_over) {
+            return Err(RunError::Over);
+        }
+        if let Some(past) = &past {
+            observer.resumed(past);
+        }
+        let past = past.unwrap_or_default();
+        self.live(past, task, observer, journal, stop.into()).await
+    }
+}
+
+impl Run<'_> {
+    /// Stands where the session stood. Returns the event that begins a run, if one begins.
+    pub(super) fn take_up(
+        &mut self,
+        past: Past,
+        task: Option<Task>,
+        work: &mut UnderWay,
+    ) -> Result<Option<Event>, JournalError> {
+        let Past { state, messages, open, untaken, policy, tools } = past;
+        (self.state, self.messages) = (state, Arc::new(messages));
+        self.telemetry.goes_on(&self.state.run);
+        self.measure.take_up(&self.messages);
+        if let Some(envelope) = untaken {
+            if matches!(envelope.event, Event::RunStarted(_)) && self.state.is_over() {
+                self.state = self.state.next_run();
+            }
+            self.observer.event(&envelope);
+            let directives = self.decide(envelope)?;
+            self.set_going(if task.is_some() { without_work(directives) } else { directives }, work);
+        }
+        let Some(task) = task else {
+            self.tell_changes(&policy, &tools, work)?;
+            self.take_up_work(open, work)?;
+            return Ok(None);
+        };
+        if !self.state.run.is_empty() && !self.state.is_over() {
+            let directives = self.step(Event::Cancelled { reason: BROKEN_OFF.to_owned() })?;
+            self.set_going(directives, work);
+        }
+        self.state = self.state.next_run();
+        let mut task = task;
+        if !self.messages.is_empty() {
+            // The instructions stand above the conversation already.
+            task.system.clear();
+        }
+        Ok(Some(self.started(task)))
+    }
+
+    /// Tells the interpreter what is other than it was when the log ended.
+    fn tell_changes(
+        &mut self,
+        policy: &str,
+        tools: &[ToolFacts],
+        work: &mut UnderWay,
+    ) -> Result<(), JournalError> {
+        let now = self.interpreter.policy().digest();
+        let policy =
+            (!policy.is_empty() && policy != now).then(|| Event::PolicyChanged { policy: now.to_owned() });
+        let now: Vec<ToolFacts> = self.interpreter.tools().iter().map(ToolFacts::from).collect();
+        let tools = (now != tools).then_some(Event::ToolsChanged { tools: now });
+        for event in policy.into_iter().chain(tools) {
+            if !self.state.is_over() {
+                let directives = self.step(event)?;
+                self.set_going(directives, work);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up what was begun and has no answer.
+    fn take_up_work(&mut self, open: Vec<Work>, work: &mut UnderWay) -> Result<(), JournalError> {
+        let mut again = Vec::new();
+        for open in open {
+            match open {
+                Work::RunTool(run) => {
+                    let directives = self.step(unknown(run))?;
+                    self.set_going(directives, work);
+                }
+                Work::Wait(mut wait) => {
+                    wait.delay = wait.until.since(self.clock.now());
+                    again.push(Work::Wait(wait));
+                }
+                other => again.push(other),
+            }
+        }
+        if self.state.is_over() {
+            return Ok(());
+        }
+        let directive = |work| Directive { order: Order::Work(work), because: Vec::new() };
+        let directives = Directives(again.into_iter().map(directive).collect());
+        let (now, turn) = (self.clock.now(), self.state.turn);
+        // No call of a model has ended by this.
+        drop(self.telemetry.directives(&directives, now, turn, self.interpreter.policy()));
+        self.set_going(directives, work);
+        Ok(())
+    }
+}
+
+/// What is told of a tool that was running when the log ended.
+fn unknown(run: RunTool) -> Event {
+    let message = "the run was broken off before it ended";
+    let failure = Failure::of(ErrorClass::ToolUnavailable, message);
+    run.finished(ToolOutcome::Failed { failure, effect: EffectState::Unknown })
+}
+
+/// What is only to be taken note of.
+fn without_work(directives: Directives) -> Directives {
+    let notes = directives.0.into_iter().filter(|directive| matches!(directive.order, Order::Note(_)));
+    Directives(notes.collect())
+}

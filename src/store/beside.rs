@@ -1,0 +1,65 @@
+//! The files beside a log: replaced as a whole or not at all, and readable by their owner alone.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// No such file is larger.
+const MOST: u64 = 256 << 20;
+/// What is added to the name of a file while its next version is written.
+const NEXT: &str = ".next";
+
+/// Replaces the file. Whoever reads it meanwhile sees the old one or the new one.
+pub(super) fn replace(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
+    let next = with_suffix(path, NEXT);
+    let written = write(&next, parts, sync).and_then(|()| fs::rename(&next, path));
+    if written.is_err() {
+        // What is half written is of no use; that it cannot be removed either is no news.
+        let _ = fs::remove_file(&next);
+    }
+    written
+}
+
+/// What is in the file; `None`: nothing that can be read.
+pub(super) fn read(path: &Path) -> Option<Vec<u8>> {
+    // To open a pipe could wait for ever.
+    if !fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(MOST).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Removes what is there, and what a killed process may have left of its next version.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    remove_one(&with_suffix(path, NEXT))?;
+    remove_one(path)
+}
+
+fn remove_one(path: &Path) -> io::Result<()> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The path with more at its end.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+fn write(path: &Path, parts: &[&[u8]], sync: bool) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    if sync { file.sync_data() } else { Ok(()) }
+}

@@ -1,0 +1,113 @@
+//! The sessions in a folder, by the files beside their logs.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::jsonl::io_error;
+use super::{
+    Listing, META_FORMAT, SessionId, SessionInfo, SessionMeta, SessionStatus, StoreError, beside, read_log,
+};
+use crate::engine::{Order, Record};
+use crate::time::Instant;
+
+/// Where what is known of a session without its log is.
+pub(super) fn meta_path(log: &Path) -> PathBuf {
+    log.with_extension("meta.json")
+}
+
+/// Where the last states of a session are.
+pub(super) fn state_path(log: &Path) -> PathBuf {
+    log.with_extension("state")
+}
+
+/// All sessions in a folder, the one written last first.
+pub(super) fn list(dir: &Path) -> Result<Listing, StoreError> {
+    let mut listing = Listing::default();
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(listing),
+        entries => entries.map_err(|source| io_error("read the folder", dir, source))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(|source| io_error("read the folder", dir, source))?;
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_suffix(".jsonl")).and_then(|id| id.parse().ok());
+        let Some(id): Option<SessionId> = id else { continue };
+        match info(&id, &entry.path()) {
+            Ok(info) => listing.sessions.push(info),
+            // Deleted meanwhile.
+            Err(StoreError::NotFound { .. }) => {}
+            Err(error) => listing.damaged.push((id, error.to_string())),
+        }
+    }
+    listing.sessions.sort_by(|a, b| (b.updated, &b.id).cmp(&(a.updated, &a.id)));
+    listing.damaged.sort();
+    Ok(listing)
+}
+
+/// What is known of a session.
+pub(super) fn info(id: &SessionId, log: &Path) -> Result<SessionInfo, StoreError> {
+    let stat = fs::metadata(log).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => StoreError::NotFound { id: id.clone(), path: log.to_owned() },
+        _ => io_error("open", log, source),
+    })?;
+    if !stat.is_file() {
+        return Err(io_error("open", log, io::Error::other("it is not a file")));
+    }
+    let mut meta = match read_meta(log) {
+        Some(meta) => meta,
+        None => of_log(log)?,
+    };
+    if matches!(meta.status, SessionStatus::Running | SessionStatus::New) && !is_written(log) {
+        meta.status = SessionStatus::BrokenOff;
+    }
+    let updated = stat.modified().ok().and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let updated = updated.and_then(|since| u64::try_from(since.as_nanos()).ok()).map(Instant);
+    Ok(SessionInfo {
+        id: id.clone(),
+        updated: updated.unwrap_or(meta.created).max(meta.created),
+        meta,
+        bytes: stat.len(),
+    })
+}
+
+/// What is kept beside the log; `None`: nothing that can be read.
+pub(super) fn read_meta(log: &Path) -> Option<SessionMeta> {
+    let meta: SessionMeta = serde_json::from_slice(&beside::read(&meta_path(log))?).ok()?;
+    (meta.v <= META_FORMAT).then_some(meta)
+}
+
+/// Replaces what is kept beside the log.
+pub(super) fn write_meta(log: &Path, meta: &SessionMeta, sync: bool) -> io::Result<()> {
+    let text = serde_json::to_vec(meta).map_err(io::Error::from)?;
+    beside::replace(&meta_path(log), &[&text, b"\n"], sync)
+}
+
+/// What the log says, where nothing is kept beside it.
+fn of_log(log: &Path) -> Result<SessionMeta, StoreError> {
+    let file = File::open(log).map_err(|source| io_error("open", log, source))?;
+    let mut meta: Option<SessionMeta> = None;
+    for record in read_log(BufReader::new(file)) {
+        match (record, &mut meta) {
+            (Ok(Record::Session(header)), _) => meta = Some(SessionMeta::of(&header)),
+            (Ok(Record::Event(envelope)), Some(meta)) => meta.happened(&envelope),
+            (Ok(Record::Directives { list, .. }), Some(meta)) => {
+                for directive in &list.0 {
+                    if let Order::Note(note) = &directive.order {
+                        meta.decided(note);
+                    }
+                }
+            }
+            (Ok(_), _) => {}
+            (Err(error), _) => return Err(super::jsonl::read_error(error, log)),
+        }
+    }
+    meta.ok_or_else(|| io_error("read", log, io::Error::other("it has no header")))
+}
+
+/// Whether somebody writes to it.
+fn is_written(log: &Path) -> bool {
+    let locked = File::open(log).map(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)));
+    locked.unwrap_or(false)
+}

@@ -1,0 +1,212 @@
+//! What there is to know about a session without reading its log.
+
+use serde::{Deserialize, Serialize};
+
+use super::SessionId;
+use crate::engine::{Envelope, Event, LogHeader, Note, Outcome};
+use crate::session::{Message, Usage};
+use crate::time::Instant;
+
+/// The version of the form below.
+pub const META_FORMAT: u32 = 1;
+/// The longest title that is made of a message, in characters.
+const LONGEST_TITLE: usize = 60;
+
+/// What there is to know about a session without reading its log. It is kept beside the log and replaced as a whole; the
+/// log knows all of it but a title that was given by hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionMeta {
+    /// [`META_FORMAT`].
+    pub v: u32,
+    /// The title: the beginning of the first thing the user said, or what somebody called it.
+    #[serde(default)]
+    pub title: String,
+    /// Whether somebody gave it the title.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub named: bool,
+    /// When the session began.
+    pub created: Instant,
+    /// The name of the agent, if it was run from a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Where its last run stands.
+    pub status: SessionStatus,
+    /// The model that was preferred in the last run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How many runs there were.
+    #[serde(default)]
+    pub runs: u32,
+    /// How many turns the last run had.
+    #[serde(default)]
+    pub turns: u32,
+    /// How many messages the conversation has, or had before some were replaced.
+    #[serde(default)]
+    pub messages: u64,
+    /// The tokens of the last run.
+    #[serde(default)]
+    pub tokens: Usage,
+}
+
+/// Where the last run of a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionStatus {
+    /// No run has begun.
+    New,
+    /// It goes on.
+    Running,
+    /// It has not ended, and nobody goes on with it.
+    BrokenOff,
+    /// It ended with a report.
+    Reported,
+    /// It ended with a plain answer.
+    Answered,
+    /// It failed.
+    Failed,
+    /// It was stopped.
+    Stopped,
+}
+
+/// A session in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Its id.
+    pub id: SessionId,
+    /// What is known about it.
+    pub meta: SessionMeta,
+    /// When its log was written last.
+    pub updated: Instant,
+    /// How many bytes its log has.
+    pub bytes: u64,
+}
+
+/// The sessions of a store.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// Those that can be used, the one written last first.
+    pub sessions: Vec<SessionInfo>,
+    /// Those that cannot, and why.
+    pub damaged: Vec<(SessionId, String)>,
+}
+
+impl SessionMeta {
+    /// What is known of a session that begins.
+    pub fn of(header: &LogHeader) -> Self {
+        Self {
+            v: META_FORMAT,
+            title: String::new(),
+            named: false,
+            created: header.created,
+            agent: header.agent.as_ref().map(|agent| agent.name.clone()),
+            status: SessionStatus::New,
+            model: None,
+            runs: 0,
+            turns: 0,
+            messages: 0,
+            tokens: Usage::default(),
+        }
+    }
+
+    /// Takes note of an event.
+    pub fn happened(&mut self, envelope: &Envelope) {
+        if let Event::RunStarted(run) = &envelope.event {
+            self.runs = self.runs.saturating_add(1);
+            self.status = SessionStatus::Running;
+            self.model = run.targets.first().cloned();
+            if self.title.is_empty() {
+                self.title = title(&run.task);
+            }
+        }
+    }
+
+    /// Takes note of what was decided.
+    pub fn decided(&mut self, note: &Note) {
+        match note {
+            Note::Append { message } => {
+                self.messages = self.messages.saturating_add(1);
+                if let Message::User { text, guidance: None } = message
+                    && self.title.is_empty()
+                {
+                    self.title = title(text);
+                }
+            }
+            Note::Finish { outcome } => self.status = SessionStatus::from(outcome),
+            _ => {}
+        }
+    }
+}
+
+impl SessionStatus {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::New,
+        Self::Running,
+        Self::BrokenOff,
+        Self::Reported,
+        Self::Answered,
+        Self::Failed,
+        Self::Stopped,
+    ];
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Running => "running",
+            Self::BrokenOff => "broken_off",
+            Self::Reported => "reported",
+            Self::Answered => "answered",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl From<&Outcome> for SessionStatus {
+    fn from(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Reported { .. } => Self::Reported,
+            Outcome::Answered { .. } => Self::Answered,
+            Outcome::Failed { .. } => Self::Failed,
+            Outcome::Stopped { .. } => Self::Stopped,
+        }
+    }
+}
+
+/// The beginning of a text, in one line.
+pub(super) fn title(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let mut title = String::new();
+    for word in words {
+        if !title.is_empty() {
+            title.push(' ');
+        }
+        title.push_str(word);
+        if let Some((cut, _)) = title.char_indices().nth(LONGEST_TITLE) {
+            title.truncate(cut);
+            title.push('…');
+            break;
+        }
+    }
+    title
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_one_short_line() {
+        assert_eq!(title("  find\n\tthe \u{1b}[2J cheapest  "), "find the [2J cheapest");
+        assert_eq!(title(&"é".repeat(61)), format!("{}…", "é".repeat(60)));
+        assert_eq!(title(""), "");
+    }
+
+    #[test]
+    fn a_status_has_one_name() {
+        for status in SessionStatus::ALL {
+            assert_eq!(serde_json::to_value(status).unwrap(), status.name());
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Going on with a session: what its log makes of it.
+
+use super::mend::parse;
+use super::{Line, LineKind, SessionId, SessionLog, SessionStatus, Store, StoreError};
+use crate::engine::{
+    Envelope, Event, Fold, Interpreter, LogHeader, Record, RecordError, RunStarted, State, ToolFacts,
+};
+use crate::host::Past;
+
+/// A session that goes on.
+pub struct Resumed {
+    /// How it began.
+    pub header: LogHeader,
+    /// Where it stood when its log ended.
+    pub past: Past,
+    /// Its log, for whoever writes on.
+    pub log: Box<dyn SessionLog>,
+}
+
+/// Why a session cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    /// Its log cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It was decided by other rules, and the state they led to is lost.
+    #[error(
+        "session `{id}` was decided by another policy (digest {policy}) or with other tools, and the file beside its log \
+         that would let it go on is missing or does not fit; go on with it under that policy and with those tools"
+    )]
+    Foreign {
+        /// The session.
+        id: SessionId,
+        /// Digest of the policy that decided last.
+        policy: String,
+    },
+    /// The same rules lead elsewhere.
+    #[error(
+        "session `{id}` cannot go on: its events lead to another state than the one that was written down after event \
+         {seq}; another version of unfazed may have written it"
+    )]
+    Diverged {
+        /// The session.
+        id: SessionId,
+        /// The first event after which the states differ.
+        seq: u64,
+    },
+}
+
+/// Opens a session to go on with it: its state is the fold of its events by `interpreter`, and the same that was written
+/// down. What was decided by another policy, or with other tools, is not decided again: then the state is the one that is
+/// kept beside the log.
+///
+/// What comes of it is for [`Agent::go_on`](crate::host::Agent::go_on).
+///
+/// # Errors
+/// The session cannot be opened, or its state cannot be told.
+pub fn resume(store: &dyn Store, id: &SessionId, interpreter: &Interpreter) -> Result<Resumed, ResumeError> {
+    let mut reading = Reading::new(interpreter);
+    let mut log = store.open_with(id, &mut |line| reading.line(line))?;
+    let Some(header) = reading.header.take() else {
+        // A log without a header is none, so this is one of a store that has lost it.
+        let source = RecordError::Malformed("there is no header".to_owned());
+        return Err(StoreError::Damaged { path: log.path().to_owned(), line: 1, source }.into());
+    };
+    let fits = !reading.foreign && reading.fold.state().digest() == reading.hash;
+    let fresh = reading.hash.is_empty();
+    if !(fits || fresh && !reading.foreign) {
+        let state = log.kept_states().into_iter().rev().find(|kept| State::digest_of(kept) == reading.hash);
+        let state: Option<State> = state.and_then(|kept| serde_json::from_slice(&kept).ok());
+        let Some(state) = state else { return Err(reading.lost(store, id)?) };
+        reading.fold = told(store, id)?.at(state);
+    }
+    let Reading { mut fold, pending, policy, .. } = reading;
+    if let Some(envelope) = &pending {
+        fold.happened(envelope);
+    }
+    let (state, messages, open, tools) = fold.into_parts();
+    let past = Past { state, messages, open, untaken: pending, policy, tools };
+    describe(store, id, &past, &mut *log);
+    Ok(Resumed { header, past, log })
+}
+
+/// What is known without the log may be lost, or older than the log.
+fn describe(store: &dyn Store, id: &SessionId, past: &Past, log: &mut dyn SessionLog) {
+    let known = log.meta();
+    let meta = known.clone().or_else(|| store.info(id).ok().map(|info| info.meta));
+    let Some(mut meta) = meta else { return };
+    meta.messages = u64::try_from(past.messages.len()).unwrap_or(u64::MAX);
+    if !past.is_over() {
+        meta.status = SessionStatus::Running;
+    }
+    if known.as_ref() != Some(&meta) {
+        // It is no reason not to go on.
+        let _ = log.set_meta(&meta);
+    }
+}
+
+/// A log while it is read.
+struct Reading<'i> {
+    interpreter: &'i Interpreter,
+    tools: Vec<ToolFacts>,
+    header: Option<LogHeader>,
+    fold: Fold,
+    /// An event whose state has not come yet.
+    pending: Option<Envelope>,
+    /// Other rules have decided.
+    foreign: bool,
+    /// Digest of the policy that decided last.
+    policy: String,
+    /// The digest of the state that was written last.
+    hash: String,
+    /// The first event after which the states differ, if that is looked for.
+    compare: Option<Option<u64>>,
+}
+
+impl<'i> Reading<'i> {
+    fn new(interpreter: &'i Interpreter) -> Self {
+        Self {
+            interpreter,
+            tools: interpreter.tools().iter().map(ToolFacts::from).collect(),
+            header: None,
+            fold: Fold::new(),
+            pending: None,
+            foreign: false,
+            policy: String::new(),
+            hash: String::new(),
+            compare: None,
+        }
+    }
+
+    fn line(&mut self, line: Line<'_>) -> Result<(), RecordError> {
+        match line.kind {
+            LineKind::Session => {
+                if let Record::Session(header) = parse(line.json)? {
+                    self.header = Some(header);
+                }
+            }
+            LineKind::Event => {
+                let envelope = event(line.json)?;
+                self.take();
+                self.pending = Some(envelope);
+            }
+            LineKind::Directives => self.decided_by(line.json)?,
+            LineKind::State => {
+                if let Record::State { seq, hash } = parse(line.json)? {
+                    self.take();
+                    self.hash = hash;
+                    if let Some(found @ None) = &mut self.compare
+                        && self.fold.state().digest() != self.hash
+                    {
+                        *found = Some(seq);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the event whose state has come.
+    fn take(&mut self) {
+        let Some(envelope) = self.pending.take() else { return };
+        if let Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } = &envelope.event {
+            self.foreign |= *tools != self.tools;
+        }
+        // What other rules have decided is read again later.
+        if !self.foreign {
+            self.fold.take(self.interpreter, envelope);
+        }
+    }
+
+    /// What was decided follows from the event; only who decided is of interest.
+    fn decided_by(&mut self, line: &[u8]) -> Result<(), RecordError> {
+        let policy = match policy_of(line) {
+            Some(policy) => policy,
+            None => match parse(line)? {
+                Record::Directives { policy, .. } => policy,
+                _ => return Ok(()),
+            },
+        };
+        self.foreign |= policy != self.interpreter.policy().digest();
+        self.policy = policy;
+        Ok(())
+    }
+
+    /// Why the state cannot be told.
+    fn lost(self, store: &dyn Store, id: &SessionId) -> Result<ResumeError, StoreError> {
+        if self.foreign {
+            return Ok(ResumeError::Foreign { id: id.clone(), policy: self.policy });
+        }
+        let mut again = Self { compare: Some(None), ..Self::new(self.interpreter) };
+        for record in store.read(id)? {
+            let mut line = Vec::new();
+            let record = record?;
+            // What was read can be written.
+            let _ = record.as_ref().write_to(&mut line);
+            let _ = again.line(Line::of(&record, &line));
+        }
+        let seq = again.compare.flatten().unwrap_or(again.fold.state().seq);
+        Ok(ResumeError::Diverged { id: id.clone(), seq })
+    }
+}
+
+/// The session as its log tells it, without deciding anything again.
+fn told(store: &dyn Store, id: &SessionId) -> Result<Fold, StoreError> {
+    let mut fold = Fold::new();
+    for record in store.read(id)? {
+        match record? {
+            Record::Event(envelope) => fold.happened(&envelope),
+            Record::Directives { list, .. } => fold.decided(list),
+            Record::Session(_) | Record::State { .. } => {}
+        }
+    }
+    Ok(fold)
+}
+
+/// The event of a line.
+fn event(line: &[u8]) -> Result<Envelope, RecordError> {
+    // Most lines are as they should be, and then need not be read twice.
+    if let Ok(envelope) = serde_json::from_slice(line) {
+        return Ok(envelope);
+    }
+    match parse(line)? {
+        Record::Event(envelope) => Ok(envelope),
+        _ => Err(RecordError::Malformed("it is no event".to_owned())),
+    }
+}
+
+/// The digest of the policy that decided, where it stands in lines of this version.
+fn policy_of(line: &[u8]) -> Option<String> {
+    let rest = line.strip_prefix(br#"{"v":1,"kind":"directives","seq":"#)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let rest = rest.get(digits..)?.strip_prefix(br#","policy":""#)?;
+    let end = rest.iter().position(|byte| !byte.is_ascii_hexdigit())?;
+    let whole = rest.get(end) == Some(&b'"') && line.trim_ascii_end().ends_with(b"]}");
+    whole.then(|| String::from_utf8_lossy(&rest[..end]).into_owned())
+}

@@ -1,0 +1,201 @@
+//! The lines of a log, one after the other, and how it ends. Lines are not read before somebody asks.
+
+use std::io::{BufRead, Read};
+
+use super::mend::{parse, without_zeros};
+use super::read::ReadError;
+use crate::engine::{Record, RecordError};
+
+/// The longest line that is read.
+pub(super) const MAX_LINE: u64 = 64 * 1024 * 1024;
+
+/// A line of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// What it is.
+    pub kind: LineKind,
+    /// The record as it was written: JSON.
+    pub json: &'a [u8],
+}
+
+/// What a line is, by its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineKind {
+    /// The header.
+    Session,
+    /// An event.
+    Event,
+    /// Directives.
+    Directives,
+    /// The digest of the state.
+    State,
+}
+
+/// How the log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With a whole record and its line end.
+    Whole,
+    /// With a whole record whose line end is missing.
+    Unended,
+    /// With a piece of a record.
+    Torn,
+    /// With a line that cannot be read.
+    Damaged,
+}
+
+/// The lines of a log.
+#[derive(Debug)]
+pub(super) struct Scan<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    line: u64,
+    whole: u64,
+    appended: u64,
+    end: Option<End>,
+}
+
+impl<R: BufRead> Scan<R> {
+    pub(super) const fn new(reader: R) -> Self {
+        Self { reader, buffer: Vec::new(), line: 0, whole: 0, appended: 0, end: None }
+    }
+
+    /// How the log ended, once it has been read to its end.
+    pub(super) const fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// The bytes up to the end of the last whole record.
+    pub(super) const fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// The bytes up to the end of the last append that is whole: directives are written with the state they led to.
+    pub(super) const fn appended(&self) -> u64 {
+        self.appended
+    }
+
+    /// The next line, and what it is; `None`: there is none. A last line that was cut off is left out.
+    pub(super) fn next(&mut self) -> Option<Result<Line<'_>, ReadError>> {
+        if self.end.is_some() {
+            return None;
+        }
+        match self.advance() {
+            Ok(Some(kind)) => Some(Ok(Line { kind, json: without_zeros(&self.buffer) })),
+            Ok(None) => None,
+            Err(error) => {
+                self.end = Some(End::Damaged);
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// The line that was read last cannot be understood.
+    pub(super) fn damaged(&mut self, source: RecordError) -> ReadError {
+        self.end = Some(End::Damaged);
+        ReadError::Damaged { line: self.line, source }
+    }
+
+    fn advance(&mut self) -> Result<Option<LineKind>, ReadError> {
+        let length = self.read_line()?;
+        if length == 0 {
+            self.end = Some(if self.line == 0 { End::Torn } else { End::Whole });
+            return if self.line == 0 { Err(self.no_record("it is empty")) } else { Ok(None) };
+        }
+        let ended = self.buffer.ends_with(b"\n");
+        let line = without_zeros(&self.buffer);
+        let kind = match kind(line) {
+            // What a crash leaves behind must not be taken for a whole record.
+            Some(kind) if ended && !line.contains(&0) => kind,
+            _ => match parse(line) {
+                Ok(record) => kind_of(&record),
+                // The tail of a log that was cut off; but a log without a header is none.
+                Err(RecordError::Malformed(_)) if self.line > 0 && (!ended || self.is_torn_here()?) => {
+                    self.end = Some(End::Torn);
+                    return Ok(None);
+                }
+                Err(source) => return Err(ReadError::Damaged { line: self.line + 1, source }),
+            },
+        };
+        match (kind, self.line) {
+            (LineKind::Session, 0) => {}
+            (_, 0) => return Err(self.no_record("the log does not begin with a header")),
+            (LineKind::Session, _) => return Err(self.no_record("there is a second header")),
+            _ => {}
+        }
+        self.line += 1;
+        self.whole += length;
+        if kind != LineKind::Directives {
+            self.appended = self.whole;
+        }
+        if !ended {
+            self.end = Some(End::Unended);
+        }
+        Ok(Some(kind))
+    }
+
+    /// Reads a line into the buffer. Returns how many bytes it has in the log.
+    fn read_line(&mut self) -> Result<u64, ReadError> {
+        self.buffer.clear();
+        let mut length = 0;
+        loop {
+            let read = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.buffer);
+            let read = read.map_err(|source| ReadError::Io { after: self.line, source })? as u64;
+            length += read;
+            if read < MAX_LINE || self.buffer.ends_with(b"\n") {
+                return Ok(length);
+            }
+            // A file system may leave any number of zeros behind.
+            if !without_zeros(&self.buffer).is_empty() {
+                return Err(self.no_record(&format!("it is longer than {MAX_LINE} bytes")));
+            }
+            self.buffer.clear();
+        }
+    }
+
+    /// Whether a line with zero bytes in it, which cannot be read, is where a crash has cut the log off: after it there is
+    /// no record any more.
+    fn is_torn_here(&mut self) -> Result<bool, ReadError> {
+        if !self.buffer.contains(&0) {
+            return Ok(false);
+        }
+        let line = std::mem::take(&mut self.buffer);
+        let mut torn = true;
+        while torn && self.read_line()? > 0 {
+            torn = parse(without_zeros(&self.buffer)).is_err();
+        }
+        self.buffer = line;
+        Ok(torn)
+    }
+
+    fn no_record(&self, why: &str) -> ReadError {
+        ReadError::Damaged { line: self.line + 1, source: RecordError::Malformed(why.to_owned()) }
+    }
+}
+
+/// What a line is, if it begins as lines of this version do.
+fn kind(line: &[u8]) -> Option<LineKind> {
+    let rest = line.strip_prefix(br#"{"v":1,"kind":""#)?;
+    let kinds: [(&[u8], LineKind); 3] = [
+        (b"event\",", LineKind::Event),
+        (b"directives\",", LineKind::Directives),
+        (b"state\",", LineKind::State),
+    ];
+    kinds.into_iter().find(|(name, _)| rest.starts_with(name)).map(|(_, kind)| kind)
+}
+
+const fn kind_of(record: &Record) -> LineKind {
+    match record {
+        Record::Session(_) => LineKind::Session,
+        Record::Event(_) => LineKind::Event,
+        Record::Directives { .. } => LineKind::Directives,
+        Record::State { .. } => LineKind::State,
+    }
+}
+
+impl<'a> Line<'a> {
+    /// The line of a record.
+    pub(super) fn of(record: &Record, json: &'a [u8]) -> Self {
+        Self { kind: kind_of(record), json }
+    }
+}

@@ -1,0 +1,432 @@
+//! Sessions as people use them: gone on with, listed, searched, shown, exported, renamed, deleted, and without secrets.
+#![cfg(all(feature = "cli", unix))]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use unfazed::engine::{Envelope, Event, LogHeader, RunStarted};
+use unfazed::store::{Fsync, JsonlStore, Recorder, SessionId, SessionMeta, SessionStatus, Store};
+use unfazed::time::Instant;
+
+const AGENT: &str = "version: 1
+name: desk
+task: What does the lamp cost?
+policy: policy.yaml
+models: {m: {api: scripted, script: model.yaml}}
+tools:
+  look:
+    kind: process
+    command: [sh, look.sh]
+    description: Looks up a price.
+    parameters: {type: object}
+    effect: read_only
+";
+const POLICY: &str = "version: 1\ntools: {'*': {retry: {retry_on: {add: [execution_error]}, backoff: {kind: constant, delay: 0s}}}}\n";
+const SCRIPT: &str = "version: 1
+model: m
+replies:
+  - {match: {turn: 1}, calls: [{name: look, arguments: {}, id: a}]}
+  - {match: {turn: 2}, text: The lamp costs 12.50.}
+  - {match: {turn: 3}, text: And the chair 40.}
+";
+
+struct Scene(TempDir);
+
+impl Scene {
+    fn new() -> Self {
+        let scene = Self(tempfile::tempdir().unwrap());
+        for (name, text) in [
+            ("agent.yaml", AGENT),
+            ("policy.yaml", POLICY),
+            ("model.yaml", SCRIPT),
+            ("look.sh", "echo 12.50\n"),
+        ] {
+            scene.write(name, text);
+        }
+        scene
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
+        for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS", "PROFILE"] {
+            command.env_remove(format!("UNFAZED_{name}"));
+        }
+        command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn unfazed(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn store(&self) -> JsonlStore {
+        JsonlStore::new(self.0.path().join(".unfazed/sessions"), Fsync::Never)
+    }
+
+    /// A whole run, by the command.
+    fn run(&self) -> SessionId {
+        let output = self.unfazed(&["run", "agent.yaml"]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        self.store().list().unwrap().sessions[0].id.clone()
+    }
+
+    /// A session as a run leaves it that was killed at once.
+    fn broken_off(&self, id: &str, task: &str) -> SessionId {
+        let id: SessionId = id.parse().unwrap();
+        let log = self.store().create(&id, &LogHeader::new(id.to_string(), "p", Instant(1))).unwrap();
+        let started = RunStarted { run: id.to_string(), task: task.into(), ..RunStarted::default() };
+        let envelope = Envelope { seq: 1, now: Instant(2), event: Event::RunStarted(started) };
+        let mut recorder = Recorder::new(log);
+        unfazed::host::Journal::event(&mut recorder, &envelope).unwrap();
+        let mut meta = self.store().info(&id).unwrap().meta;
+        meta.happened(&envelope);
+        self.describe(&id, &meta);
+        id
+    }
+
+    fn describe(&self, id: &SessionId, meta: &SessionMeta) {
+        let path = self.store().path(id).with_extension("meta.json");
+        fs::write(path, serde_json::to_vec(meta).unwrap()).unwrap();
+    }
+
+    /// Leaves of the log what is before the first line with that text.
+    fn cut_before(&self, id: &SessionId, text: &str) {
+        let log = fs::read_to_string(self.store().path(id)).unwrap();
+        self.cut(id, log.find(text).unwrap());
+    }
+
+    /// Leaves of the log what is before the line that is there.
+    fn cut(&self, id: &SessionId, at: usize) {
+        let path = self.store().path(id);
+        let log = fs::read_to_string(&path).unwrap();
+        fs::write(path, &log[..=log[..at].rfind('\n').unwrap()]).unwrap();
+        let meta = self.store().info(id).unwrap().meta;
+        self.describe(id, &SessionMeta { status: SessionStatus::Running, ..meta });
+    }
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn says(text: &str, wanted: &[&str]) {
+    for wanted in wanted {
+        assert!(text.contains(wanted), "this is not said: {wanted}\nbut:\n{text}");
+    }
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_without_a_word_about_its_agent() {
+    let scene = Scene::new();
+    let id = scene.run();
+    scene.cut_before(&id, r#""event":"tool_finished""#);
+    let output = scene.unfazed(&["run", "--resume", "latest"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(out(&output), "The lamp costs 12.50.\n");
+    says(
+        &err(&output),
+        &["goes on", "look was running when the run was broken off; nobody knows what it did", "look failed"],
+    );
+    // It does no harm to look again.
+    says(&err(&output), &["runs look({}), attempt 2 of 3"]);
+    assert_eq!(scene.store().list().unwrap().sessions.len(), 1);
+}
+
+#[test]
+fn the_next_question_goes_on_with_the_conversation() {
+    let scene = Scene::new();
+    let id = scene.run();
+    let output = scene.unfazed(&["run", "--resume", id.as_str(), "And the chair?"]);
+    assert_eq!((output.status.code(), out(&output)), (Some(0), "And the chair 40.\n".to_owned()));
+    let meta = scene.store().info(&id).unwrap().meta;
+    assert_eq!((meta.runs, meta.title.as_str()), (2, "What does the lamp cost?"));
+}
+
+#[test]
+fn a_policy_that_was_changed_meanwhile_is_taken_and_said() {
+    let scene = Scene::new();
+    let id = scene.run();
+    let log = fs::read_to_string(scene.store().path(&id)).unwrap();
+    let last = log.rfind(r#""event":"model_responded""#).unwrap();
+    scene.cut(&id, last);
+    scene.write("policy.yaml", "version: 1\nturn: {max_turns: 3}\n");
+    let output = scene.unfazed(&["run", "--resume", id.as_str()]);
+    assert_eq!(
+        (output.status.code(), out(&output)),
+        (Some(0), "The lamp costs 12.50.\n".into()),
+        "{}",
+        err(&output)
+    );
+    says(&err(&output), &["the policy has changed; from now on"]);
+}
+
+#[test]
+fn what_cannot_go_on_is_said() {
+    let scene = Scene::new();
+    let said = |args: &[&str]| {
+        let output = scene.unfazed(args);
+        assert_ne!(output.status.code(), Some(0));
+        err(&output)
+    };
+    says(&said(&["run", "--resume", "latest"]), &["no run in .unfazed/sessions was broken off"]);
+    says(&said(&["run", "--resume", "nope"]), &["there is no session `nope` in .unfazed/sessions"]);
+    says(&said(&["run", "--resume", "x", "a", "--task", "b"]), &["there are two tasks"]);
+    says(&said(&["run"]), &["<AGENT | TASK>"]);
+    let id = scene.run();
+    says(
+        &said(&["run", "--resume", id.as_str()]),
+        &["the last run of session", "is over (answered); give it a task"],
+    );
+    let _open = scene.store().open(&id).unwrap();
+    says(&said(&["run", "--resume", id.as_str(), "more"]), &["is in use by another process"]);
+}
+
+#[test]
+fn dead_sessions_are_passed_over_and_said() {
+    let scene = Scene::new();
+    let id = scene.run();
+    scene.cut_before(&id, r#""event":"tool_finished""#);
+    fs::write(scene.0.path().join(".unfazed/sessions/zero.jsonl"), "").unwrap();
+    let dead: SessionId = "dead".parse().unwrap();
+    drop(scene.store().create(&dead, &LogHeader::new("dead", "p", Instant(1))).unwrap());
+    let output = scene.unfazed(&["run", "--resume", "latest"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    says(&err(&output), &["passed over  zero: ", "it is empty", "passed over  dead: no run of it has begun"]);
+}
+
+#[test]
+fn sessions_are_listed_the_latest_first() {
+    let scene = Scene::new();
+    assert!(err(&scene.unfazed(&["sessions"])).contains("no sessions in .unfazed/sessions"));
+    let id = scene.run();
+    scene.broken_off("later", "A chair\nfor me");
+    let listed = out(&scene.unfazed(&["sessions"]));
+    let lines: Vec<&str> = listed.lines().collect();
+    says(lines[0], &["later", "broken off", "-", "A chair for me"]);
+    says(lines[1], &[id.as_str(), "answered", "desk", "What does the lamp cost?"]);
+    let listed = |args: &[&str]| {
+        let output = scene.unfazed(&[&["sessions", "list", "--format", "json"], args].concat());
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let ids = json["sessions"].as_array().unwrap().iter();
+        ids.map(|session| session["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&["--status", "broken_off"]), ["later"]);
+    assert_eq!(listed(&["--agent", "desk"]), [id.as_str()]);
+    assert_eq!(listed(&["--limit", "1"]), ["later"]);
+    assert_eq!(listed(&["--since", "1h"]).len(), 2);
+    assert!(listed(&["--before", "2020-01-01"]).is_empty());
+}
+
+#[test]
+fn a_session_as_json_has_these_fields() {
+    let scene = Scene::new();
+    scene.run();
+    let json: Value =
+        serde_json::from_slice(&scene.unfazed(&["sessions", "list", "--format", "json"]).stdout).unwrap();
+    let fields: Vec<&String> = json["sessions"][0].as_object().unwrap().keys().collect();
+    assert_eq!(
+        fields,
+        [
+            "id",
+            "title",
+            "agent",
+            "status",
+            "resumable",
+            "model",
+            "created",
+            "updated",
+            "runs",
+            "turns",
+            "messages",
+            "tokens",
+            "bytes",
+            "path"
+        ]
+    );
+    assert_eq!((&json["v"], &json["sessions"][0]["messages"]), (&1.into(), &4.into()));
+}
+
+#[test]
+fn text_is_found_in_titles_and_messages() {
+    let scene = Scene::new();
+    let id = scene.run();
+    scene.broken_off("other", "Chairs \"of wood\"");
+    let found = |args: &[&str]| {
+        let listed = out(&scene.unfazed(&[&["sessions", "search"], args].concat()));
+        listed.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&["LAMP costs 12"]), [id.as_str()]);
+    assert!(found(&["LAMP costs 12", "--titles"]).is_empty());
+    assert_eq!(found(&["\"of"]), ["other"]);
+    assert!(found(&["tool_finished"]).is_empty(), "what is written about messages is no message");
+}
+
+#[test]
+fn a_session_is_shown_with_its_decisions() {
+    let scene = Scene::new();
+    scene.write(
+        "look.sh",
+        "test -e seen && echo 12.50 && exit; touch seen; echo connection refused >&2; exit 1\n",
+    );
+    scene.run();
+    let shown = out(&scene.unfazed(&["sessions", "show", "latest"]));
+    says(
+        &shown,
+        &[
+            "What does the lamp cost?\n",
+            "  user\n    What does the lamp cost?\n",
+            "turn 1 of 12",
+            "look failed",
+            "(policy.yaml",
+            "  look\n    12.50\n",
+            "  assistant\n    The lamp costs 12.50.\n",
+            "done: answered",
+        ],
+    );
+    assert!(!out(&scene.unfazed(&["sessions", "show", "latest", "--quiet"])).contains("(policy.yaml"));
+}
+
+#[test]
+fn a_session_is_exported_for_people_and_programs() {
+    let scene = Scene::new();
+    scene.run();
+    let export = |format: &str| out(&scene.unfazed(&["sessions", "export", "latest", "--format", format]));
+    says(
+        &export("markdown"),
+        &[
+            "# What does the lamp cost?\n",
+            "- agent: desk\n",
+            "## User\n\nWhat does",
+            "look\n```\n{}\n```\n",
+            "## Result of look\n\n```\n12.50\n```\n",
+            "> ",
+            "## Assistant\n\nThe lamp costs 12.50.\n",
+        ],
+    );
+    let openai: Value = serde_json::from_str(&export("openai")).unwrap();
+    let roles: Vec<&str> =
+        openai.as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
+    assert_eq!(openai[1]["tool_calls"][0]["id"], openai[2]["tool_call_id"]);
+    let json: Value = serde_json::from_str(&export("json")).unwrap();
+    assert_eq!((&json["session"]["agent"], json["messages"].as_array().unwrap().len()), (&"desk".into(), 4));
+    assert!(
+        json["decisions"].as_array().unwrap().iter().any(|one| one["decision"]["directive"] == "run_tool")
+    );
+    let output = scene.unfazed(&["sessions", "export", "latest", "-o", "agent.yaml"]);
+    assert_eq!(output.status.code(), Some(2), "what is there is not written over");
+}
+
+#[test]
+fn a_title_that_was_given_stays_and_the_log_is_not_touched() {
+    let scene = Scene::new();
+    let id = scene.run();
+    let path = scene.store().path(&id);
+    let before = (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+    assert!(scene.unfazed(&["sessions", "rename", id.as_str(), "lamps"]).status.success());
+    assert_eq!((fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap()), before);
+    scene.unfazed(&["run", "--resume", id.as_str(), "And the chair?"]);
+    assert_eq!(scene.store().info(&id).unwrap().meta.title, "lamps");
+}
+
+#[test]
+fn a_session_is_deleted_with_all_that_belongs_to_it() {
+    let scene = Scene::new();
+    let id = scene.run();
+    let tail = &id.as_str()[24..];
+    assert!(scene.unfazed(&["sessions", "delete", tail]).status.success());
+    assert_eq!(fs::read_dir(scene.store().dir()).unwrap().count(), 0);
+}
+
+#[test]
+fn all_sessions_are_deleted_only_by_those_who_say_so() {
+    let scene = Scene::new();
+    for id in ["a", "b", "c"] {
+        scene.broken_off(id, "t");
+    }
+    let open = scene.store().open(&"b".parse().unwrap()).unwrap();
+    let asked = scene.unfazed(&["sessions", "delete-all"]);
+    assert_eq!(asked.status.code(), Some(2));
+    says(&err(&asked), &["3 sessions in .unfazed/sessions would be deleted", "--yes deletes them"]);
+    let none = scene.unfazed(&["sessions", "delete-all", "--yes", "--status", "failed"]);
+    assert_eq!(none.status.code(), Some(3));
+    let deleted = scene.unfazed(&["sessions", "delete-all", "--yes"]);
+    says(&err(&deleted), &["passed over  b: it is in use", "deleted  2 sessions"]);
+    drop(open);
+    assert_eq!(scene.store().list().unwrap().sessions.len(), 1);
+}
+
+/// A process whose files may not grow is as good as a full disk.
+#[test]
+fn a_full_disk_stops_the_run_and_the_session_goes_on_when_there_is_room() {
+    let scene = Scene::new();
+    let limited = "trap '' XFSZ; ulimit -f 4; exec \"$0\" run agent.yaml";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", limited, env!("CARGO_BIN_EXE_unfazed")]).current_dir(scene.0.path());
+    let output = shell.env_remove("UNFAZED_SESSIONS").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    says(
+        &err(&output),
+        &[
+            "the session cannot be written, so the run stops: cannot write to session",
+            "what it held before is kept",
+        ],
+    );
+    let output = scene.unfazed(&["run", "--resume", "latest"]);
+    assert_eq!(
+        (output.status.code(), out(&output)),
+        (Some(0), "The lamp costs 12.50.\n".into()),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn no_secret_gets_into_the_folder_of_a_session() {
+    let scene = Scene::new();
+    // Known by its name, by its form, in results, in errors, in arguments, in answers, and in what is kept whole.
+    let agent = AGENT
+        .replace("What does the lamp cost?", "Use ghp_planted0001 and https://me:planted0002@shop.example/")
+        .replace("    effect: read_only\n", "    effect: read_only\n    pass_env: [SHOP_TOKEN]\n");
+    scene.write("agent.yaml", &agent);
+    scene.write("policy.yaml", "version: 1\ntools: {'*': {result: {over: spill, max: 2000 chars}, retry: {max_attempts: 2, retry_on: {add: [execution_error]}, backoff: {kind: constant, delay: 0s}}}}\n");
+    scene.write(
+        "model.yaml",
+        "version: 1\nmodel: m\nreplies:
+  - {match: {turn: 1}, text: 'With AKIAPLANTED00030003', calls: [{name: look, arguments: {key: sk-ant-planted0004}, id: a}]}
+  - {match: {turn: 2}, text: 'It is Bearer planted0005, -----BEGIN PRIVATE KEY-----planted0006-----END PRIVATE KEY-----'}\n",
+    );
+    scene.write(
+        "look.sh",
+        "if test -e seen; then head -c 9000 /dev/zero | tr '\\0' x; echo \"$SHOP_TOKEN xoxb-planted0007\"; else touch seen; echo \"$SHOP_TOKEN connection refused sk_live_planted0008\" >&2; exit 1; fi\n",
+    );
+    let output = scene.command(&["run", "agent.yaml"]).env("SHOP_TOKEN", "planted-by-name").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let mut files = Vec::new();
+    walk(scene.store().dir(), &mut files);
+    assert!(files.iter().any(|file| file.to_string_lossy().contains(".results/")), "{files:?}");
+    for file in files {
+        let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).to_lowercase();
+        let at = text.find("planted");
+        assert!(at.is_none(), "{}: {}", file.display(), &text[at.unwrap().saturating_sub(60)..][..100]);
+    }
+}
+
+fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { walk(&path, files) } else { files.push(path) }
+    }
+}

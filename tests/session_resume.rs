@@ -1,0 +1,392 @@
+//! A session whose log ends anywhere goes on: with the same state, with nothing lost, and without running again what
+//! may have run.
+#![cfg(feature = "host")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use unfazed::context;
+use unfazed::engine::{
+    EffectState, Event, LogHeader, Order, Outcome, Record, State, ToolOutcome, ToolSpec, Work,
+};
+use unfazed::host::scripted::{self, Answer, Entry, Matcher, Script, ScriptedCall, ScriptedModel};
+use unfazed::host::{Agent, FunctionTool, RunReport, Silent, Stop, Task, Tools};
+use unfazed::policy::{Effect, Policy};
+use unfazed::session::Message;
+use unfazed::store::{Fsync, JsonlStore, Recorder, Resumed, SessionId, SessionStatus, Store, resume};
+use unfazed::time::Instant;
+
+const POLICY: &str = "version: 1
+tools:
+  '*': {retry: {backoff: {kind: constant, delay: 0s}}}
+  flaky: {breaker: {failures: 5, scope: session}}
+models: {'*': {retry: {backoff: {kind: constant, delay: 0s}}}}
+session:
+  slices: {calls: {initial: 0}}
+  reducers: {count: {on: [tool_succeeded], slice: calls, do: {kind: increment, value: '1'}}}
+";
+
+/// How often each tool ran with which argument.
+type Runs = Arc<Mutex<BTreeMap<String, u32>>>;
+
+struct Scene {
+    dir: TempDir,
+    id: SessionId,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), id: "trip".parse().unwrap() }
+    }
+
+    fn store(&self) -> JsonlStore {
+        JsonlStore::new(self.dir.path(), Fsync::Never)
+    }
+
+    fn log(&self) -> Vec<u8> {
+        fs::read(self.store().path(&self.id)).unwrap()
+    }
+
+    /// The log as a crash has left it, and nothing beside it.
+    fn left(&self, log: &[u8]) {
+        fs::write(self.store().path(&self.id), log).unwrap();
+        let _ = fs::remove_file(self.dir.path().join("trip.state"));
+    }
+
+    fn records(&self) -> Vec<Record> {
+        self.store().read(&self.id).unwrap().map(Result::unwrap).collect()
+    }
+
+    fn begin(&self, agent: &Agent, task: &str) -> RunReport {
+        let header = LogHeader::new("trip", agent.interpreter().unwrap().policy().digest(), Instant(1));
+        let mut recorder = Recorder::new(self.store().create(&self.id, &header).unwrap());
+        let task =
+            Task { run: "trip".into(), system: "Be brief.".into(), task: task.into(), ..Task::default() };
+        block_on(agent.run_with(task, &mut Silent, Some(&mut recorder), Stop::new())).unwrap()
+    }
+
+    fn resume(&self, agent: &Agent) -> Resumed {
+        resume(&self.store(), &self.id, &agent.interpreter().unwrap()).unwrap()
+    }
+
+    fn go_on(&self, agent: &Agent, task: Option<&str>) -> RunReport {
+        let Resumed { past, log, .. } = self.resume(agent);
+        let mut recorder = Recorder::new(log);
+        let task = task.map(|task| Task { run: "trip".into(), task: task.into(), ..Task::default() });
+        block_on(agent.go_on(Some(past), task, &mut Silent, Some(&mut recorder), Stop::new())).unwrap()
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(future)
+}
+
+/// A reply that calls these tools.
+fn calls(calls: &[(&str, u32)]) -> Entry {
+    let call = |(name, n): &(&str, u32)| ScriptedCall {
+        name: (*name).to_owned(),
+        arguments: json!({"n": n}).to_string(),
+        id: Some(format!("{name}-{n}")),
+    };
+    let calls = calls.iter().map(call).collect();
+    Entry::new(scripted::Outcome::Answer(Answer { calls, ..Answer::default() }))
+}
+
+/// An agent that charges once, looks twice, and answers.
+fn agent(policy: &str, runs: &Runs) -> Agent {
+    let tool = |name: &'static str, effect| {
+        let spec = ToolSpec {
+            name: name.into(),
+            description: String::new(),
+            parameters: json!({"type": "object"}),
+            effect: Some(effect),
+        };
+        let runs = Arc::clone(runs);
+        FunctionTool::new(spec, move |arguments: Value, _| {
+            *runs.lock().unwrap().entry(format!("{name} {}", arguments["n"])).or_default() += 1;
+            async move { Ok(json!({"did": name})) }
+        })
+    };
+    let turn = |turn, entry: Entry| entry.when(Matcher { turn: Some(turn), ..Matcher::default() });
+    let script = Script::new(
+        "script",
+        [
+            turn(1, calls(&[("charge", 1), ("look", 1)])),
+            turn(2, calls(&[("look", 2)])),
+            turn(3, Entry::text("Done.")),
+            turn(4, calls(&[("charge", 2)])),
+            turn(5, Entry::text("Done again.")),
+        ],
+    );
+    let tools = Tools::new().with(tool("charge", Effect::NonIdempotent)).with(tool("look", Effect::ReadOnly));
+    Agent::new(Policy::from_yaml("policy.yaml", policy).unwrap())
+        .model("m", ScriptedModel::new(script))
+        .tools(tools)
+}
+
+/// A whole run, and its log.
+fn whole() -> (Scene, Vec<u8>) {
+    let scene = Scene::new();
+    let report = scene.begin(&agent(POLICY, &Runs::default()), "Charge it.");
+    assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
+    let log = scene.log();
+    (scene, log)
+}
+
+/// The calls of tools that may have begun: what is decided is written down, with the state it leads to, before it begins.
+fn begun(records: &[Record]) -> BTreeMap<String, u32> {
+    let (mut begun, mut decided) = (BTreeMap::new(), Vec::new());
+    for record in records {
+        match record {
+            Record::Directives { list, .. } => {
+                decided = list
+                    .0
+                    .iter()
+                    .filter_map(|directive| match &directive.order {
+                        Order::Work(Work::RunTool(run)) => {
+                            Some(format!("{} {}", run.tool, run.arguments["n"]))
+                        }
+                        _ => None,
+                    })
+                    .collect();
+            }
+            Record::State { .. } => {
+                for run in decided.drain(..) {
+                    *begun.entry(run).or_default() += 1;
+                }
+            }
+            Record::Session(_) | Record::Event(_) => {}
+        }
+    }
+    begun
+}
+
+/// The states of the log, each with the number of its event.
+fn states(records: &[Record]) -> Vec<(u64, String)> {
+    let states = records.iter().filter_map(|record| match record {
+        Record::State { seq, hash } => Some((*seq, hash.clone())),
+        _ => None,
+    });
+    states.collect()
+}
+
+#[test]
+fn a_log_that_is_cut_off_at_any_byte_leads_to_the_last_state_that_is_whole() {
+    let (scene, log) = whole();
+    let interpreter = agent(POLICY, &Runs::default()).interpreter().unwrap();
+    let lines: Vec<(usize, Record)> = {
+        let ends = log.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
+        ends.zip(scene.records()).collect()
+    };
+    // Every byte of the first records, and so many of the others that each part of a line is met.
+    let (first, rest) = (lines[0].0..4_000, (4_000..log.len()).step_by(7));
+    for cut in first.chain(rest) {
+        scene.left(&log[..cut]);
+        let past = resume(&scene.store(), &scene.id, &interpreter).unwrap().past;
+        // The line end need not be there.
+        let whole = || lines.iter().rev().filter(|(end, _)| *end <= cut).map(|(_, record)| record);
+        let state = whole().find_map(|record| match record {
+            Record::State { seq, hash } => Some((*seq, hash.clone())),
+            _ => None,
+        });
+        let last = whole().find_map(|record| match record {
+            Record::Event(envelope) => Some(envelope),
+            _ => None,
+        });
+        assert_eq!(
+            (past.state.seq, past.state.digest()),
+            state.clone().unwrap_or((0, State::new().digest()))
+        );
+        // An event that was written down is not lost, whatever became of the decision.
+        let decided = last.map(|envelope| envelope.seq) == state.map(|(seq, _)| seq);
+        assert_eq!(past.untaken.as_ref(), last.filter(|_| !decided), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_run_that_is_broken_off_anywhere_goes_on_to_its_end_and_charges_once() {
+    let (scene, log) = whole();
+    let ends = log.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let mut broken_off = 0;
+    for end in ends {
+        // After the record, and in the middle of the next.
+        for cut in [end, (end + 40).min(log.len())] {
+            scene.left(&log[..cut]);
+            let runs = Runs::default();
+            let agent = agent(POLICY, &runs);
+            let Resumed { past, log: open, .. } = scene.resume(&agent);
+            if past.is_over() {
+                continue;
+            }
+            drop(open);
+            let mut all = begun(&scene.records());
+            let unknown: Vec<String> = past.unknown().map(|run| run.tool.clone()).collect();
+            let report = scene.go_on(&agent, None);
+            for (run, times) in runs.lock().unwrap().iter() {
+                *all.entry(run.clone()).or_default() += times;
+            }
+            assert_eq!(all["charge 1"], 1, "cut at {cut}");
+            assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() }, "cut at {cut}");
+            assert_eq!(context::findings(&report.messages), [], "cut at {cut}");
+            // What is told of a tool that may have acted never says that it did not run.
+            let told = report.messages.iter().any(|message| message.text().contains("It may have acted"));
+            assert_eq!(told, unknown.contains(&"charge".to_owned()), "cut at {cut}");
+            broken_off += 1;
+            // The same events lead to the same state again.
+            let again = scene.resume(&agent);
+            assert_eq!(again.past.state, report.state);
+            assert_eq!(again.past.messages, report.messages);
+        }
+    }
+    assert!(broken_off > 30, "{broken_off}");
+}
+
+#[test]
+fn the_policy_is_told_that_nobody_knows_what_a_tool_did() {
+    let (scene, log) = whole();
+    let text = String::from_utf8(log).unwrap();
+    let cut = text.find(r#""event":"tool_finished""#).unwrap();
+    let cut = text[..cut].rfind('\n').unwrap() + 1;
+    scene.left(&text.as_bytes()[..cut]);
+    let runs = Runs::default();
+    scene.go_on(&agent(POLICY, &runs), None);
+    let told: Vec<_> = scene
+        .records()
+        .into_iter()
+        .filter_map(|record| match record {
+            Record::Event(envelope) => match envelope.event {
+                Event::ToolFinished { outcome: ToolOutcome::Failed { effect, .. }, .. } => Some(effect),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [EffectState::Unknown, EffectState::Unknown]);
+    // What does no harm is run again by the policy; what may have acted is not.
+    let runs = runs.lock().unwrap();
+    assert_eq!((runs.get("look 1"), runs.get("charge 1")), (Some(&1), None));
+}
+
+#[test]
+fn the_next_run_of_a_session_knows_the_conversation_and_the_slices() {
+    let (scene, _) = whole();
+    let runs = Runs::default();
+    let report = scene.go_on(&agent(POLICY, &runs), Some("Charge it again."));
+    assert_eq!(report.outcome, Outcome::Answered { text: "Done again.".into() });
+    assert_eq!(report.state.slices.get("calls"), Some(&json!(4)));
+    let said: Vec<&str> = report
+        .messages
+        .iter()
+        .filter_map(|message| match message {
+            Message::System { text } | Message::User { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(said, ["Be brief.", "Charge it.", "Charge it again."]);
+    let seqs: Vec<u64> = states(&scene.records()).into_iter().map(|(seq, _)| seq).collect();
+    assert!(seqs.iter().zip(1..).all(|(seq, expected)| *seq == expected), "{seqs:?}");
+    let keys: Vec<String> = scene
+        .records()
+        .iter()
+        .flat_map(|record| match record {
+            Record::Directives { list, .. } => list
+                .0
+                .iter()
+                .filter_map(|directive| match &directive.order {
+                    Order::Work(Work::RunTool(run)) => Some(run.idempotency_key.clone()),
+                    _ => None,
+                })
+                .collect(),
+            _ => Vec::new(),
+        })
+        .collect();
+    let unique: std::collections::BTreeSet<_> = keys.iter().collect();
+    assert_eq!(unique.len(), keys.len(), "no key stands for two calls: {keys:?}");
+}
+
+#[test]
+fn a_task_ends_the_run_that_was_broken_off_and_begins_the_next() {
+    let (scene, log) = whole();
+    let text = String::from_utf8(log).unwrap();
+    let cut = text.find(r#""event":"tool_finished""#).unwrap();
+    let cut = text[..cut].rfind('\n').unwrap() + 1;
+    scene.left(&text.as_bytes()[..cut]);
+    let runs = Runs::default();
+    let report = scene.go_on(&agent(POLICY, &runs), Some("Never mind: look again."));
+    assert_eq!(context::findings(&report.messages), []);
+    let told: Vec<&str> =
+        report.messages.iter().map(Message::text).filter(|text| text.contains("It may have run")).collect();
+    assert_eq!(told.len(), 2, "both calls are told as interrupted");
+    assert!(!runs.lock().unwrap().contains_key("charge 1"));
+}
+
+#[test]
+fn another_policy_takes_over_where_the_log_ends() {
+    let (scene, log) = whole();
+    let store = scene.store();
+    // Broken off before the last state, with the states that were kept then.
+    let text = String::from_utf8(log).unwrap();
+    let last = text.trim_end().rfind('\n').unwrap();
+    let before = text[..last].rfind(r#""kind":"event""#).unwrap();
+    let before = text[..before].rfind('\n').unwrap() + 1;
+    fs::write(store.path(&scene.id), &text[..before]).unwrap();
+    let other = POLICY.replace("version: 1\n", "version: 1\nturn: {max_turns: 9}\n");
+    let report = scene.go_on(&agent(&other, &Runs::default()), None);
+    assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
+    assert_eq!(report.state.slices.get("calls"), Some(&json!(3)));
+    let changed = scene.records().into_iter().any(|record| {
+        matches!(record, Record::Event(envelope) if matches!(envelope.event, Event::PolicyChanged { .. }))
+    });
+    assert!(changed);
+}
+
+#[test]
+fn another_policy_without_the_kept_state_is_refused() {
+    let (scene, log) = whole();
+    scene.left(&log);
+    let other = agent("version: 1\nturn: {max_turns: 9}\n", &Runs::default());
+    let error = resume(&scene.store(), &scene.id, &other.interpreter().unwrap()).err().unwrap();
+    assert!(error.to_string().contains("was decided by another policy"), "{error}");
+}
+
+#[test]
+fn a_log_that_was_changed_is_told_from_one_that_was_not() {
+    let (scene, log) = whole();
+    let text = String::from_utf8(log).unwrap();
+    scene.left(text.replacen("did\":\"charge", "did\":\"CHARGE", 1).as_bytes());
+    let agent = agent(POLICY, &Runs::default());
+    let error = resume(&scene.store(), &scene.id, &agent.interpreter().unwrap()).err().unwrap().to_string();
+    assert!(
+        error.contains("lead to another state than the one that was written down after event"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_session_that_is_over_needs_a_task() {
+    let (scene, _) = whole();
+    let agent = agent(POLICY, &Runs::default());
+    let Resumed { past, .. } = scene.resume(&agent);
+    let error = block_on(agent.go_on(Some(past), None, &mut Silent, None, Stop::new())).unwrap_err();
+    assert_eq!(error.to_string(), "the last run of the session is over; give it a task to go on with");
+}
+
+#[test]
+fn what_is_known_without_the_log_is_true_after_a_run() {
+    let (scene, log) = whole();
+    let info = scene.store().info(&scene.id).unwrap();
+    assert_eq!((info.meta.title.as_str(), info.meta.status), ("Charge it.", SessionStatus::Answered));
+    assert_eq!((info.meta.runs, info.meta.turns, info.meta.model.as_deref()), (1, 3, Some("m")));
+    assert_eq!(info.bytes, log.len() as u64);
+    // Without the file beside the log, the log says the same but what only states tell.
+    fs::remove_file(scene.dir.path().join("trip.meta.json")).unwrap();
+    let again = scene.store().info(&scene.id).unwrap();
+    assert_eq!(
+        (again.meta.title, again.meta.status, again.meta.messages),
+        (info.meta.title, info.meta.status, info.meta.messages)
+    );
+}
