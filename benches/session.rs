@@ -75,7 +75,9 @@ fn record(store: &JsonlStore, id: &SessionId, interpreter: &Interpreter, bytes: 
                 }
                 Work::RunTool(run) => run.finished(ToolOutcome::Ok { data: page.clone().into() }),
                 Work::Wait(wait) => wait.fired(),
-                Work::RepairHistory(_) | Work::Consult(_) => unreachable!("nothing goes wrong"),
+                Work::RepairHistory(_) | Work::Consult(_) | Work::Ask(_) => {
+                    unreachable!("nothing goes wrong")
+                }
             });
         }
     }
