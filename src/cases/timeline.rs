@@ -82,7 +82,9 @@ fn directive(json: &Value) -> Option<String> {
         "run_tool" => format!("run {} {}, {}", word(json, "tool"), word(json, "call"), attempt()),
         "wait" => format!("wait {} for {} ({})", delay(), word(json, "subject"), word(json, "error_type")),
         "consult" => "ask the planner".to_owned(),
-        "ask" => format!("ask whether {} may {}", word(json, "tool"), word(json, "question")),
+        "ask" => {
+            format!("ask whether {} may {}", word(json, "tool"), word(json, "question").replace('_', " "))
+        }
         "renamed" => format!("take {} for {}", word(json, "from"), word(json, "tool")),
         "effect_checked" => format!("{} has acted: {}", word(json, "tool"), word(json, "effect")),
         "rounds_failed" => format!("tell the model that {} rounds failed", number(json, "rounds")),
@@ -115,18 +117,7 @@ fn directive(json: &Value) -> Option<String> {
             class => format!("{} {} failed: {class}", word(json, "tool"), word(json, "call")),
         },
         "repair_history" => "look for what is wrong with the history".to_owned(),
-        "orphan_tool_calls_pruned" => {
-            let done = [
-                ("pruned_count", "calls taken out"),
-                ("injected_count", "results put in"),
-                ("dropped_count", "results taken out"),
-                ("moved_count", "results moved to their calls"),
-            ];
-            let done = done.into_iter().filter(|(count, _)| number(json, count) > 0);
-            let done: Vec<String> =
-                done.map(|(count, what)| format!("{what}: {}", number(json, count))).collect();
-            format!("repair the history: {}", done.join(", "))
-        }
+        "orphan_tool_calls_pruned" => history_repaired(json),
         "reject_turn" => format!("reject the reply: {}", word(json, "error_type")),
         "result_cut" => {
             let unit = word(json, "unit");
@@ -168,6 +159,18 @@ fn directive(json: &Value) -> Option<String> {
         "finish" => format!("finish: {}", json.get("outcome").map_or("", |outcome| word(outcome, "status"))),
         _ => return None,
     })
+}
+
+fn history_repaired(json: &Value) -> String {
+    let done = [
+        ("pruned_count", "calls taken out"),
+        ("injected_count", "results put in"),
+        ("dropped_count", "results taken out"),
+        ("moved_count", "results moved to their calls"),
+    ];
+    let done = done.into_iter().filter(|(count, _)| number(json, count) > 0);
+    let done: Vec<String> = done.map(|(count, what)| format!("{what}: {}", number(json, count))).collect();
+    format!("repair the history: {}", done.join(", "))
 }
 
 fn hidden(json: &Value) -> String {

@@ -46,7 +46,6 @@ pub(super) struct Worked {
     longest_told: usize,
     answered: bool,
     interrupted: bool,
-    rounds_failed: bool,
     /// What was done to the history.
     repairs: BTreeSet<&'static str>,
 }
@@ -115,7 +114,6 @@ impl Worked {
                 );
                 self.fact(word(exhausted, "action"), Fact::Exhausted, used_up);
             }
-            "rounds_failed" => self.rounds_failed = true,
             "effect_checked" => self.fact(&tool(), Fact::Acted, word(json, "effect") == "committed"),
             "reducer_error" => self.fact(last, Fact::Objected, true),
             "output_accepted" => self.fact("output", Fact::Ran, true),
@@ -172,7 +170,7 @@ impl Worked {
             ("turns", "calls.suggestions") => {
                 self.subjects.values().any(|any| any.refused.contains("tool_not_found"))
             }
-            ("turns", "calls.messages.all_failed") => self.rounds_failed,
+            ("turns", "calls.messages.all_failed") => guided("execution_error"),
             ("turns", "messages.no_tools" | "calls.messages.too_many") => {
                 self.subjects.values().any(|any| any.refused.contains("tool_unavailable"))
             }

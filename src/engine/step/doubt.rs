@@ -48,10 +48,9 @@ impl Step<'_> {
             return false;
         }
         let asks = match &policy.after_effect.value {
-            AfterEffect::Tell => return false,
             AfterEffect::Ask => true,
             AfterEffect::Verify(check) if self.verify(index, &slot, check, &policy.after_effect) => false,
-            AfterEffect::Verify(_) => return false,
+            AfterEffect::Tell | AfterEffect::Verify(_) => return false,
         };
         let doubt = Doubt { failure: failure.clone(), effect, at };
         self.set_phase(index, SlotPhase::Doubtful(Box::new(doubt)));
