@@ -63,7 +63,7 @@ tools:
     let order = Guard::builder(policy).tools(tools).build().tool("order");
     let items: Vec<_> =
         (1..=16).map(|id| json!({"id": id, "name": format!("article number {id}")})).collect();
-    let args = json!({"city": "Zurich", "note": "n".repeat(320), "items": items});
+    let args = json!({"city": "Zurich", "note": "n".repeat(413), "items": items});
     assert!((1000..1100).contains(&args.to_string().len()), "{}", args.to_string().len());
     let failed = now(order.call(&args, |_, _| std::future::ready(Err::<(), _>(ToolError::failed("once")))));
     assert!(failed.is_err());
