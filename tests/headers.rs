@@ -63,7 +63,7 @@ fn read_request(socket: &mut TcpStream) -> String {
 fn run(api: &str, answered: &'static str, headers: &str) -> (String, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let agent = format!(
-        "version: 1\ntask: say hello\nmodels:\n  m:\n    api: {api}\n    base_url: http://{}\n    model: x\n    stream: false\n    headers: {headers}\n",
+        "version: 1\ntask: say hello\nmodels:\n  m:\n    api: {api}\n    base_url: http://{}\n    model: x\n    ask_window: false\n    stream: false\n    headers: {headers}\n",
         listener.local_addr().unwrap()
     );
     let dir = folder(&agent);

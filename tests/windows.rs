@@ -16,6 +16,14 @@ struct Server {
     asked: Arc<Mutex<Vec<String>>>,
 }
 
+/// Whether a request has come with all of its body.
+fn is_whole(request: &str) -> bool {
+    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
+    let head = head.to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    body.len() >= length.unwrap_or(0_usize)
+}
+
 impl Server {
     /// `pages`: a request line without its version, and the body of the answer.
     async fn with(pages: &'static [(&'static str, &'static str)]) -> Self {
@@ -27,9 +35,14 @@ impl Server {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let log = Arc::clone(&log);
                 tokio::spawn(async move {
-                    let mut request = vec![0; 8192];
-                    let length = socket.read(&mut request).await.unwrap_or_default();
-                    let request = String::from_utf8_lossy(&request[..length]).into_owned();
+                    let mut request = String::new();
+                    let mut bytes = vec![0; 8192];
+                    while !is_whole(&request) {
+                        match socket.read(&mut bytes).await {
+                            Ok(length @ 1..) => request += &String::from_utf8_lossy(&bytes[..length]),
+                            _ => break,
+                        }
+                    }
                     let line = request.lines().next().unwrap_or_default().replace(" HTTP/1.1", "");
                     log.lock().unwrap().push(request);
                     let page = pages.iter().find(|(known, _)| *known == line);
@@ -197,4 +210,58 @@ async fn who_does_not_answer_in_time_is_not_waited_for() {
 fn a_server_that_is_known_not_to_tell_is_not_asked() {
     let config = OpenAiConfig { base_url: "https://api.openai.com/v1".into(), ..OpenAiConfig::default() };
     assert!(WindowQuestion::of_openai(&config).unwrap().is_none());
+}
+
+/// Runs an agent whose model is on that server; the windows its run began with, and everything it said.
+#[cfg(feature = "cli")]
+async fn run(server: &Server, more: &str, entry: &str) -> (serde_json::Value, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = format!(
+        "version: 1\ntask: Say hello.\n{more}models:\n  main: {{api: openai, base_url: 'http://{}/v1', model: m, stream: false{entry}}}\n",
+        server.address
+    );
+    std::fs::write(folder.path().join("agent.yaml"), agent).unwrap();
+    std::fs::write(folder.path().join("models.json"), r#"{"m": {"max_input_tokens": 6000}}"#).unwrap();
+    std::fs::write(folder.path().join("policy.yaml"), "version: 1\nmodels: {main: {context_window: 5000}}\n")
+        .unwrap();
+    let run = tokio::task::spawn_blocking(move || {
+        std::process::Command::new(env!("CARGO_BIN_EXE_unfazed"))
+            .args(["run", "agent.yaml", "--format", "json"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap()
+    });
+    let output = run.await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let lines = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let started = lines.into_iter().find(|line| line.to_string().contains("run_started")).unwrap_or_default();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    (started["windows"].clone(), said)
+}
+
+#[cfg(feature = "cli")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_begins_with_the_windows_and_who_told_of_them() {
+    use serde_json::json;
+    let server = Server::with(&[
+        ("GET /v1/models", r#"{"data": [{"id": "m", "max_model_len": 4096}]}"#),
+        (
+            "POST /v1/chat/completions",
+            r#"{"choices": [{"message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}]}"#,
+        ),
+    ])
+    .await;
+    let of = |tokens: u64, source: &str| json!({"main": {"tokens": tokens, "source": source}});
+    assert_eq!(run(&server, "", "").await.0, of(4096, "server"));
+    assert_eq!(run(&server, "policy: policy.yaml\n", "").await.0, of(5000, "policy"));
+    assert_eq!(run(&server, "model_windows: models.json\n", ", ask_window: false").await.0, of(6000, "file"));
+    let (windows, said) = run(&server, "", ", ask_window: false").await;
+    assert_eq!(windows, of(32_768, "assumed"));
+    assert!(
+        said.contains("nobody knows how large the window of `main` is; 32768 tokens are assumed"),
+        "{said}"
+    );
+    // The server is asked once: not where the policy says it, and not where it is not to be asked.
+    let asked = server.asked.lock().unwrap();
+    assert_eq!(asked.iter().filter(|asked| asked.starts_with("GET")).count(), 1);
 }

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Test,
     /// A call for `unfazed explain --call`.
     Call,
+    /// A catalogue of models.
+    Models,
 }
 
 /// An agent file and what it names, without mistakes.
@@ -39,7 +41,7 @@ pub(crate) struct Named {
     pub(crate) models: Option<ModelCatalogue>,
 }
 
-/// What the file is. A test file has cases; a script has replies; a call has arguments or a planner; an agent has a task, models with an `api` or tools with a `kind`.
+/// What the file is. A test file has cases; a script has replies; a call has arguments or a planner; a catalogue has a list of models; an agent has a task, models with an `api` or tools with a `kind`.
 pub(crate) fn kind(bytes: &[u8]) -> Kind {
     if !may_tell(bytes) {
         return Kind::Policy;
@@ -50,6 +52,7 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
         Some(Data::Map(entries)) => entries.iter().any(|(_, entry)| entry.get(field).is_some()),
         _ => false,
     };
+    let names = |node: &Node| matches!(&node.data, Data::List(rows) if rows.iter().any(|row| row.get("names").is_some()));
     let has = |key: &str| Node::get(&root, key).is_some();
     if has("cases") {
         Kind::Test
@@ -59,6 +62,8 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
         Kind::Agent
     } else if has("arguments") || has("planner") {
         Kind::Call
+    } else if Node::get(&root, "models").is_some_and(names) {
+        Kind::Models
     } else {
         Kind::Policy
     }
@@ -161,12 +166,14 @@ fn policy(
 /// The file of models that is named there, or a problem at that place.
 fn models(folder: &Path, named: &Spanned<String>, missing: &mut Vec<Diagnostic>) -> Option<ModelCatalogue> {
     let (path, bytes) = follow(folder, named, "file of models", missing)?;
-    let read = ModelCatalogue::litellm(&bytes);
-    read.map_err(|error| {
-        let problem = Diagnostic::error(Code::BAD_VALUE, named.span, format!("cannot use {path}: {error}"));
-        missing.push(problem);
-    })
-    .ok()
+    let read = if Path::new(&path).extension().is_some_and(|end| end == "yaml" || end == "yml") {
+        ModelCatalogue::read(&path, &bytes).map_err(|report| report.human(false))
+    } else {
+        ModelCatalogue::litellm(&bytes).map_err(|error| error.to_string())
+    };
+    let refuse =
+        |error: String| Diagnostic::error(Code::BAD_VALUE, named.span, format!("cannot use {path}: {error}"));
+    read.map_err(|error| missing.push(refuse(error))).ok()
 }
 
 /// The file that is named there, or a problem at that place.
@@ -234,6 +241,8 @@ mod tests {
             ("version: 1\nturn:\n  text: |\n    task: do it\n", Kind::Policy),
             ("arguments: {item: 42}\n", Kind::Call),
             ("planner: {retry: {max_attempts: 1}}\n", Kind::Call),
+            ("version: 1\nmodels: [{names: [m], window: 9}]\n", Kind::Models),
+            ("version: 1\nmodels: [m]\n", Kind::Policy),
             ("", Kind::Policy),
         ] {
             assert_eq!(kind(text.as_bytes()), expected, "{text}");

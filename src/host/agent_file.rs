@@ -54,7 +54,8 @@ record! {
         /// order when its attempts are exhausted.
         /// Example: `{"main": {"api": "scripted", "script": "model.yaml"}}`
         pub models: IndexMap<String, ModelEntry>,
-        /// A file that says how large the windows of models are, as `LiteLLM` publishes it: `model_prices_and_context_window.json`.
+        /// A file that says how large the windows of models are, as `LiteLLM` publishes it: `model_prices_and_context_window.json`;
+        /// as YAML, in the form of the catalogue that ships with the product.
         /// It goes before what ships with the product. The path starts at this file's folder.
         /// Example: `models.json`
         pub model_windows: Option<Spanned<String>>,

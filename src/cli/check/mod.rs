@@ -6,6 +6,7 @@ mod sarif;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use unfazed::context::ModelCatalogue;
 use unfazed::host::PolicyFiles;
 use unfazed::host::scripted::Script;
 use unfazed::host::tools_file::ToolsFile;
@@ -94,6 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
             }
             Kind::Script => reports.extend(Script::from_yaml(&name, &bytes).err()),
             Kind::Call => reports.extend(CallFile::read(&name, &bytes).err()),
+            Kind::Models => reports.extend(ModelCatalogue::read(&name, &bytes).err()),
             Kind::Test => reports.extend(super::test::problems(&name, &bytes)),
             Kind::Policy if args.together => policies.push((name, bytes)),
             Kind::Policy => reports.extend(policy(args, &options, vec![(name, bytes)])),
