@@ -3,8 +3,10 @@
 //! Take the next event, write it down, step, write down what was decided, set the work going, wait for the first
 //! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
 
+mod build;
 mod redact;
 mod resume;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,33 +17,31 @@ use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::approver::{Approver, Nobody, answered};
-use super::aside::{Aside, Asides, Progress};
+use super::approver::{Approver, Nobody};
+use super::aside::{Asides, Progress};
 use super::clock::Clock;
 use super::measure::Measure;
 use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
-use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, ToolSource, Traffic};
-use super::results::{Results, kept, with_readers};
+use super::port::{BoxFuture, Model, Streamed, ToolSource};
+use super::results::{Results, with_readers};
 use super::task::{Past, RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
 use super::under_way::UnderWay;
-use super::{
-    LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, counter_by, trace,
-};
-use crate::context::{TokenCounter, repair};
+use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace};
+use crate::context::TokenCounter;
 use crate::engine::{
-    CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, KnownWindow, Note, Order,
-    RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, Wait, Work, WorkId,
+    Directives, Drive, Envelope, Event, Interpreter, KnownWindow, Note, Order, RunStarted, State, ToolFacts,
+    ToolSpec, WorkId,
 };
-use crate::policy::{ErrorClass, Policy};
 use crate::session::{Message, splice};
 use crate::time::Nanos;
 
 /// Why a run that was stopped from outside ended.
 const STOPPED: &str = "stopped by the user";
+
 /// An agent: a policy, models, tools, and whoever listens.
 pub struct Agent {
     policy: LivePolicy,
@@ -90,122 +90,6 @@ impl Agent {
         let mut agent = Self::new(watch.live().clone());
         agent.watch = Some(Mutex::new(watch));
         agent
-    }
-
-    /// Adds a model under the name the policy's selectors match. The first is preferred.
-    #[must_use]
-    pub fn model(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
-        self.models.push((name.into(), Arc::new(model)));
-        self
-    }
-
-    /// Says what telemetry tells about the model of that name: who serves it, as what, at which price.
-    #[must_use]
-    pub fn facts(mut self, name: impl Into<String>, facts: ModelFacts) -> Self {
-        self.facts.insert(name.into(), facts);
-        self
-    }
-
-    /// Counts into these metrics, which others may read while runs go on. Without it each run has its own.
-    #[must_use]
-    pub fn metrics(mut self, metrics: Arc<Metrics>) -> Self {
-        self.metrics = Some(metrics);
-        self
-    }
-
-    /// Sets the tools.
-    #[must_use]
-    pub fn tools(mut self, tools: Tools) -> Self {
-        self.tools = tools;
-        self
-    }
-
-    /// Adds tools that may change while a run goes on, after those that do not. They are looked at before every turn.
-    #[must_use]
-    pub fn tool_source(mut self, source: impl ToolSource + 'static) -> Self {
-        self.sources.push(Arc::new(source));
-        self
-    }
-
-    /// All tools as they are now.
-    fn all_tools(&self) -> Tools {
-        let changing = self.sources.iter().flat_map(|source| source.tools());
-        self.tools.iter().map(Arc::clone).chain(changing).collect()
-    }
-
-    /// Every tool a model may be shown as things are now, the one that reads kept results and the report's among them.
-    ///
-    /// # Errors
-    /// Tools that cannot be used together, or not under the policy.
-    pub fn offered(&self) -> Result<Vec<ToolSpec>, RunError> {
-        let (_, policy) = self.policy.numbered();
-        let results = Arc::new(Results::new(None));
-        let catalogue = with_readers(&self.all_tools(), &policy, &results).catalogue()?;
-        catalogue.fits(&policy)?;
-        Ok(offered(&Interpreter::new(policy, catalogue)).to_vec())
-    }
-
-    /// Sets who decides where the policy says `ask_planner`, and who may give single calls a layer of their own.
-    #[must_use]
-    pub fn planner(mut self, planner: impl Planner + 'static) -> Self {
-        self.planner = Arc::new(planner);
-        self
-    }
-
-    /// Sets who is asked where the policy wants a person to agree. Without it nobody is, and the policy says what that
-    /// means (`turn.approval.unanswered`).
-    #[must_use]
-    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
-        self.approver = Arc::new(approver);
-        self
-    }
-
-    /// Sets how tokens are counted. Without it they are counted as the policy says for the first model; its vocabulary is
-    /// known by its [`facts`](Self::facts).
-    #[must_use]
-    pub fn counter(mut self, counter: Box<dyn TokenCounter>) -> Self {
-        self.counter = Some(counter.into());
-        self
-    }
-
-    /// Says how large the window of the model of that name is, and how that is known. The policy's `context_window` goes
-    /// before it.
-    #[must_use]
-    pub fn window(mut self, name: impl Into<String>, window: KnownWindow) -> Self {
-        self.windows.insert(name.into(), window);
-        self
-    }
-
-    /// How tokens are counted under a policy.
-    fn counter_under(&self, policy: &Policy) -> Arc<dyn TokenCounter> {
-        self.counter.clone().unwrap_or_else(|| {
-            let first = self.models.first().map_or("", |(name, _)| name);
-            let model = self.facts.get(first).map_or("", |facts| &facts.model);
-            counter_by(&policy.model(first).tokens, model)
-        })
-    }
-
-    /// Keeps results that are too large for the model in this folder, where the policy says so (`result.over: spill`);
-    /// without it, in a private one that is gone after the run.
-    #[must_use]
-    pub fn results(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.results = Some(folder.into());
-        self
-    }
-
-    /// Takes the time from this clock instead of the system's.
-    #[must_use]
-    pub const fn clock(mut self, clock: Clock) -> Self {
-        self.clock = Some(clock);
-        self
-    }
-
-    /// Sets how long work under way may take to end after its run has, before it is dropped; without it, 5 s. It should
-    /// be longer than the grace of every tool.
-    #[must_use]
-    pub const fn drain(mut self, longest: Nanos) -> Self {
-        self.drain = longest;
-        self
     }
 
     /// Runs the agent to its end, telling nobody and writing nothing down.
@@ -615,109 +499,6 @@ impl Run<'_> {
             | Note::Finish { .. } => {}
         }
     }
-
-    fn begin(&self, work: Work) -> BoxFuture<'static, Event> {
-        let traffic = self.telemetry.traffic(work.id());
-        match work {
-            Work::PrepareTurn(prepare) => {
-                Box::pin(std::future::ready(prepare.prepared(self.measure.of(&self.messages))))
-            }
-            Work::RepairHistory(work) => {
-                let found = repair(&self.messages, work.orphan_calls);
-                Box::pin(std::future::ready(work.repaired(found)))
-            }
-            Work::CallModel(call) => self.call_model(call, traffic),
-            Work::RunTool(run) => self.run_tool(run),
-            Work::Wait(wait) => sleep(wait),
-            Work::Consult(consult) => {
-                let decision = self.agent.planner.on_exhausted(&consult.exhausted);
-                Box::pin(std::future::ready(consult.decided(decision)))
-            }
-            Work::Ask(ask) => answered(Arc::clone(&self.agent.approver), ask, self.stop.clone()),
-        }
-    }
-
-    fn call_model(&self, call: CallModel, traffic: Traffic) -> BoxFuture<'static, Event> {
-        let named = self.agent.models.iter().find(|(name, _)| *name == call.target);
-        let model = named.map(|(_, model)| Arc::clone(model));
-        let offered = Arc::clone(&self.offered);
-        let messages = Arc::clone(&self.messages);
-        let planner = Arc::clone(&self.agent.planner);
-        let redactor = Arc::clone(&self.agent.redactor);
-        let (cancel, streamed) = (self.stop.clone(), self.streamed.clone());
-        Box::pin(async move {
-            let Some(model) = model else {
-                let message = format!("there is no model `{}`", call.target);
-                return call.failed(Failure::of(ErrorClass::NotFound, message));
-            };
-            let told = Message::of_guidance(&call.guidance);
-            let with_guidance =
-                told.map(|told| messages.iter().cloned().chain([told]).collect::<Vec<Message>>());
-            let request = ModelRequest {
-                messages: with_guidance.as_deref().unwrap_or(&messages),
-                tools: offered.iter().filter(|spec| call.tools.contains(&spec.name)).collect(),
-                tool_choice: call.tool_choice.clone(),
-                timeout: call.timeout,
-                timeouts: call.timeouts,
-                streamed,
-                traffic,
-                cancel,
-            };
-            match model.call(request).await {
-                Ok(reply) => {
-                    let mut reply = redactor.reply(reply);
-                    for proposal in &mut reply.calls {
-                        if let Some(layer) = planner.for_call(&proposal.call) {
-                            proposal.policy = Some(layer);
-                        }
-                    }
-                    call.responded(reply)
-                }
-                Err(failure) => call.failed(redactor.texts_of(failure)),
-            }
-        })
-    }
-
-    fn run_tool(&self, run: RunTool) -> BoxFuture<'static, Event> {
-        let tool = self.tools.get(&run.tool).map(Arc::clone);
-        let (cancel, clock, results) = (self.stop.clone(), self.clock, Arc::clone(&self.results));
-        let redactor = Arc::clone(&self.agent.redactor);
-        let handle = run.spill.as_ref().map(|spill| spill.handle.as_str());
-        let aside = |asides: &Asides| asides.of(&run.call, &run.tool, handle, &results);
-        let aside = self.asides.as_ref().map_or_else(Aside::default, aside);
-        Box::pin(async move {
-            let Some(tool) = tool else {
-                let failure =
-                    Failure::of(ErrorClass::ToolUnavailable, format!("there is no tool `{}`", run.tool));
-                let effect = crate::engine::EffectState::NotStarted;
-                return run.finished(ToolOutcome::Failed { failure, effect });
-            };
-            let input = ToolInput {
-                arguments: &run.arguments,
-                attempt: run.attempt,
-                idempotency_key: &run.idempotency_key,
-                timeout: run.timeout,
-                cancel,
-                aside,
-            };
-            let began = clock.now();
-            let (outcome, mut facts) = tool.run_told(input).await;
-            facts.duration = Some(clock.now().since(began));
-            let mut outcome = redactor.outcome(outcome);
-            if let Some(spill) = &run.spill {
-                (outcome, facts.handle) = kept(results, outcome, spill.clone()).await;
-            }
-            run.finished_with(outcome, facts)
-        })
-    }
-}
-
-/// Waits. The interpreter never asks for a wait of no time, so there is no timer without need.
-fn sleep(wait: Wait) -> BoxFuture<'static, Event> {
-    Box::pin(async move {
-        tokio::time::sleep(wait.delay.to_std()).await;
-        wait.fired()
-    })
 }
 
 /// The tools as they are declared to the model, and after them the one the final report is delivered by.
