@@ -5,7 +5,6 @@
 
 use std::process::Command;
 
-use unfazed::context::TokenCounter;
 use unfazed::host::agent_file::AgentFile;
 use unfazed::host::{Tiktoken, counter_by};
 use unfazed::policy::{LintOptions, Loader};
