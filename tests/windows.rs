@@ -233,8 +233,8 @@ async fn run(server: &Server, more: &str, entry: &str) -> (serde_json::Value, St
     });
     let output = run.await.unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    let lines = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let started = lines.into_iter().find(|line| line.to_string().contains("run_started")).unwrap_or_default();
+    let mut lines = said.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let started = lines.find(|line| line.to_string().contains("run_started")).unwrap_or_default();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     (started["windows"].clone(), said)
 }

@@ -135,13 +135,14 @@ fn end_of_piece(text: &str) -> usize {
     let begins_with_a_letter =
         |at: usize| text.get(at..).and_then(|rest| rest.chars().next()).is_some_and(char::is_alphanumeric);
     let bytes = text.as_bytes().iter().enumerate().take(longest).skip(PIECE);
-    let ends = bytes.filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-    ends.into_iter().find(|at| begins_with_a_letter(*at)).unwrap_or(longest)
+    let mut ends = bytes.filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    ends.find(|at| begins_with_a_letter(*at)).unwrap_or(longest)
 }
 
 /// As much of the beginning of a text as these bytes hold.
 fn head(text: &str, most: usize) -> &str {
-    text.get(..text.floor_char_boundary(most)).unwrap_or(text)
+    let mut ends = (0..=most.min(text.len())).rev();
+    ends.find_map(|end| text.get(..end)).unwrap_or(text)
 }
 
 #[cfg(test)]

@@ -22,7 +22,9 @@ impl Step<'_> {
             )
         });
         let told: Vec<String> = told.collect();
-        told.into_iter().for_each(|message| self.warn(message));
+        for message in told {
+            self.warn(message);
+        }
     }
 
     /// A request with fewer tools than were counted teaches nothing about the count.

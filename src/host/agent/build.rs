@@ -104,11 +104,9 @@ impl Agent {
 
     /// How tokens are counted under a policy.
     pub(super) fn counter_under(&self, policy: &Policy) -> Arc<dyn TokenCounter> {
-        self.counter.clone().unwrap_or_else(|| {
-            let first = self.models.first().map_or("", |(name, _)| name);
-            let model = self.facts.get(first).map_or("", |facts| &facts.model);
-            counter_by(&policy.model(first).tokens, model)
-        })
+        let first = self.models.first().map_or("", |(name, _)| name);
+        let model = self.facts.get(first).map_or("", |facts| &facts.model);
+        self.counter.clone().unwrap_or_else(|| counter_by(&policy.model(first).tokens, model))
     }
 
     /// Keeps results that are too large for the model in this folder, where the policy says so (`result.over: spill`);
