@@ -110,8 +110,10 @@ struct Reading<'i> {
     policy: String,
     /// The digest of the state that was written last.
     hash: String,
-    /// The first event after which the states differ, if that is looked for.
-    compare: Option<Option<u64>>,
+    /// Whether each state is compared with the one that was written down, and not only the last.
+    compares: bool,
+    /// The first event after which they differ.
+    differs: Option<u64>,
 }
 
 impl<'i> Reading<'i> {
@@ -125,7 +127,8 @@ impl<'i> Reading<'i> {
             foreign: false,
             policy: String::new(),
             hash: String::new(),
-            compare: None,
+            compares: false,
+            differs: None,
         }
     }
 
@@ -146,10 +149,8 @@ impl<'i> Reading<'i> {
                 if let Record::State { seq, hash } = parse(line.json)? {
                     self.take();
                     self.hash = hash;
-                    if let Some(found @ None) = &mut self.compare
-                        && self.fold.state().digest() != self.hash
-                    {
-                        *found = Some(seq);
+                    if self.compares && self.differs.is_none() && self.fold.state().digest() != self.hash {
+                        self.differs = Some(seq);
                     }
                 }
             }
@@ -188,7 +189,7 @@ impl<'i> Reading<'i> {
         if self.foreign {
             return Ok(ResumeError::Foreign { id: id.clone(), policy: self.policy });
         }
-        let mut again = Self { compare: Some(None), ..Self::new(self.interpreter) };
+        let mut again = Self { compares: true, ..Self::new(self.interpreter) };
         for record in store.read(id)? {
             let mut line = Vec::new();
             let record = record?;
@@ -196,7 +197,7 @@ impl<'i> Reading<'i> {
             let _ = record.as_ref().write_to(&mut line);
             let _ = again.line(Line::of(&record, &line));
         }
-        let seq = again.compare.flatten().unwrap_or(again.fold.state().seq);
+        let seq = again.differs.unwrap_or(again.fold.state().seq);
         Ok(ResumeError::Diverged { id: id.clone(), seq })
     }
 }

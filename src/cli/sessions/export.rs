@@ -111,7 +111,7 @@ fn markdown(store: &JsonlStore, id: &SessionId) -> Result<String, StoreError> {
         ("updated", updated.to_rfc3339()),
     ];
     for (name, value) in facts {
-        page.push_str(&format!("- {name}: {}\n", one_line(&value)));
+        page.extend(["- ", name, ": ", &one_line(&value), "\n"]);
     }
     for piece in read(store, id, false)? {
         match piece {
@@ -119,11 +119,11 @@ fn markdown(store: &JsonlStore, id: &SessionId) -> Result<String, StoreError> {
                 let lines = anstream::adapter::strip_str(&lines).to_string();
                 page.push('\n');
                 for line in lines.lines() {
-                    page.push_str(&format!("> {}  \n", line.trim()));
+                    page.extend(["> ", line.trim(), "  \n"]);
                 }
             }
             Piece::Said(message) => page.push_str(&said(&message)),
-            Piece::Damaged(why) => page.push_str(&format!("\n**The log cannot be read on:** {why}\n")),
+            Piece::Damaged(why) => page.extend(["\n**The log cannot be read on:** ", &why, "\n"]),
         }
     }
     Ok(page)
@@ -135,8 +135,9 @@ fn said(message: &Message) -> String {
         Message::User { text, guidance: None } => format!("\n## User\n\n{text}\n"),
         Message::User { text, guidance: Some(which) } => format!("\n## Policy ({which})\n\n{text}\n"),
         Message::Assistant { text, calls, .. } => {
-            let calls: String =
-                calls.iter().map(|call| format!("\n{}{}", call.name, fenced(&call.arguments))).collect();
+            let calls =
+                calls.iter().flat_map(|call| ["\n".to_owned(), call.name.clone(), fenced(&call.arguments)]);
+            let calls: String = calls.collect();
             let text = if text.is_empty() { String::new() } else { format!("\n{text}\n") };
             format!("\n## Assistant\n{text}{calls}")
         }
