@@ -13,7 +13,7 @@ use unfazed::context;
 use unfazed::engine::{Catalogue, Event, Interpreter, Order, Outcome, Record, State, ToolSpec, Work};
 use unfazed::host::agent_file::{AgentFile, ToolEntry};
 use unfazed::host::scripted::{Entry, Script, ScriptedModel};
-use unfazed::host::{Agent, Task};
+use unfazed::host::{Agent, Past, Silent, Stop, Task};
 use unfazed::policy::Policy;
 use unfazed::session::Message;
 use unfazed::store::read_log;
@@ -221,14 +221,13 @@ impl Live {
 
 /// Another run goes on with the conversation and with the state, and what it sends is what providers take.
 fn goes_on(conversation: Vec<Message>, state: State) {
-    let history: Vec<_> =
-        conversation.into_iter().filter(|message| !matches!(message, Message::System { .. })).collect();
     let model = ScriptedModel::new(Script::new("script", [Entry::text("done")]));
     let agent = Agent::new(Policy::from_yaml("policy.yaml", END).unwrap()).model("m", model);
-    let after = Some(state);
-    let task = Task { run: "next".into(), history, after, task: "go on".into(), ..Task::default() };
+    let past = Past { state, messages: conversation, ..Past::default() };
+    let task = Task { run: "next".into(), task: "go on".into(), ..Task::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let report = runtime.block_on(agent.run(task)).unwrap();
+    let report =
+        runtime.block_on(agent.go_on(Some(past), Some(task), &mut Silent, None, Stop::new())).unwrap();
     assert_eq!(report.outcome, Outcome::Answered { text: "done".into() });
     assert_eq!(context::findings(&report.messages), []);
 }
