@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::decode::{Patch, Spanned};
 use super::document::{
-    CallRule, HistoryLayer, LimitsRule, MergedHistory, MergedModel, MergedOutput, MergedRetry, MergedTool,
+    CallRule, ContextLayer, HistoryLayer, LimitsRule, MergedContext, MergedHistory, MergedModel, MergedOutput, MergedRetry, MergedTool,
     MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer, ToolLayer, TopLimits, TurnLayer,
 };
 use super::loader::{Part, PartKind};
@@ -37,6 +37,7 @@ struct Tier {
     turn: Vec<(TurnLayer, At)>,
     output: Vec<(OutputLayer, At)>,
     history: Vec<(HistoryLayer, At)>,
+    context: Vec<(ContextLayer, At)>,
     limits: Vec<TopLimits>,
 }
 
@@ -96,6 +97,7 @@ impl Layers {
         }
         tier.turn.push((blocks.turn.0.clone(), block("turn")));
         tier.history.push((blocks.history.0.clone(), block("history")));
+        tier.context.push((blocks.context.0.clone(), block("context")));
         match &blocks.output {
             Patch::Absent => {}
             Patch::Null(_) => {
@@ -242,6 +244,15 @@ impl Layers {
         let mut merged = MergedHistory::default();
         for tier in self.tiers() {
             tier.history.iter().for_each(|(layer, at)| merged.fold(layer, at));
+        }
+        merged
+    }
+
+    /// Merges what concerns the windows of models.
+    pub(crate) fn context(&self) -> MergedContext {
+        let mut merged = MergedContext::default();
+        for tier in self.tiers() {
+            tier.context.iter().for_each(|(layer, at)| merged.fold(layer, at));
         }
         merged
     }

@@ -7,6 +7,7 @@ mod backoff;
 mod breaker;
 mod budget;
 mod by_class;
+mod context;
 mod errors;
 mod fraction;
 mod history;
@@ -22,6 +23,7 @@ mod timeouts;
 mod tool;
 
 pub(crate) use by_class::for_all;
+pub(crate) use context::{ContextLayer, MergedContext};
 pub(crate) use errors::{ErrorRule, Sought, Words};
 pub(crate) use history::{HistoryLayer, MergedHistory};
 pub(crate) use lasting::Lasting;
@@ -70,6 +72,8 @@ record! {
         pub(crate) output: Patch<OutputLayer>,
         /// What is done about a history that providers refuse: calls without a result, results without a call.
         pub(crate) history: Block<HistoryLayer>,
+        /// What is done so that a conversation stays within the window of a model.
+        pub(crate) context: Block<ContextLayer>,
         /// What the session remembers.
         pub(crate) session: Option<SessionRule>,
         /// How failures are told apart: the first row that matches wins, and these come before the built-in ones.
@@ -95,6 +99,8 @@ record! {
         pub(crate) output: Patch<OutputLayer>,
         /// What is done about a history that providers refuse: calls without a result, results without a call.
         pub(crate) history: Block<HistoryLayer>,
+        /// What is done so that a conversation stays within the window of a model.
+        pub(crate) context: Block<ContextLayer>,
         /// What the session remembers.
         pub(crate) session: Option<SessionRule>,
         /// How failures are told apart: these rows come before those of the files.
@@ -180,10 +186,11 @@ impl PolicyFile {
             turn,
             output,
             history,
+            context,
             session,
             errors,
         } = self;
-        let blocks = Blocks { limits, retry, tools, models, turn, output, history, session, errors };
+        let blocks = Blocks { limits, retry, tools, models, turn, output, history, context, session, errors };
         (Header { extends: extends.0.0, profiles: profiles.0 }, blocks)
     }
 }
