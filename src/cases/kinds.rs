@@ -57,6 +57,18 @@ const INJECTED: Shape = shape!["call", "tool", "splice", "message"];
 const REPAIR: Shape = shape!["splices": SPLICE, "pruned": ORPHAN, "injected": INJECTED, "dropped", "moved"];
 const RAN: Shape = shape!["outcome", "data", "failure": FAILURE, "effect"];
 const FACTS_OF_RUN: Shape = shape!["duration", "process_id", "handle"];
+const STEP: Shape =
+    shape!["kind", "keep_last", "over", "show", "most", "line", "result_line", "head", "tail"];
+const PLAN: Shape = shape!["number", "step": STEP, "aim", "most", "keep_task"];
+const REDUCTION: Shape = shape![
+    "splices": SPLICE,
+    "shortened",
+    "dropped",
+    "messages",
+    "message_tokens",
+    "history_faults",
+    "lacking",
+];
 const SPILL: Shape = shape!["handle", "over"];
 const REPORT: Shape = shape![
     "reason",
@@ -83,6 +95,7 @@ pub(crate) const COMMON: &[(&str, Shape)] = &[
 kinds!(pub(crate) DIRECTIVES by "directive" {
     "prepare_turn" = ["work", "turn", "max_turns", "last"],
     "repair_history" = ["work", "orphan_calls"],
+    "reduce_context" = ["work", "target", "plan": PLAN],
     "call_model" = [
         "work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "guidance", "timeout",
         "timeouts": TIMEOUTS,
@@ -98,6 +111,7 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
     "orphan_tool_calls_pruned" = [
         "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error",
     ],
+    "context_reduced" = ["target", "step", "tokens_before", "tokens_after", "shortened", "left_out"],
     "feedback" = ["feedback": FEEDBACK],
     "reducer_error" = ["error": REDUCER],
     "refused" = ["call", "tool", "error_type", "message"],
@@ -129,6 +143,7 @@ kinds!(pub(crate) EVENTS by "event" {
     "run_started" = ["run", "policy", "seed", "drive", "system", "history": MESSAGE, "task", "targets", "tools", "deadline"],
     "turn_prepared" = ["work", "messages", "message_tokens", "tool_tokens", "history_faults"],
     "history_repaired" = ["work", "repair": REPAIR],
+    "context_reduced" = ["work", "reduction": REDUCTION],
     "model_responded" = ["work", "reply": REPLY],
     "model_failed" = ["work", "failure": FAILURE],
     "tools_proposed" = ["calls": CALL],

@@ -170,7 +170,7 @@ impl Record {
                     "at": at.to_string(),
                 }));
             }
-            Work::RepairHistory(_) | Work::Consult(_) => {}
+            Work::RepairHistory(_) | Work::ReduceContext(_) | Work::Consult(_) => {}
         }
     }
 
@@ -214,6 +214,7 @@ impl Record {
             Note::Append { .. }
             | Note::Splice { .. }
             | Note::OrphanToolCallsPruned(_)
+            | Note::ContextReduced(_)
             | Note::Repaired { .. }
             | Note::ResultCut { .. }
             | Note::TurnRetracted { .. }

@@ -7,16 +7,17 @@ use serde_json::Value;
 
 use super::outcome::OutcomeRule;
 use super::record::Record;
-use crate::context::{Estimate, findings, measure, message_tokens, repair};
+use super::tokens::Tokens;
+use crate::context::{findings, measure, message_tokens, reduce, repair};
 use crate::engine::{
     CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter, ModelReply,
-    Note, Order, Proposal, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome, TurnMeasure,
+    Note, Order, Proposal, ReducePlan, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome, TurnMeasure,
     Work,
 };
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
 use crate::policy::{CallOverride, ErrorClass, Policy};
-use crate::session::{HistoryRepair, Message, ToolCall, splice};
+use crate::session::{HistoryRepair, Message, Reduction, ToolCall, splice};
 use crate::time::{Instant, Nanos};
 
 /// More events than any case needs; beyond, the run is taken to have no end.
@@ -44,6 +45,7 @@ pub(crate) struct Setup {
     pub(crate) start: Instant,
     pub(crate) deadline: Option<Nanos>,
     pub(crate) seed: u64,
+    pub(crate) tokens: Tokens,
 }
 
 /// What happens to the agent.
@@ -134,6 +136,7 @@ struct Pending {
 enum Answer {
     Prepared(TurnMeasure),
     Repaired(HistoryRepair),
+    Reduced(Box<Reduction>),
     Model(Box<Result<ModelReply, Failure>>),
     Tool(ToolOutcome),
     Fired,
@@ -182,7 +185,8 @@ impl<'a> Stage<'a> {
         };
         let interpreter = Interpreter::new(setup.policy.clone(), setup.tools.clone());
         let offered = offered(&interpreter);
-        let measure = measure(&Estimate, &[], &offered.iter().collect::<Vec<_>>());
+        let mut measure = measure(&setup.tokens, &[], &offered.iter().collect::<Vec<_>>());
+        measure.tool_tokens = setup.tokens.tools.unwrap_or(measure.tool_tokens);
         Self {
             setup,
             policy: setup.policy.clone(),
@@ -297,7 +301,7 @@ impl<'a> Stage<'a> {
                 Order::Note(Note::Splice { splices }) => {
                     splice(&mut self.messages, &splices);
                     let tool_tokens = self.measure.tool_tokens;
-                    self.measure = TurnMeasure { tool_tokens, ..measure(&Estimate, &self.messages, &[]) };
+                    self.measure = TurnMeasure { tool_tokens, ..measure(&self.setup.tokens, &self.messages, &[]) };
                 }
                 Order::Note(Note::Dropped { work }) => self.work.retain(|pending| pending.work.id() != work),
                 Order::Note(_) => {}
@@ -316,7 +320,7 @@ impl<'a> Stage<'a> {
 
     fn append(&mut self, message: Message) {
         self.measure.messages = self.measure.messages.saturating_add(1);
-        let tokens = message_tokens(&Estimate, &message);
+        let tokens = message_tokens(&self.setup.tokens, &message);
         self.measure.message_tokens = self.measure.message_tokens.saturating_add(tokens);
         self.messages.push(message);
     }
@@ -326,6 +330,12 @@ impl<'a> Stage<'a> {
         let brought = !self.setup.history.is_empty();
         let faults = if brought { findings(&self.messages).len() } else { 0 };
         TurnMeasure { history_faults: u64::try_from(faults).unwrap_or(u64::MAX), ..self.measure }
+    }
+
+    fn reduced(&self, plan: &ReducePlan) -> Reduction {
+        let counter = &self.setup.tokens;
+        let weights: Vec<u64> = self.messages.iter().map(|message| message_tokens(counter, message)).collect();
+        reduce(&self.policy, plan, &self.messages, &weights, counter)
     }
 
     fn planned(&self, call: ToolCall) -> Proposal {
@@ -339,6 +349,7 @@ impl<'a> Stage<'a> {
             Work::RepairHistory(work) => {
                 Some((Nanos::ZERO, Answer::Repaired(repair(&self.messages, work.orphan_calls))))
             }
+            Work::ReduceContext(work) => Some((Nanos::ZERO, Answer::Reduced(Box::new(self.reduced(&work.plan))))),
             Work::CallModel(call) => self.call_model(call),
             Work::RunTool(run) => self.run_tool(run),
             Work::Wait(wait) => Some((wait.delay, Answer::Fired)),
@@ -491,6 +502,7 @@ fn answered(work: Work, answer: Answer) -> Option<Event> {
     Some(match (work, answer) {
         (Work::PrepareTurn(turn), Answer::Prepared(measure)) => turn.prepared(measure),
         (Work::RepairHistory(work), Answer::Repaired(repair)) => work.repaired(repair),
+        (Work::ReduceContext(work), Answer::Reduced(reduction)) => work.reduced(*reduction),
         (Work::CallModel(call), Answer::Model(result)) => match *result {
             Ok(reply) => call.responded(reply),
             Err(failure) => call.failed(failure),

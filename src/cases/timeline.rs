@@ -109,6 +109,13 @@ fn directive(json: &Value) -> Option<String> {
             "" => format!("{} {} went well", word(json, "tool"), word(json, "call")),
             class => format!("{} {} failed: {class}", word(json, "tool"), word(json, "call")),
         },
+        "context_reduced" => format!(
+            "reduce the conversation for {} ({}): {} tokens become {}",
+            word(json, "target"),
+            word(json, "step"),
+            number(json, "tokens_before"),
+            number(json, "tokens_after")
+        ),
         "repair_history" => "look for what is wrong with the history".to_owned(),
         "orphan_tool_calls_pruned" => {
             let done = [

@@ -13,9 +13,11 @@
 )]
 
 mod history;
+mod reduce;
 mod tokens;
 
 pub use history::{Finding, FindingKind, findings, repair};
+pub use reduce::reduce;
 pub use tokens::{
     Estimate, TokenCounter, estimate_message, estimate_tools, measure, message_tokens, tool_tokens,
 };

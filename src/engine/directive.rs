@@ -8,6 +8,7 @@ use super::breaker::BreakerPhase;
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
 use super::metric::Metric;
+use super::reduce::{ContextReduced, ReduceContext};
 use super::repeats::Repetition;
 use super::result::{RunFacts, Spill};
 use crate::policy::{ErrorClass, ModelTimeouts, OrphanCalls, Place, Scope, Unit};
@@ -53,6 +54,8 @@ pub enum Work {
     PrepareTurn(PrepareTurn),
     /// Find what it takes to make the history one that providers accept.
     RepairHistory(RepairHistory),
+    /// Find what one step of a reduction of the conversation comes to.
+    ReduceContext(ReduceContext),
     /// Call the model.
     CallModel(CallModel),
     /// Run a tool.
@@ -245,6 +248,8 @@ pub enum Note {
     },
     /// The history was not one that providers accept, and was repaired.
     OrphanToolCallsPruned(OrphanToolCallsPruned),
+    /// The conversation was too large, and was reduced.
+    ContextReduced(ContextReduced),
     /// A retryable failure was written into the session.
     Feedback {
         /// The record.
@@ -569,6 +574,7 @@ impl Work {
         match self {
             Self::PrepareTurn(work) => work.work,
             Self::RepairHistory(work) => work.work,
+            Self::ReduceContext(work) => work.work,
             Self::CallModel(work) => work.work,
             Self::RunTool(work) => work.work,
             Self::Wait(work) => work.work,

@@ -24,6 +24,7 @@ mod log;
 mod metric;
 pub(crate) mod orphans;
 mod problems;
+mod reduce;
 mod repeats;
 mod result;
 pub mod retry;
@@ -31,6 +32,7 @@ mod state;
 mod step;
 pub mod targets;
 mod wait_hint;
+mod window;
 
 pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
@@ -50,10 +52,12 @@ pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
 pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
+pub use reduce::{ContextReduced, ReduceContext, ReducePlan};
 pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
 #[cfg(feature = "host")]
 pub(crate) use result::{json_size, walk};
+pub(crate) use result::{head_of, tail_of};
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]

@@ -15,6 +15,7 @@ use super::repeats::Lately;
 use super::result::RunFacts;
 use super::retry::Progress;
 use super::targets::{Resting, Rotation};
+use super::window::{Reducing, Windows};
 use crate::policy::{Attempts, BreakerScope, CallOverride, Effect, ErrorClass, Problem};
 use crate::session::{AttemptRecord, FinalReason, RetryExhausted, Slices, StopReason, Usage};
 use crate::time::{Instant, Nanos};
@@ -97,6 +98,9 @@ pub struct State {
     /// The refusal, while it is looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) history_refusal: Option<Failure>,
+    /// What is remembered of windows.
+    #[serde(default, skip_serializing_if = "Windows::is_empty")]
+    pub(super) windows: Windows,
     /// The last failure there was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_error: Option<(ErrorClass, String)>,
@@ -119,6 +123,7 @@ pub struct State {
 pub(super) enum Pending {
     Prepare,
     Repair(Repairing),
+    Reduce(Reducing),
     Model,
     /// The tool run of a slot of the batch.
     Tool(usize),
@@ -279,6 +284,7 @@ impl State {
             last_finish: None,
             history_asked: false,
             history_refusal: None,
+            windows: Windows::default(),
             last_error: None,
             hold: None,
             stop: None,

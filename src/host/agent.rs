@@ -18,6 +18,7 @@ use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, ToolSource, Traffic};
+use super::reduce::reduced;
 use super::results::{ReadResult, Results};
 use super::task::{RunError, RunReport, Task};
 use super::telemetry::Telemetry;
@@ -533,6 +534,7 @@ impl Run<'_> {
             Note::Metric(_)
             | Note::Feedback { .. }
             | Note::OrphanToolCallsPruned(_)
+            | Note::ContextReduced(_)
             | Note::Refused { .. }
             | Note::Repaired { .. }
             | Note::ToolEnded { .. }
@@ -561,6 +563,10 @@ impl Run<'_> {
             Work::RepairHistory(work) => {
                 let found = repair(&self.messages, work.orphan_calls);
                 Box::pin(std::future::ready(work.repaired(found)))
+            }
+            Work::ReduceContext(work) => {
+                let event = reduced(self.interpreter.policy(), work, &self.messages, &*self.agent.counter);
+                Box::pin(std::future::ready(event))
             }
             Work::CallModel(call) => self.call_model(call, traffic),
             Work::RunTool(run) => self.run_tool(run),

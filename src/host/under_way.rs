@@ -21,7 +21,11 @@ impl UnderWay {
         let callee = match work {
             Work::CallModel(_) => Callee::Model,
             Work::RunTool(_) => Callee::Tool,
-            Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::Wait(_) | Work::Consult(_) => return,
+            Work::PrepareTurn(_)
+            | Work::RepairHistory(_)
+            | Work::ReduceContext(_)
+            | Work::Wait(_)
+            | Work::Consult(_) => return,
         };
         self.0.insert(work.id(), callee);
     }

@@ -10,7 +10,7 @@ use super::answer::Answer;
 use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten, tokens};
 use unfazed::engine::{
-    Because, BreakerPhase, Decision, Directive, Envelope, Event, Failure, LoopPattern, LoopStage, ModelReply,
+    Because, BreakerPhase, ContextReduced, Decision, Directive, Envelope, Event, Failure, LoopPattern, LoopStage, ModelReply,
     Note, Order, OrphanToolCallsPruned, Outcome, Repetition, RetryAction, RunStarted, ToolOutcome, Work,
     WorkId,
 };
@@ -214,7 +214,11 @@ impl<W: Write + Send> Timeline<W> {
         match work {
             Work::CallModel(call) => self.names.insert(work.id(), call.target.clone()),
             Work::RunTool(run) => self.names.insert(work.id(), run.tool.clone()),
-            Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::Wait(_) | Work::Consult(_) => None,
+            Work::PrepareTurn(_)
+            | Work::RepairHistory(_)
+            | Work::ReduceContext(_)
+            | Work::Wait(_)
+            | Work::Consult(_) => None,
         };
         match work {
             Work::PrepareTurn(turn) => {
@@ -226,7 +230,7 @@ impl<W: Write + Send> Timeline<W> {
                 );
             }
             // What came of it is told by a note.
-            Work::RepairHistory(_) => {}
+            Work::RepairHistory(_) | Work::ReduceContext(_) => {}
             Work::CallModel(call) => {
                 let attempt = attempt(call.attempt, call.max_attempts);
                 (self.speaker, self.spoke) = (one_line(&call.target), false);
@@ -392,6 +396,10 @@ impl<W: Write + Send> Timeline<W> {
             Note::OrphanToolCallsPruned(told) => {
                 self.line("✎", WARN, &format!("history repaired: {}", repaired(told)));
             }
+            Note::ContextReduced(told) => {
+                let ContextReduced { step, tokens_before: was, tokens_after: now, .. } = told;
+                self.line("✎", WARN, &format!("conversation reduced ({step}): {was} tokens become {now}"));
+            }
             Note::Repaired { tool, repairs, .. } => {
                 let what = if tool.is_empty() { "the report".to_owned() } else { one_line(tool) };
                 self.line("✎", WARN, &format!("JSON repaired for {what}: {repairs}"));
@@ -493,6 +501,7 @@ impl<W: Write + Send> Observer for Timeline<W> {
             Event::StopRequested { reason } | Event::Cancelled { reason } => self.line("■", WARN, reason),
             Event::TurnPrepared { .. }
             | Event::HistoryRepaired { .. }
+            | Event::ContextReduced { .. }
             | Event::TimerFired { .. }
             | Event::PlannerDecided { .. }
             | Event::ToolsProposed { .. }

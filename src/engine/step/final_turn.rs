@@ -108,6 +108,7 @@ impl Step<'_> {
                 }
                 Pending::Prepare
                 | Pending::Repair(_)
+                | Pending::Reduce(_)
                 | Pending::Model
                 | Pending::Tool(_)
                 | Pending::ConsultTool(_)

@@ -3,6 +3,7 @@
 mod batch;
 mod breaking;
 mod budget;
+mod context;
 mod examine;
 mod exhausted;
 mod feedback;
@@ -95,6 +96,10 @@ impl Step<'_> {
             },
             Event::HistoryRepaired { work, repair } => match self.claim(work) {
                 Some(Pending::Repair(what)) => self.history_repaired(what, repair),
+                other => self.unasked(work, other),
+            },
+            Event::ContextReduced { work, reduction } => match self.claim(work) {
+                Some(Pending::Reduce(what)) => self.context_reduced(what, reduction),
                 other => self.unasked(work, other),
             },
             Event::ModelResponded { work, reply } => match self.claim(work) {

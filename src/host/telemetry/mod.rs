@@ -108,6 +108,7 @@ impl Telemetry {
             }
             Event::ToolFinished { work, outcome, .. } => self.tool_ended(*work, outcome, *now, policy),
             Event::HistoryRepaired { .. }
+            | Event::ContextReduced { .. }
             | Event::TimerFired { .. }
             | Event::PlannerDecided { .. }
             | Event::ToolsProposed { .. }
@@ -138,7 +139,7 @@ impl Telemetry {
             }
         }
         // What is done about a refused history is decided when it has been looked at.
-        let looks = |directive: &Directive| matches!(directive.order, Order::Work(Work::RepairHistory(_)));
+        let looks = |directive: &Directive| matches!(directive.order, Order::Work(Work::RepairHistory(_) | Work::ReduceContext(_)));
         if directives.0.iter().any(looks) {
             return Vec::new();
         }
@@ -165,7 +166,10 @@ impl Telemetry {
                 self.metrics.add(Meter::ToolBytesIn, &[tool], length(&arguments.to_string()));
                 What::Tool { tool: tool.clone() }
             }
-            Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::Wait(_) | Work::Consult(_) => return,
+            Work::PrepareTurn(_)
+            | Work::RepairHistory(_)
+            | Work::ReduceContext(_)
+            | Work::Wait(_) | Work::Consult(_) => return,
         };
         self.under_way.insert(work.id(), Begun { at, what });
     }
@@ -227,6 +231,7 @@ impl Telemetry {
             Note::Append { .. }
             | Note::Splice { .. }
             | Note::OrphanToolCallsPruned(_)
+            | Note::ContextReduced(_)
             | Note::Feedback { .. }
             | Note::ReducerError { .. }
             | Note::Refused { .. }

@@ -1,0 +1,254 @@
+//! A conversation that is too large for a window: it is reduced before a call, or once after a provider has refused it.
+
+use std::sync::Arc;
+
+use super::super::because::because;
+use super::super::directive::{Because, Note, Work};
+use super::super::event::TurnMeasure;
+use super::super::failure::Failure;
+use super::super::metric::MetricName;
+use super::super::reduce::{ContextReduced, ReduceContext, ReducePlan};
+use super::super::state::{LastTurn, Pending};
+use super::super::window::{Reducing, Room};
+use super::Step;
+use crate::policy::{ErrorClass, ModelPolicy, ReduceStep, Setting, estimated_tokens};
+use crate::session::{FinalReason, Reduction};
+
+/// What a model has room for in this turn.
+pub(super) struct Asked {
+    pub(super) target: String,
+    pub(super) policy: Arc<ModelPolicy>,
+    /// `None`: nobody knows its window.
+    pub(super) room: Option<Room>,
+    /// Whether its provider told of the window.
+    learned: bool,
+}
+
+impl Asked {
+    pub(super) fn is_open(&self, step: &Step<'_>) -> bool {
+        self.room.is_none_or(|room| room.is_open(step.policy.context()))
+    }
+}
+
+impl Step<'_> {
+    /// Every model, and the room it has for the conversation.
+    pub(super) fn asked(&self, measure: TurnMeasure) -> Vec<Asked> {
+        let measure = self.measured(measure);
+        let ask = |target: &String| {
+            let policy = self.policy.model(target);
+            let window = self.state.windows.of(target, &policy);
+            let room = window.map(|window| Room::of(self.policy.context(), &policy, window, measure));
+            let learned = window.is_some_and(|window| self.state.windows.is_learned(target, window));
+            Asked { target: target.clone(), policy, room, learned }
+        };
+        self.state.targets.iter().map(ask).collect()
+    }
+
+    /// What is sent: in the last turn no tool but the one of the report.
+    fn measured(&self, measure: TurnMeasure) -> TurnMeasure {
+        if self.state.last_turn != LastTurn::Now {
+            return measure;
+        }
+        let report = self.policy.output().map_or(0, |output| {
+            let schema = estimated_tokens(&output.schema.value.json().to_string());
+            schema.saturating_add(estimated_tokens(&output.description.value)).saturating_add(30)
+        });
+        TurnMeasure { tool_tokens: report.min(measure.tool_tokens), ..measure }
+    }
+
+    /// The conversation is measured: it is reduced if there is too little room for it, or the turn begins.
+    pub(super) fn begin_turn(&mut self, measure: TurnMeasure) {
+        self.state.windows.measured = Some(measure);
+        if let Some(target) = self.short_of_room(measure) {
+            let limit = &self.policy.context().give_up_after;
+            if self.state.windows.in_vain < limit.value.get() {
+                let before = measure.message_tokens;
+                return self.reduce_for(Reducing { measure, before, target, step: 0, refused: false });
+            }
+            let fact = format!("{} reductions in a row gained nothing", self.state.windows.in_vain);
+            let why = vec![because(self.policy, "context.give_up_after", limit, [fact])];
+            if self.state.last_turn != LastTurn::Now {
+                self.begin_last_turn(FinalReason::Context, why);
+            }
+        }
+        self.choose_model(measure);
+    }
+
+    /// The model the conversation is too large for: the one that is asked next, or the one with the most room if none can
+    /// be asked. A model that other tools than these leave no room is none of them.
+    fn short_of_room(&self, measure: TurnMeasure) -> Option<usize> {
+        let rules = self.policy.context();
+        if rules.reduce.value.is_empty() {
+            return None;
+        }
+        let asked = self.asked(measure);
+        let now = self.state.now;
+        let open = || asked.iter().enumerate().filter(|(_, asked)| asked.is_open(self));
+        let rested = open().find(|(_, asked)| !self.state.resting.holds(&asked.target, &asked.policy, now));
+        let next = rested.or_else(|| open().next());
+        if let Some((place, next)) = next {
+            return next.room.filter(|room| room.is_short(rules)).map(|_| place);
+        }
+        let widest = asked.iter().enumerate().rev().max_by_key(|(_, asked)| asked.room.map(|room| room.budget()));
+        widest.filter(|(_, asked)| asked.room.is_some_and(|room| room.budget() > 0)).map(|(place, _)| place)
+    }
+
+    /// Asks for the next step of a reduction, or goes on if there is room enough or no step is left.
+    fn reduce_for(&mut self, mut what: Reducing) {
+        let rules = self.policy.context();
+        let asked = self.asked(what.measure);
+        let target = asked.get(what.target).and_then(|asked| Some((asked, asked.room?)));
+        let Some((asked, room)) = target else { return self.reduced(what) };
+        let (aim, most) = (room.aim(rules), room.most(rules));
+        while let Some(step) = rules.reduce.value.get(what.step) {
+            let enough = match step {
+                ReduceStep::Truncate { .. } => most,
+                _ => aim,
+            };
+            if what.measure.message_tokens > enough {
+                let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
+                let plan = ReducePlan {
+                    number,
+                    step: step.clone(),
+                    aim,
+                    most,
+                    keep_task: rules.keep_task.value,
+                };
+                let why = self.why_reduced(asked, room, what.refused);
+                let target = asked.target.clone();
+                let work = self.state.issue(Pending::Reduce(what));
+                return self.ask(Work::ReduceContext(ReduceContext { work, target, plan }), why);
+            }
+            what.step = what.step.saturating_add(1);
+        }
+        self.reduced(what);
+    }
+
+    fn why_reduced(&self, asked: &Asked, room: Room, refused: bool) -> Vec<Because> {
+        let rules = self.policy.context();
+        let mut why = Vec::new();
+        if refused {
+            let fact = format!("the provider of {} refused the request for its size", asked.target);
+            why.push(because(self.policy, "context.recover", &rules.recover, [fact]));
+        } else {
+            why.push(because(self.policy, "context.evict_at", &rules.evict_at, [room.to_string()]));
+        }
+        let learned = asked.learned.then(|| format!("as the provider of {} told", asked.target));
+        why.push(because(self.policy, "context_window", &asked.policy.context_window, learned));
+        why
+    }
+
+    /// The host has looked what a step comes to: it is made if it makes the conversation smaller and breaks nothing.
+    pub(super) fn context_reduced(&mut self, mut what: Reducing, reduction: Reduction) {
+        let rules = self.policy.context();
+        let step = rules.reduce.value.get(what.step).map_or("", ReduceStep::name);
+        if let Some(lacking) = &reduction.lacking {
+            self.warn(format!("the conversation cannot be reduced any further: {lacking}"));
+        }
+        if !reduction.splices.is_empty() {
+            match objection(&reduction, what.measure) {
+                Some(objection) => {
+                    self.warn(format!("the step `{step}` of a reduction is left out: {objection}"));
+                }
+                None => self.make(&mut what, step, reduction),
+            }
+        }
+        what.step = what.step.saturating_add(1);
+        self.reduce_for(what);
+    }
+
+    fn make(&mut self, what: &mut Reducing, step: &str, reduction: Reduction) {
+        let told = ContextReduced {
+            target: self.state.targets.get(what.target).cloned().unwrap_or_default(),
+            step: step.to_owned(),
+            tokens_before: what.measure.message_tokens,
+            tokens_after: reduction.message_tokens,
+            shortened: reduction.shortened,
+            left_out: reduction.dropped,
+        };
+        what.measure = TurnMeasure {
+            messages: reduction.messages,
+            message_tokens: reduction.message_tokens,
+            history_faults: reduction.history_faults,
+            ..what.measure
+        };
+        let rules = self.policy.context();
+        let names: Vec<&str> = rules.reduce.value.iter().map(ReduceStep::name).collect();
+        let shown = Setting::new(names.join(", "), rules.reduce.origin);
+        self.note(Note::Splice { splices: reduction.splices }, Vec::new());
+        self.note(Note::ContextReduced(told), vec![because(self.policy, "context.reduce", &shown, [])]);
+        self.count(MetricName::ContextReductionTotal, step.to_owned(), 1);
+    }
+
+    /// No step is left, or there is room enough: what was held back by the reduction goes on.
+    fn reduced(&mut self, what: Reducing) {
+        let gained = what.measure.message_tokens < what.before;
+        let windows = &mut self.state.windows;
+        windows.in_vain = if gained { 0 } else { windows.in_vain.saturating_add(1) };
+        windows.measured = Some(what.measure);
+        match windows.refusal.take() {
+            Some(_) if what.refused && gained => self.call_model(),
+            Some(failure) if what.refused => self.model_failed(&failure),
+            _ => self.choose_model(what.measure),
+        }
+    }
+
+    /// A provider has refused the conversation for its size. What it says of the window is remembered, and once in a turn
+    /// the conversation is reduced and sent again. `false`: the failure is one like others.
+    pub(super) fn overflowed(&mut self, failure: &Failure, class: ErrorClass) -> bool {
+        if class != ErrorClass::ContextOverflow || self.state.windows.asked {
+            return false;
+        }
+        let place = self.state.rotation.current();
+        let (Some(target), Some(measure)) = (self.state.target().cloned(), self.state.windows.measured) else {
+            return false;
+        };
+        let sent = self.measured(measure);
+        let sent = sent.message_tokens.saturating_add(sent.tool_tokens);
+        let reply = self.policy.model(&target).output_reserve.value.get();
+        self.state.windows.learn(&target, failure, sent, reply.into());
+        let rules = self.policy.context();
+        if !rules.recover.value || rules.reduce.value.is_empty() || self.another_has_room(measure) {
+            return false;
+        }
+        self.state.windows.asked = true;
+        self.state.windows.refusal = Some(failure.clone());
+        let before = measure.message_tokens;
+        self.reduce_for(Reducing { measure, before, target: place, step: 0, refused: true });
+        true
+    }
+
+    /// Whether another model that can be asked in this turn is known to have room enough.
+    fn another_has_room(&self, measure: TurnMeasure) -> bool {
+        let current = self.state.rotation.current();
+        let rules = self.policy.context();
+        let mut asked = self.asked(measure).into_iter().enumerate();
+        asked.any(|(place, asked)| {
+            let has = asked.room.is_some_and(|room| room.is_open(rules));
+            place != current && has && !self.state.rotation.is_left(place)
+        })
+    }
+}
+
+/// What speaks against a step; `None`: nothing.
+fn objection(reduction: &Reduction, before: TurnMeasure) -> Option<String> {
+    let mut at = 0_usize;
+    let (mut removed, mut inserted) = (0_u64, 0_u64);
+    for splice in &reduction.splices {
+        if splice.at < at {
+            return Some("its pieces overlap".to_owned());
+        }
+        at = splice.at.saturating_add(splice.remove);
+        removed = removed.saturating_add(u64::try_from(splice.remove).unwrap_or(u64::MAX));
+        inserted = inserted.saturating_add(u64::try_from(splice.insert.len()).unwrap_or(u64::MAX));
+    }
+    let left = before.messages.checked_sub(removed).map(|left| left.saturating_add(inserted));
+    if u64::try_from(at).unwrap_or(u64::MAX) > before.messages || left != Some(reduction.messages) {
+        return Some("its pieces do not fit the conversation".to_owned());
+    }
+    if reduction.history_faults > before.history_faults {
+        return Some("it parts a call from its result".to_owned());
+    }
+    let (now, was) = (reduction.message_tokens, before.message_tokens);
+    (now >= was).then(|| format!("{was} tokens become {now}"))
+}
