@@ -68,6 +68,11 @@ impl Room {
         }
     }
 
+    /// The reply has no more than half of the window.
+    pub(crate) fn with_half_for_the_reply(self) -> Self {
+        Self { reply: self.reply.min(self.window / 2), ..self }
+    }
+
     /// The most tokens that messages may have.
     pub(crate) const fn budget(&self) -> u64 {
         self.base().saturating_sub(self.tools)

@@ -15,14 +15,14 @@ use crate::session::Message;
 const BULLET: &str = "- ";
 /// The line in the place of those that are left out.
 const MORE: &str = "- …";
-/// A digest has at most this part of what there is for all messages.
+/// A digest has at most this part of what there may be of all messages.
 const SHARE: u64 = 4;
 
 impl Draft<'_> {
     /// Leaves out the oldest messages until the aim is reached, and puts lines about them into one message, together with
     /// the lines that are there already.
     pub(super) fn digest(&mut self, most: Size, line: Size, result_line: Size) {
-        let share = self.plan.aim / SHARE;
+        let share = self.plan.most / SHARE;
         let room = match most.unit {
             Unit::Tokens => most.count.min(share),
             Unit::Chars | Unit::Bytes => share,

@@ -37,8 +37,10 @@ impl Step<'_> {
         let ask = |target: &String| {
             let policy = self.policy.model(target);
             let window = self.state.windows.of(target, &policy);
-            let room = window.map(|window| Room::of(self.policy.context(), &policy, window, measure));
             let learned = window.is_some_and(|window| self.state.windows.is_learned(target, window));
+            let room = window.map(|window| Room::of(self.policy.context(), &policy, window, measure));
+            // What a provider tells of is often small, and nobody has fitted the reply to it.
+            let room = if learned { room.map(Room::with_half_for_the_reply) } else { room };
             Asked { target: target.clone(), policy, room, learned }
         };
         self.state.targets.iter().map(ask).collect()
@@ -196,7 +198,7 @@ impl Step<'_> {
     /// A provider has refused the conversation for its size. What it says of the window is remembered, and once in a turn
     /// the conversation is reduced and sent again. `false`: the failure is one like others.
     pub(super) fn overflowed(&mut self, failure: &Failure, class: ErrorClass) -> bool {
-        if class != ErrorClass::ContextOverflow || self.state.windows.asked {
+        if class != ErrorClass::ContextOverflow {
             return false;
         }
         let place = self.state.rotation.current();
@@ -208,7 +210,8 @@ impl Step<'_> {
         let reply = self.policy.model(&target).output_reserve.value.get();
         self.state.windows.learn(&target, failure, sent, reply.into());
         let rules = self.policy.context();
-        if !rules.recover.value || rules.reduce.value.is_empty() || self.another_has_room(measure) {
+        let asked = self.state.windows.asked;
+        if asked || !rules.recover.value || rules.reduce.value.is_empty() || self.another_has_room(measure) {
             return false;
         }
         self.state.windows.asked = true;
