@@ -11,8 +11,8 @@ use super::tokens::Tokens;
 use crate::context::{findings, measure, message_tokens, reduce, repair};
 use crate::engine::{
     CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter, ModelReply,
-    Note, Order, Proposal, ReducePlan, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome, TurnMeasure,
-    Work,
+    Note, Order, Proposal, ReducePlan, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome,
+    TurnMeasure, Work,
 };
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
@@ -301,7 +301,8 @@ impl<'a> Stage<'a> {
                 Order::Note(Note::Splice { splices }) => {
                     splice(&mut self.messages, &splices);
                     let tool_tokens = self.measure.tool_tokens;
-                    self.measure = TurnMeasure { tool_tokens, ..measure(&self.setup.tokens, &self.messages, &[]) };
+                    self.measure =
+                        TurnMeasure { tool_tokens, ..measure(&self.setup.tokens, &self.messages, &[]) };
                 }
                 Order::Note(Note::Dropped { work }) => self.work.retain(|pending| pending.work.id() != work),
                 Order::Note(_) => {}
@@ -334,7 +335,8 @@ impl<'a> Stage<'a> {
 
     fn reduced(&self, plan: &ReducePlan) -> Reduction {
         let counter = &self.setup.tokens;
-        let weights: Vec<u64> = self.messages.iter().map(|message| message_tokens(counter, message)).collect();
+        let weights: Vec<u64> =
+            self.messages.iter().map(|message| message_tokens(counter, message)).collect();
         reduce(&self.policy, plan, &self.messages, &weights, counter)
     }
 
@@ -349,7 +351,9 @@ impl<'a> Stage<'a> {
             Work::RepairHistory(work) => {
                 Some((Nanos::ZERO, Answer::Repaired(repair(&self.messages, work.orphan_calls))))
             }
-            Work::ReduceContext(work) => Some((Nanos::ZERO, Answer::Reduced(Box::new(self.reduced(&work.plan))))),
+            Work::ReduceContext(work) => {
+                Some((Nanos::ZERO, Answer::Reduced(Box::new(self.reduced(&work.plan)))))
+            }
             Work::CallModel(call) => self.call_model(call),
             Work::RunTool(run) => self.run_tool(run),
             Work::Wait(wait) => Some((wait.delay, Answer::Fired)),

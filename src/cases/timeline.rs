@@ -109,26 +109,9 @@ fn directive(json: &Value) -> Option<String> {
             "" => format!("{} {} went well", word(json, "tool"), word(json, "call")),
             class => format!("{} {} failed: {class}", word(json, "tool"), word(json, "call")),
         },
-        "context_reduced" => format!(
-            "reduce the conversation for {} ({}): {} tokens become {}",
-            word(json, "target"),
-            word(json, "step"),
-            number(json, "tokens_before"),
-            number(json, "tokens_after")
-        ),
+        "context_reduced" => reduced(json),
         "repair_history" => "look for what is wrong with the history".to_owned(),
-        "orphan_tool_calls_pruned" => {
-            let done = [
-                ("pruned_count", "calls taken out"),
-                ("injected_count", "results put in"),
-                ("dropped_count", "results taken out"),
-                ("moved_count", "results moved to their calls"),
-            ];
-            let done = done.into_iter().filter(|(count, _)| number(json, count) > 0);
-            let done: Vec<String> =
-                done.map(|(count, what)| format!("{what}: {}", number(json, count))).collect();
-            format!("repair the history: {}", done.join(", "))
-        }
+        "orphan_tool_calls_pruned" => mended(json),
         "reject_turn" => format!("reject the reply: {}", word(json, "error_type")),
         "result_cut" => {
             let unit = word(json, "unit");
@@ -170,6 +153,24 @@ fn directive(json: &Value) -> Option<String> {
         "finish" => format!("finish: {}", json.get("outcome").map_or("", |outcome| word(outcome, "status"))),
         _ => return None,
     })
+}
+
+fn reduced(json: &Value) -> String {
+    let (target, step) = (word(json, "target"), word(json, "step"));
+    let (was, now) = (number(json, "tokens_before"), number(json, "tokens_after"));
+    format!("reduce the conversation for {target} ({step}): {was} tokens become {now}")
+}
+
+fn mended(json: &Value) -> String {
+    let done = [
+        ("pruned_count", "calls taken out"),
+        ("injected_count", "results put in"),
+        ("dropped_count", "results taken out"),
+        ("moved_count", "results moved to their calls"),
+    ];
+    let done = done.into_iter().filter(|(count, _)| number(json, count) > 0);
+    let done: Vec<String> = done.map(|(count, what)| format!("{what}: {}", number(json, count))).collect();
+    format!("repair the history: {}", done.join(", "))
 }
 
 fn hidden(json: &Value) -> String {

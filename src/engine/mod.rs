@@ -55,9 +55,9 @@ pub(crate) use problems::{join_problems, told, violations};
 pub use reduce::{ContextReduced, ReduceContext, ReducePlan};
 pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
+pub(crate) use result::{head_of, tail_of};
 #[cfg(feature = "host")]
 pub(crate) use result::{json_size, walk};
-pub(crate) use result::{head_of, tail_of};
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]

@@ -157,9 +157,9 @@ impl Windows {
         let whole = sent.saturating_add(reply);
         let told = match (failure.limit(), failure.size()) {
             // It counts other tokens than we do.
-            (Some(limit), Some(size)) if size > sent && size > 0 => {
-                let scaled = u128::from(limit).saturating_mul(sent.into()) / u128::from(size);
-                u64::try_from(scaled).unwrap_or(limit)
+            (Some(limit), Some(size)) if size > sent => {
+                let scaled = u128::from(limit).saturating_mul(sent.into()).checked_div(size.into());
+                scaled.and_then(|scaled| u64::try_from(scaled).ok()).unwrap_or(limit)
             }
             (Some(limit), _) => limit,
             (None, _) => sent,

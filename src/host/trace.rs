@@ -1,6 +1,8 @@
 //! One log line for each decision, inside the run's span, which carries the correlation id.
 
-use crate::engine::{ContextReduced, Directive, Note, Order, OrphanToolCallsPruned, Outcome, RetryAction, TurnRetry, Work};
+use crate::engine::{
+    ContextReduced, Directive, Note, Order, OrphanToolCallsPruned, Outcome, RetryAction, TurnRetry, Work,
+};
 use crate::policy::ErrorClass;
 use crate::session::{ReportSource, StopReason};
 

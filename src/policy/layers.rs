@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use super::decode::{Patch, Spanned};
 use super::document::{
-    CallRule, ContextLayer, HistoryLayer, LimitsRule, MergedContext, MergedHistory, MergedModel, MergedOutput, MergedRetry, MergedTool,
-    MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer, ToolLayer, TopLimits, TurnLayer,
+    CallRule, ContextLayer, HistoryLayer, LimitsRule, MergedContext, MergedHistory, MergedModel,
+    MergedOutput, MergedRetry, MergedTool, MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer,
+    ToolLayer, TopLimits, TurnLayer,
 };
 use super::loader::{Part, PartKind};
 use super::merge::{At, Layer as _, Limits, Under};

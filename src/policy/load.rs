@@ -14,9 +14,10 @@ use super::document::{ErrorRule, PolicyFile, Sought, Words};
 use super::layers::{Above, Layers, unbounded};
 use super::loader::{Loader, Part, PartKind, Read, Resolve, chosen};
 use super::{
-    CallOverride, Classified, Code, Diagnostic, ErrorClass, ErrorRow, ErrorTable, ErrorTableError, Evidence,
-    ContextPolicy, Findings, HistoryPolicy, ModelPolicy, Origin, OutputPolicy, Place, ReducerRule, Report, Scope,
-    SessionPolicy, SliceRule, SourceId, Sources, Span, ToolPolicy, TurnPolicy, check,
+    CallOverride, Classified, Code, ContextPolicy, Diagnostic, ErrorClass, ErrorRow, ErrorTable,
+    ErrorTableError, Evidence, Findings, HistoryPolicy, ModelPolicy, Origin, OutputPolicy, Place,
+    ReducerRule, Report, Scope, SessionPolicy, SliceRule, SourceId, Sources, Span, ToolPolicy, TurnPolicy,
+    check,
 };
 
 /// Names of tools come from models; no more of them than this are remembered.

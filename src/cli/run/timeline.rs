@@ -10,9 +10,9 @@ use super::answer::Answer;
 use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten, tokens};
 use unfazed::engine::{
-    Because, BreakerPhase, ContextReduced, Decision, Directive, Envelope, Event, Failure, LoopPattern, LoopStage, ModelReply,
-    Note, Order, OrphanToolCallsPruned, Outcome, Repetition, RetryAction, RunStarted, ToolOutcome, Work,
-    WorkId,
+    Because, BreakerPhase, ContextReduced, Decision, Directive, Envelope, Event, Failure, LoopPattern,
+    LoopStage, ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Repetition, RetryAction, RunStarted,
+    ToolOutcome, Work, WorkId,
 };
 use unfazed::host::{Observer, PolicyFilesError};
 use unfazed::policy::{ErrorClass, Scope};
@@ -360,6 +360,11 @@ impl<W: Write + Send> Timeline<W> {
         self.line("⊘", WARN, &format!("turn {turn} is the last instead of {max_turns}: {why}"));
     }
 
+    fn reduced(&mut self, told: &ContextReduced) {
+        let ContextReduced { step, tokens_before: was, tokens_after: now, .. } = told;
+        self.line("✎", WARN, &format!("conversation reduced ({step}): {was} tokens become {now}"));
+    }
+
     fn note(&mut self, note: &Note) {
         match note {
             Note::Feedback { feedback } => {
@@ -396,10 +401,7 @@ impl<W: Write + Send> Timeline<W> {
             Note::OrphanToolCallsPruned(told) => {
                 self.line("✎", WARN, &format!("history repaired: {}", repaired(told)));
             }
-            Note::ContextReduced(told) => {
-                let ContextReduced { step, tokens_before: was, tokens_after: now, .. } = told;
-                self.line("✎", WARN, &format!("conversation reduced ({step}): {was} tokens become {now}"));
-            }
+            Note::ContextReduced(told) => self.reduced(told),
             Note::Repaired { tool, repairs, .. } => {
                 let what = if tool.is_empty() { "the report".to_owned() } else { one_line(tool) };
                 self.line("✎", WARN, &format!("JSON repaired for {what}: {repairs}"));

@@ -34,7 +34,7 @@ impl Draft<'_> {
         let aim = self.plan.aim.saturating_add(held).saturating_sub(taken);
         let left = self.leave_out_oldest(aim);
         let Some(first) = left.first().map(|unit| unit.start) else { return };
-        let mut lines = Lines { most, room, bytes: 0, tokens: 0, lines: VecDeque::new(), full: false };
+        let mut lines = Lines { most, room, bytes: 0, tokens: 0, kept: VecDeque::new(), full: false };
         let newest_first = left.iter().rev().flat_map(|unit| unit.clone().rev());
         for message in newest_first.filter_map(|at| self.messages.get(at)) {
             let Some(text) = line_of(message, line, result_line) else { continue };
@@ -53,7 +53,7 @@ impl Draft<'_> {
             lines.add(old.to_owned(), tokens);
         }
         let heading = say(&self.texts().digest, json!({ "count": number(count) }));
-        let body: Vec<&str> = lines.lines.iter().map(String::as_str).collect();
+        let body: Vec<&str> = lines.kept.iter().map(String::as_str).collect();
         let text = format!("{}\n{}", heading.trim_end(), body.join("\n"));
         match self.note {
             Some(note) => self.replace(note, told(text)),
@@ -69,7 +69,7 @@ struct Lines {
     room: u64,
     bytes: u64,
     tokens: u64,
-    lines: VecDeque<String>,
+    kept: VecDeque<String>,
     full: bool,
 }
 
@@ -85,11 +85,11 @@ impl Lines {
         let sum = self.tokens.saturating_add(tokens);
         self.full = self.full || line == MORE || bytes > self.most.count || sum > self.room;
         if self.full {
-            self.lines.push_front(MORE.to_owned());
+            self.kept.push_front(MORE.to_owned());
             return false;
         }
         (self.bytes, self.tokens) = (bytes, sum);
-        self.lines.push_front(line);
+        self.kept.push_front(line);
         true
     }
 }

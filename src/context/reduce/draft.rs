@@ -208,7 +208,8 @@ impl<'a> Draft<'a> {
         let Self { messages, now, before, tokens, put_in, shortened, dropped, lacking, .. } = self;
         if tokens >= before {
             let (messages, history_faults) = (number(messages.len()), faults(messages));
-            let reduction = Reduction { messages, message_tokens: before, history_faults, ..Reduction::default() };
+            let reduction =
+                Reduction { messages, message_tokens: before, history_faults, ..Reduction::default() };
             return Reduction { lacking, ..reduction };
         }
         let mut after: Vec<&Message> = Vec::with_capacity(messages.len());
@@ -240,7 +241,15 @@ impl<'a> Draft<'a> {
                 splice.insert.extend(other);
             }
         }
-        Reduction { splices, shortened, dropped, messages: left, message_tokens: tokens, history_faults, lacking }
+        Reduction {
+            splices,
+            shortened,
+            dropped,
+            messages: left,
+            message_tokens: tokens,
+            history_faults,
+            lacking,
+        }
     }
 }
 

@@ -25,7 +25,7 @@ impl Draft<'_> {
                 let tokens = self.weight(at);
                 let shown = head_of(text, show.of_prose());
                 let shorter = say(template, json!({ "tool": tool, "tokens": tokens, "shown": shown }));
-                if shorter.len() <= text.len() / 2 {
+                if shorter.len() <= text.len().saturating_sub(text.len() / 4) {
                     self.shorten(at, shorter);
                 }
             }

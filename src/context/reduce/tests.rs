@@ -199,7 +199,8 @@ fn a_hundred_thousand_messages_take_their_time_only_once() {
 }
 
 fn any_message() -> impl Strategy<Value = Vec<Message>> {
-    let text = prop_oneof![Just(0_usize), 1..60_usize, 500..9000_usize].prop_map(|length| "word ".repeat(length / 5));
+    let text = prop_oneof![Just(0_usize), 1..60_usize, 500..9000_usize]
+        .prop_map(|length| "word ".repeat(length / 5));
     let round = (0..4_usize, text.clone(), proptest::collection::vec(text.clone(), 0..4)).prop_map(
         |(kind, said, results)| match kind {
             0 => vec![Message::user(said)],
@@ -225,7 +226,9 @@ fn any_step() -> impl Strategy<Value = ReduceStep> {
     (0..4_usize, 1..8_u32, 1..400_u64).prop_map(|(kind, keep_last, size)| match kind {
         0 => ReduceStep::Results { keep_last, over: chars(size), show: chars(size / 2 + 1) },
         1 => ReduceStep::Drop { keep_last },
-        2 => ReduceStep::Digest { keep_last, most: chars(size * 4), line: chars(size), result_line: chars(60) },
+        2 => {
+            ReduceStep::Digest { keep_last, most: chars(size * 4), line: chars(size), result_line: chars(60) }
+        }
         _ => ReduceStep::Truncate { keep_last, over: chars(size), head: chars(size / 2 + 1), tail: chars(9) },
     })
 }

@@ -35,7 +35,9 @@ impl Draft<'_> {
         }
         if self.tokens() > self.plan.most {
             let (tokens, most) = (self.tokens(), self.plan.most);
-            self.lacks(format!("what cannot be cut or left out has {tokens} tokens, and there is room for {most}"));
+            self.lacks(format!(
+                "what cannot be cut or left out has {tokens} tokens, and there is room for {most}"
+            ));
         }
     }
 

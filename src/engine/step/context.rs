@@ -91,7 +91,8 @@ impl Step<'_> {
         if let Some((place, next)) = next {
             return next.room.filter(|room| room.is_short(rules)).map(|_| place);
         }
-        let widest = asked.iter().enumerate().rev().max_by_key(|(_, asked)| asked.room.map(|room| room.budget()));
+        let widest =
+            asked.iter().enumerate().rev().max_by_key(|(_, asked)| asked.room.map(|room| room.budget()));
         widest.filter(|(_, asked)| asked.room.is_some_and(|room| room.budget() > 0)).map(|(place, _)| place)
     }
 
@@ -109,13 +110,8 @@ impl Step<'_> {
             };
             if what.measure.message_tokens > enough {
                 let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
-                let plan = ReducePlan {
-                    number,
-                    step: step.clone(),
-                    aim,
-                    most,
-                    keep_task: rules.keep_task.value,
-                };
+                let plan =
+                    ReducePlan { number, step: step.clone(), aim, most, keep_task: rules.keep_task.value };
                 let why = self.why_reduced(asked, room, what.refused);
                 let target = asked.target.clone();
                 let work = self.state.issue(Pending::Reduce(what));
@@ -202,7 +198,8 @@ impl Step<'_> {
             return false;
         }
         let place = self.state.rotation.current();
-        let (Some(target), Some(measure)) = (self.state.target().cloned(), self.state.windows.measured) else {
+        let (Some(target), Some(measure)) = (self.state.target().cloned(), self.state.windows.measured)
+        else {
             return false;
         };
         let sent = self.measured(measure);

@@ -105,7 +105,9 @@ impl Step<'_> {
             let facts: Vec<String> = rooms().map(|(target, room)| format!("{target}: {room}")).collect();
             self.warn(format!("the last turn is too large for every window: {}", facts.join("; ")));
         } else if let Some((target, room)) = rooms().find(|(_, room)| room.is_filled_by_tools()) {
-            let text = format!("the definitions of the tools alone are too large for the window of {target}: {room}");
+            let text = format!(
+                "the definitions of the tools alone are too large for the window of {target}: {room}"
+            );
             self.warn(text);
         } else {
             let why = asked.iter().map(|asked| too_small_for(self.policy, asked)).collect();

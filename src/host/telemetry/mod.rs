@@ -139,7 +139,9 @@ impl Telemetry {
             }
         }
         // What is done about a refused history is decided when it has been looked at.
-        let looks = |directive: &Directive| matches!(directive.order, Order::Work(Work::RepairHistory(_) | Work::ReduceContext(_)));
+        let looks = |directive: &Directive| {
+            matches!(directive.order, Order::Work(Work::RepairHistory(_) | Work::ReduceContext(_)))
+        };
         if directives.0.iter().any(looks) {
             return Vec::new();
         }
@@ -169,7 +171,8 @@ impl Telemetry {
             Work::PrepareTurn(_)
             | Work::RepairHistory(_)
             | Work::ReduceContext(_)
-            | Work::Wait(_) | Work::Consult(_) => return,
+            | Work::Wait(_)
+            | Work::Consult(_) => return,
         };
         self.under_way.insert(work.id(), Begun { at, what });
     }

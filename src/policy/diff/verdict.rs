@@ -31,8 +31,9 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
             "",
             "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "leaked_calls"
             | "malformed_calls" | "collapse" | "check" | "orphan_calls" | "argument_chars" | "pending_report"
-            | "on_stop" | "cool_down" | "provider" | "context_window" | "output_reserve" | "reserve" | "safety"
-            | "evict_at" | "gate" | "target" | "reduce" | "keep_task" | "recover" | "give_up_after",
+            | "on_stop" | "cool_down" | "provider" | "context_window" | "output_reserve" | "reserve"
+            | "safety" | "evict_at" | "gate" | "target" | "reduce" | "keep_task" | "recover"
+            | "give_up_after",
         )
         | (
             _,
@@ -112,7 +113,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::document::{MergedContext, MergedHistory, MergedModel, MergedOutput, MergedTool, MergedTurn};
+    use crate::policy::document::{
+        MergedContext, MergedHistory, MergedModel, MergedOutput, MergedTool, MergedTurn,
+    };
 
     #[test]
     fn every_field_there_is_has_a_direction() {
