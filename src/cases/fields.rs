@@ -59,6 +59,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("pattern", "What is repeated.", "same_call"),
     ("plan", "What is to be done, and the numbers it is to come to.", r#"{"number": 1}"#),
     ("policy", "The digest of the policy in force.", r#"{"matches": "^[0-9a-f]+$"}"#),
+    ("prompt", "What a model is asked for a summary.", r#"{"contains": "Sum it up"}"#),
     ("pruned_count", "How many calls without a result were taken out.", "1"),
     ("reason", "Why the run was stopped, or why a turn is the last.", "stopped by the user"),
     ("received", "How many characters of a streamed answer had come.", "120"),

@@ -57,9 +57,21 @@ const INJECTED: Shape = shape!["call", "tool", "splice", "message"];
 const REPAIR: Shape = shape!["splices": SPLICE, "pruned": ORPHAN, "injected": INJECTED, "dropped", "moved"];
 const RAN: Shape = shape!["outcome", "data", "failure": FAILURE, "effect"];
 const FACTS_OF_RUN: Shape = shape!["duration", "process_id", "handle"];
-const STEP: Shape =
-    shape!["kind", "keep_last", "over", "show", "most", "line", "result_line", "head", "tail"];
-const PLAN: Shape = shape!["number", "step": STEP, "aim", "most", "keep_task"];
+const STEP: Shape = shape![
+    "kind",
+    "keep_last",
+    "over",
+    "show",
+    "most",
+    "line",
+    "result_line",
+    "head",
+    "tail",
+    "model",
+    "input_ppm"
+];
+const PLAN: Shape = shape!["number", "step": STEP, "aim", "most", "input", "keep_task"];
+const ASKED: Shape = shape!["prompt", "tokens", "cut"];
 const REDUCTION: Shape = shape![
     "splices": SPLICE,
     "shortened",
@@ -67,6 +79,7 @@ const REDUCTION: Shape = shape![
     "messages",
     "message_tokens",
     "history_faults",
+    "summarize": ASKED,
     "lacking",
 ];
 const SPILL: Shape = shape!["handle", "over"];
@@ -96,6 +109,7 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
     "prepare_turn" = ["work", "turn", "max_turns", "last"],
     "repair_history" = ["work", "orphan_calls"],
     "reduce_context" = ["work", "target", "plan": PLAN],
+    "summarize" = ["work", "turn", "target", "prompt", "timeout", "timeouts": TIMEOUTS],
     "call_model" = [
         "work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "guidance", "timeout",
         "timeouts": TIMEOUTS,

@@ -77,7 +77,7 @@ fields! {
         "system_message", "sources", "source", "reason", "guidance", "received", "orphan_calls", "splices",
         "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error", "pattern",
         "length", "count", "stage", "unit", "shown", "total", "handle", "spill",
-        "plan", "step", "tokens_before", "tokens_after", "shortened", "left_out",
+        "plan", "step", "tokens_before", "tokens_after", "shortened", "left_out", "prompt",
     ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [
@@ -166,6 +166,7 @@ impl Fields for HappeningFields {
         "shortened",
         "left_out",
         "reduction",
+        "prompt",
         "pruned_count",
         "injected_count",
         "dropped_count",

@@ -157,6 +157,10 @@ impl Record {
                 self.model_calls = self.model_calls.saturating_add(1);
                 self.used.models.push(call.target.clone());
             }
+            Work::Summarize(work) => {
+                self.model_calls = self.model_calls.saturating_add(1);
+                self.used.models.push(work.target.clone());
+            }
             Work::RunTool(run) => self.calls.push(json!({
                 "tool": run.tool, "attempt": run.attempt, "max_attempts": run.max_attempts,
                 "arguments": run.arguments, "timeout": run.timeout.map(|timeout| timeout.to_string()),

@@ -11,8 +11,8 @@ use super::tokens::Tokens;
 use crate::context::{findings, measure, message_tokens, reduce, repair};
 use crate::engine::{
     CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter, ModelReply,
-    Note, Order, Proposal, ReducePlan, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts, ToolOutcome,
-    TurnMeasure, Work,
+    Note, Order, Proposal, ReducePlan, RunFacts, RunStarted, RunTool, Spill, State, Summarize, ToolFacts,
+    ToolOutcome, TurnMeasure, Work,
 };
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
@@ -354,6 +354,7 @@ impl<'a> Stage<'a> {
             Work::ReduceContext(work) => {
                 Some((Nanos::ZERO, Answer::Reduced(Box::new(self.reduced(&work.plan)))))
             }
+            Work::Summarize(work) => self.summarize(work),
             Work::CallModel(call) => self.call_model(call),
             Work::RunTool(run) => self.run_tool(run),
             Work::Wait(wait) => Some((wait.delay, Answer::Fired)),
@@ -406,6 +407,16 @@ impl<'a> Stage<'a> {
             }
         }
         Some((takes, Answer::Model(Box::new(result))))
+    }
+
+    fn summarize(&mut self, work: &Summarize) -> Option<(Nanos, Answer)> {
+        let script = self.script.as_mut()?;
+        let played = play(script, &work.target, &[Message::user(work.prompt.clone())]);
+        let ended = played.ends(work.timeout, work.timeouts);
+        if ended.is_none() {
+            self.record.problem("the model never answers, and nothing ends the call".to_owned());
+        }
+        ended.map(|(takes, result)| (takes, Answer::Model(Box::new(result))))
     }
 
     fn run_tool(&mut self, run: &RunTool) -> Option<(Nanos, Answer)> {
@@ -507,6 +518,10 @@ fn answered(work: Work, answer: Answer) -> Option<Event> {
         (Work::PrepareTurn(turn), Answer::Prepared(measure)) => turn.prepared(measure),
         (Work::RepairHistory(work), Answer::Repaired(repair)) => work.repaired(repair),
         (Work::ReduceContext(work), Answer::Reduced(reduction)) => work.reduced(*reduction),
+        (Work::Summarize(work), Answer::Model(result)) => match *result {
+            Ok(reply) => work.responded(reply),
+            Err(failure) => work.failed(failure),
+        },
         (Work::CallModel(call), Answer::Model(result)) => match *result {
             Ok(reply) => call.responded(reply),
             Err(failure) => call.failed(failure),

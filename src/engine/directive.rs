@@ -8,7 +8,7 @@ use super::breaker::BreakerPhase;
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
 use super::metric::Metric;
-use super::reduce::{ContextReduced, ReduceContext};
+use super::reduce::{ContextReduced, ReduceContext, Summarize};
 use super::repeats::Repetition;
 use super::result::{RunFacts, Spill};
 use crate::policy::{ErrorClass, ModelTimeouts, OrphanCalls, Place, Scope, Unit};
@@ -56,6 +56,8 @@ pub enum Work {
     RepairHistory(RepairHistory),
     /// Find what one step of a reduction of the conversation comes to.
     ReduceContext(ReduceContext),
+    /// Ask a model for a summary of messages that are left out.
+    Summarize(Summarize),
     /// Call the model.
     CallModel(CallModel),
     /// Run a tool.
@@ -575,6 +577,7 @@ impl Work {
             Self::PrepareTurn(work) => work.work,
             Self::RepairHistory(work) => work.work,
             Self::ReduceContext(work) => work.work,
+            Self::Summarize(work) => work.work,
             Self::CallModel(work) => work.work,
             Self::RunTool(work) => work.work,
             Self::Wait(work) => work.work,
@@ -631,7 +634,7 @@ impl CallModel {
 
 impl CallTimeouts {
     /// Whether nothing has a limit.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }

@@ -52,7 +52,7 @@ pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
 pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
-pub use reduce::{ContextReduced, ReduceContext, ReducePlan};
+pub use reduce::{ContextReduced, ReduceContext, ReducePlan, Summarize};
 pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
 pub(crate) use result::{head_of, tail_of};

@@ -124,6 +124,8 @@ pub(super) enum Pending {
     Prepare,
     Repair(Repairing),
     Reduce(Reducing),
+    /// A summary of what the reduction leaves out.
+    Summary(Reducing),
     Model,
     /// The tool run of a slot of the batch.
     Tool(usize),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::event::TurnMeasure;
 use super::failure::Failure;
 use crate::policy::{ContextPolicy, ContextWindow, ModelPolicy};
+use crate::session::Reduction;
 
 /// What there is of a window, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub(crate) struct Room {
 }
 
 /// What is remembered of windows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Windows {
     /// The windows that providers told of, by refusing what did not fit, by the names of the models.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -35,6 +36,9 @@ pub(super) struct Windows {
     /// The refusal, while the conversation is reduced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) refusal: Option<Failure>,
+    /// What is left out when there is a summary of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) summary: Option<Box<Reduction>>,
     /// The conversation as it was measured last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) measured: Option<TurnMeasure>,

@@ -18,8 +18,8 @@ use super::model::Redactor;
 use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, ModelRequest, Streamed, ToolInput, ToolSource, Traffic};
-use super::reduce::reduced;
-use super::results::{ReadResult, Results};
+use super::reduce::{reduced, summarized};
+use super::results::{ReadResult, Results, kept};
 use super::task::{RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
@@ -28,7 +28,7 @@ use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, Pol
 use crate::context::{Estimate, TokenCounter, findings, message_tokens, repair, tool_tokens};
 use crate::engine::{
     CallModel, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RunStarted, RunTool,
-    Spill, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
+    State, Summarize, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, WorkId,
 };
 use crate::policy::{ErrorClass, OverMax, Policy};
 use crate::session::{Message, splice};
@@ -568,6 +568,7 @@ impl Run<'_> {
                 let event = reduced(self.interpreter.policy(), work, &self.messages, &*self.agent.counter);
                 Box::pin(std::future::ready(event))
             }
+            Work::Summarize(work) => self.summarize(work, traffic),
             Work::CallModel(call) => self.call_model(call, traffic),
             Work::RunTool(run) => self.run_tool(run),
             Work::Wait(wait) => sleep(wait),
@@ -619,6 +620,13 @@ impl Run<'_> {
         })
     }
 
+    fn summarize(&self, work: Summarize, traffic: Traffic) -> BoxFuture<'static, Event> {
+        let named = self.agent.models.iter().find(|(name, _)| *name == work.target);
+        let model = named.map(|(_, model)| Arc::clone(model));
+        let (cancel, redactor) = (self.stop.clone(), Arc::clone(&self.agent.redactor));
+        Box::pin(summarized(work, model, redactor, traffic, cancel))
+    }
+
     fn run_tool(&self, run: RunTool) -> BoxFuture<'static, Event> {
         let tool = self.tools.get(&run.tool).map(Arc::clone);
         let (cancel, clock, results) = (self.stop.clone(), self.clock, Arc::clone(&self.results));
@@ -660,23 +668,6 @@ fn with_readers(tools: &Tools, policy: &Policy, results: &Arc<Results>) -> Tools
         }
     }
     all
-}
-
-/// Keeps a result that is too large. Returns it, and its handle if it is kept.
-async fn kept(results: Arc<Results>, outcome: ToolOutcome, spill: Spill) -> (ToolOutcome, Option<String>) {
-    let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
-    let data = Arc::new(data);
-    let (shared, asked) = (Arc::clone(&data), spill.clone());
-    let done = tokio::task::spawn_blocking(move || results.keep(&shared, &asked)).await;
-    let handle = match done.unwrap_or_else(|broken| Err(std::io::Error::other(broken))) {
-        Ok(true) => Some(spill.handle),
-        Ok(false) => None,
-        Err(error) => {
-            tracing::warn!(handle = spill.handle, error = %error, "result not kept");
-            None
-        }
-    };
-    (ToolOutcome::Ok { data: Arc::unwrap_or_clone(data) }, handle)
 }
 
 /// Waits. The interpreter never asks for a wait of no time, so there is no timer without need.

@@ -168,6 +168,27 @@ impl Tool for ReadResult {
     }
 }
 
+/// Keeps a result that is too large. Returns it, and its handle if it is kept.
+pub(super) async fn kept(
+    results: Arc<Results>,
+    outcome: ToolOutcome,
+    spill: Spill,
+) -> (ToolOutcome, Option<String>) {
+    let ToolOutcome::Ok { data } = outcome else { return (outcome, None) };
+    let data = Arc::new(data);
+    let (shared, asked) = (Arc::clone(&data), spill.clone());
+    let done = tokio::task::spawn_blocking(move || results.keep(&shared, &asked)).await;
+    let handle = match done.unwrap_or_else(|broken| Err(std::io::Error::other(broken))) {
+        Ok(true) => Some(spill.handle),
+        Ok(false) => None,
+        Err(error) => {
+            tracing::warn!(handle = spill.handle, error = %error, "result not kept");
+            None
+        }
+    };
+    (ToolOutcome::Ok { data: Arc::unwrap_or_clone(data) }, handle)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -112,6 +112,7 @@ fn order(work: &Work, directive: &Directive) {
             let step = work.plan.step.name();
             tracing::debug!(target_model = work.target, step, because = %because(directive), "context reduction");
         }
+        Work::Summarize(work) => tracing::debug!(target_model = work.target, turn = work.turn, "summary"),
         Work::CallModel(call) => {
             tracing::debug!(
                 target_model = call.target,

@@ -19,7 +19,7 @@ impl UnderWay {
     /// Takes note of work that begins, if it is a call.
     pub(super) fn begun(&mut self, work: &Work) {
         let callee = match work {
-            Work::CallModel(_) => Callee::Model,
+            Work::CallModel(_) | Work::Summarize(_) => Callee::Model,
             Work::RunTool(_) => Callee::Tool,
             Work::PrepareTurn(_)
             | Work::RepairHistory(_)

@@ -38,10 +38,14 @@ pub struct ContextPolicy {
 pub struct ContextMessages {
     /// The result of a tool that was shortened. Variables: `tool`, `tokens`, `shown`.
     pub shortened: Setting<Template>,
-    /// In the place of messages that were left out. No variables.
+    /// In the place of messages that were left out. Variables: `count`.
     pub dropped: Setting<Template>,
-    /// Above the digest of messages that were left out. No variables.
+    /// Above the digest of messages that were left out. Variables: `count`.
     pub digest: Setting<Template>,
+    /// What a model is asked that is to sum up messages; they follow it. Variables: `count`.
+    pub summarize: Setting<Template>,
+    /// Above the summary of messages that were left out. Variables: `count`.
+    pub summary: Setting<Template>,
     /// In the place of what was cut out of a text. Variables: `tokens`.
     pub cut: Setting<Template>,
 }
@@ -86,6 +90,21 @@ pub enum ReduceStep {
         line: Size,
         /// The most of the line about the result of a tool.
         result_line: Size,
+    },
+    /// The oldest messages are left out, and a model sums them up.
+    Summary {
+        /// So many messages at the end stay.
+        /// Example: `10`
+        keep_last: u32,
+        /// The most of the summary.
+        most: Size,
+        /// The model that writes it; `None`: the one whose window it is for.
+        /// Example: `small`
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// How much of its window the request for it may fill, in parts per million.
+        /// Example: `800000`
+        input_ppm: u32,
     },
     /// The last resort: large texts are cut in their middle, then the oldest messages are left out, then what was
     /// kept until then is cut.
@@ -134,6 +153,7 @@ impl ReduceStep {
             Self::Results { .. } => "results",
             Self::Drop { .. } => "drop",
             Self::Digest { .. } => "digest",
+            Self::Summary { .. } => "summary",
             Self::Truncate { .. } => "truncate",
         }
     }
@@ -144,6 +164,7 @@ impl ReduceStep {
             Self::Results { keep_last, .. }
             | Self::Drop { keep_last }
             | Self::Digest { keep_last, .. }
+            | Self::Summary { keep_last, .. }
             | Self::Truncate { keep_last, .. } => *keep_last,
         }
     }

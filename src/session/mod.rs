@@ -21,5 +21,5 @@ pub use feedback::{AttemptRecord, FeedbackSource, ReducerError, RetryExhausted, 
 pub use final_report::{FailureReason, FailureReport, FinalReason, ReportSource};
 pub use history::{HistoryRepair, InjectedResult, Splice, splice};
 pub use message::{Message, ToolCall, Usage};
-pub use reduction::Reduction;
+pub use reduction::{LEFT_OUT, Reduction, SummaryRequest};
 pub use slices::{FEEDBACK, REDUCER_ERRORS, Slices};

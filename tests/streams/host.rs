@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use unfazed::context::{findings, repair};
+use unfazed::context::{Estimate, estimate_message, findings, measure, reduce, repair};
 use unfazed::engine::{
     BreakerPhase, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure,
     FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, RunStarted, RunTool, State,
-    ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, may_run_again,
+    ToolFacts, ToolOutcome, ToolSpec, Wait, Work, may_run_again,
 };
 use unfazed::policy::{Bound, Effect, ErrorClass, Policy, RetryPolicy};
 use unfazed::session::{FeedbackSource, Message, RetryFeedback, ToolCall, splice};
@@ -148,10 +148,20 @@ impl Host {
             return true;
         }
         let event = match self.open.remove(t.below(self.open.len())) {
-            Work::PrepareTurn(turn) => turn.prepared(TurnMeasure::default()),
+            Work::PrepareTurn(turn) => turn.prepared(measure(&Estimate, &self.conversation, &[])),
             Work::RepairHistory(work) => {
                 let found = repair(&self.conversation, work.orphan_calls);
                 work.repaired(found)
+            }
+            Work::ReduceContext(work) => {
+                let weights: Vec<u64> = self.conversation.iter().map(estimate_message).collect();
+                let policy = self.interpreter.policy();
+                let found = reduce(policy, &work.plan, &self.conversation, &weights, &Estimate);
+                work.reduced(found)
+            }
+            Work::Summarize(work) if t.once_in(2) => work.failed(failure(t)),
+            Work::Summarize(work) => {
+                work.responded(ModelReply { text: "In short: nothing.".into(), ..ModelReply::default() })
             }
             Work::CallModel(call) => self.answer_model(call, t),
             Work::RunTool(run) => self.answer_tool(run, t),
@@ -203,7 +213,10 @@ impl Host {
                         Work::CallModel(call) => self.check_model(call),
                         Work::RunTool(run) => self.check_tool(run),
                         Work::Wait(wait) => self.check_wait(wait),
-                        Work::RepairHistory(_) | Work::Consult(_) => {}
+                        Work::RepairHistory(_)
+                        | Work::ReduceContext(_)
+                        | Work::Summarize(_)
+                        | Work::Consult(_) => {}
                     }
                     self.open.push(work);
                 }
@@ -264,7 +277,8 @@ impl Host {
         if let Some(most) = policy.retry.max_attempts.value.limit() {
             assert!(call.attempt <= most, "law 5: attempt {} of {most} of the model", call.attempt);
             self.model_calls += 1;
-            let most = 5 * u32::try_from(TARGETS.len()).unwrap();
+            // One more for a request that was reduced because a provider refused its size.
+            let most = 5 * u32::try_from(TARGETS.len()).unwrap() + 1;
             let limited = TARGETS.iter().all(|target| {
                 self.interpreter.policy().model(target).retry.max_attempts.value.limit().is_some()
             });

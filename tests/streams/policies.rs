@@ -90,8 +90,10 @@ fn document(t: &mut Tape) -> String {
     }
     let aborts = t.of(&["[]", "[auth_error, text_only]", "[timeout, empty_response, malformed_tool_call]"]);
     let on_exhausted = t.of(ON_EXHAUSTED);
+    let window = t.of(&["unknown", "unknown", "500", "2000"]);
     text.push(format!(
-        "models:\n  '*': {{retry: {}, on_exhausted: {on_exhausted}, abort_on: {aborts}}}\n",
+        "models:\n  '*': {{retry: {}, on_exhausted: {on_exhausted}, abort_on: {aborts}, \
+         context_window: {window}, output_reserve: 100}}\n",
         retry(t)
     ));
     let (turns, text_only) = (t.of(&[1, 2, 3, 5]), t.of(&["accept", "reject"]));

@@ -213,6 +213,9 @@ impl<W: Write + Send> Timeline<W> {
     fn work(&mut self, work: &Work) {
         match work {
             Work::CallModel(call) => self.names.insert(work.id(), call.target.clone()),
+            Work::Summarize(call) => {
+                self.names.insert(work.id(), format!("{}, asked for a summary,", call.target))
+            }
             Work::RunTool(run) => self.names.insert(work.id(), run.tool.clone()),
             Work::PrepareTurn(_)
             | Work::RepairHistory(_)
@@ -231,6 +234,10 @@ impl<W: Write + Send> Timeline<W> {
             }
             // What came of it is told by a note.
             Work::RepairHistory(_) | Work::ReduceContext(_) => {}
+            Work::Summarize(call) => {
+                self.line("→", INFO, &format!("model {} is asked for a summary", call.target));
+                self.status.set(format!("model {}", call.target));
+            }
             Work::CallModel(call) => {
                 let attempt = attempt(call.attempt, call.max_attempts);
                 (self.speaker, self.spoke) = (one_line(&call.target), false);

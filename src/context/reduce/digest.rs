@@ -44,8 +44,7 @@ impl Draft<'_> {
             }
         }
         let count = left.iter().map(ExactSizeIterator::len).fold(0, usize::saturating_add);
-        let earlier = self.note.and_then(|note| self.messages.get(note)).map_or("", Message::text);
-        for old in earlier.lines().rev().filter(|line| line.starts_with(BULLET)) {
+        for old in self.earlier().into_iter().rev() {
             if lines.full {
                 break;
             }

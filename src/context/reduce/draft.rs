@@ -5,12 +5,12 @@ use core::ops::Range;
 use serde_json::json;
 
 use super::units::units;
-use super::{LEFT_OUT, number, say};
+use super::{number, say};
 use crate::context::history::faults;
 use crate::context::tokens::{TokenCounter, message_tokens};
 use crate::engine::ReducePlan;
 use crate::policy::{ContextMessages, Policy};
-use crate::session::{Message, Reduction, Splice};
+use crate::session::{LEFT_OUT, Message, Reduction, Splice, SummaryRequest};
 
 /// A conversation while it is made smaller.
 pub(super) struct Draft<'a> {
@@ -35,6 +35,7 @@ pub(super) struct Draft<'a> {
     shortened: u64,
     dropped: u64,
     lacking: Option<String>,
+    summarize: Option<SummaryRequest>,
 }
 
 /// What is in the place of a message now, and its tokens.
@@ -96,6 +97,7 @@ impl<'a> Draft<'a> {
             shortened: 0,
             dropped: 0,
             lacking: None,
+            summarize: None,
         }
     }
 
@@ -198,6 +200,21 @@ impl<'a> Draft<'a> {
         self.put_in = Some((at, message));
     }
 
+    /// What the message that tells of others that were left out says of them, line by line.
+    pub(super) fn earlier(&self) -> Vec<&'a str> {
+        let text = self.note.and_then(|note| self.messages.get(note)).map_or("", Message::text);
+        let (texts, none) = (self.texts(), json!({ "count": 0 }));
+        let headings = [&texts.dropped, &texts.digest, &texts.summary].map(|text| say(text, none.clone()));
+        let is_heading =
+            |line: &str| headings.iter().any(|heading| heading.lines().any(|known| known == line));
+        text.lines().filter(|line| !line.trim().is_empty() && !is_heading(line)).collect()
+    }
+
+    /// Asks for a summary of what is left out.
+    pub(super) fn ask(&mut self, request: SummaryRequest) {
+        self.summarize = Some(request);
+    }
+
     /// Says why it is still too large.
     pub(super) fn lacks(&mut self, why: String) {
         self.lacking = Some(why);
@@ -205,7 +222,7 @@ impl<'a> Draft<'a> {
 
     /// What all of it comes to; nothing, if there are no fewer tokens than before.
     pub(super) fn finish(self) -> Reduction {
-        let Self { messages, now, before, tokens, put_in, shortened, dropped, lacking, .. } = self;
+        let Self { messages, now, before, tokens, put_in, shortened, dropped, lacking, summarize, .. } = self;
         if tokens >= before {
             let (messages, history_faults) = (number(messages.len()), faults(messages));
             let reduction =
@@ -248,6 +265,7 @@ impl<'a> Draft<'a> {
             messages: left,
             message_tokens: tokens,
             history_faults,
+            summarize,
             lacking,
         }
     }

@@ -3,6 +3,7 @@
 mod digest;
 mod draft;
 mod results;
+mod summary;
 mod truncate;
 mod units;
 
@@ -14,9 +15,6 @@ use crate::policy::{Policy, ReduceStep, Setting, Template};
 use crate::session::{Message, Reduction};
 
 use draft::Draft;
-
-/// What the message that tells of others that were left out is marked with.
-const LEFT_OUT: &str = "left_out";
 
 /// What one step of a reduction comes to. `weights` are the tokens of each message, as
 /// [`message_tokens`](super::message_tokens) counts them; texts that are written anew are counted by `counter`. Takes time
@@ -35,7 +33,7 @@ const LEFT_OUT: &str = "left_out";
 /// let mut messages: Vec<Message> = (0..100).map(|n| Message::user(format!("Number {n}."))).collect();
 /// let weights: Vec<u64> = messages.iter().map(|message| message_tokens(&Estimate, message)).collect();
 /// let plan =
-///     ReducePlan { number: 1, step: ReduceStep::Drop { keep_last: 5 }, aim: 200, most: 200, keep_task: false };
+///     ReducePlan { number: 1, step: ReduceStep::Drop { keep_last: 5 }, aim: 200, most: 200, input: None, keep_task: false };
 /// let reduction = reduce(&Policy::builtin(), &plan, &messages, &weights, &Estimate);
 /// splice(&mut messages, &reduction.splices);
 /// assert!(reduction.message_tokens <= 200);
@@ -54,6 +52,7 @@ pub fn reduce(
             ReduceStep::Results { over, show, .. } => draft.shorten_results(over, show),
             ReduceStep::Drop { .. } => draft.drop_oldest(),
             ReduceStep::Digest { most, line, result_line, .. } => draft.digest(most, line, result_line),
+            ReduceStep::Summary { most, .. } => draft.summarize(most),
             ReduceStep::Truncate { over, head, tail, .. } => draft.truncate(over, head, tail),
         }
     }

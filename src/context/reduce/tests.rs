@@ -3,7 +3,7 @@ use serde_json::Map;
 
 use super::*;
 use crate::context::history::{faults, shorthand::conversation};
-use crate::context::{Estimate, message_tokens};
+use crate::context::{Estimate, TokenCounter, message_tokens};
 use crate::policy::{Size, Unit};
 use crate::session::{ToolCall, splice};
 
@@ -33,7 +33,7 @@ fn tokens(messages: &[Message]) -> u64 {
 }
 
 fn plan(step: ReduceStep, aim: u64) -> ReducePlan {
-    ReducePlan { number: 1, step, aim, most: aim, keep_task: true }
+    ReducePlan { number: 1, step, aim, most: aim, input: None, keep_task: true }
 }
 
 fn made(messages: &[Message], plan: &ReducePlan) -> (Vec<Message>, Reduction) {
@@ -198,6 +198,26 @@ fn a_hundred_thousand_messages_take_their_time_only_once() {
     }
 }
 
+#[test]
+fn a_model_is_asked_to_sum_up_what_is_left_out() {
+    let most = Size { count: 200, unit: Unit::Tokens };
+    let step = ReduceStep::Summary { keep_last: 4, most, model: None, input_ppm: 800_000 };
+    let (after, reduction) = made(&run(10, 400), &plan(step.clone(), 1000));
+    let asked = reduction.summarize.unwrap();
+    assert!(
+        asked.prompt.contains("assistant calls look({\"a\":1})\nlook returned: 0 xxx"),
+        "{}",
+        asked.prompt
+    );
+    assert_eq!((asked.tokens, asked.cut), (Estimate.count(&asked.prompt), 0));
+    assert_eq!(after[2].text().lines().count(), 1);
+    // One that is too large for its model has the newest messages.
+    let plan = ReducePlan { input: Some(500), ..plan(step, 1000) };
+    let asked = made(&run(10, 400), &plan).1.summarize.unwrap();
+    assert!(asked.tokens <= 500 + 40 && asked.cut > 100, "{asked:?}");
+    assert!(asked.prompt.contains("were cut out") && !asked.prompt.contains("returned: 0 xxx"));
+}
+
 fn any_message() -> impl Strategy<Value = Vec<Message>> {
     let text = prop_oneof![Just(0_usize), 1..60_usize, 500..9000_usize]
         .prop_map(|length| "word ".repeat(length / 5));
@@ -223,12 +243,13 @@ fn any_message() -> impl Strategy<Value = Vec<Message>> {
 }
 
 fn any_step() -> impl Strategy<Value = ReduceStep> {
-    (0..4_usize, 1..8_u32, 1..400_u64).prop_map(|(kind, keep_last, size)| match kind {
+    (0..5_usize, 1..8_u32, 1..400_u64).prop_map(|(kind, keep_last, size)| match kind {
         0 => ReduceStep::Results { keep_last, over: chars(size), show: chars(size / 2 + 1) },
         1 => ReduceStep::Drop { keep_last },
         2 => {
             ReduceStep::Digest { keep_last, most: chars(size * 4), line: chars(size), result_line: chars(60) }
         }
+        3 => ReduceStep::Summary { keep_last, most: chars(size), model: None, input_ppm: 800_000 },
         _ => ReduceStep::Truncate { keep_last, over: chars(size), head: chars(size / 2 + 1), tail: chars(9) },
     })
 }

@@ -11,7 +11,7 @@ use super::super::reduce::{ContextReduced, ReduceContext, ReducePlan};
 use super::super::state::{LastTurn, Pending};
 use super::super::window::{Reducing, Room};
 use super::Step;
-use crate::policy::{ErrorClass, ModelPolicy, ReduceStep, Setting, estimated_tokens};
+use crate::policy::{ErrorClass, ModelPolicy, ReduceStep, Setting, Share, estimated_tokens};
 use crate::session::{FinalReason, Reduction};
 
 /// What a model has room for in this turn.
@@ -97,7 +97,7 @@ impl Step<'_> {
     }
 
     /// Asks for the next step of a reduction, or goes on if there is room enough or no step is left.
-    fn reduce_for(&mut self, mut what: Reducing) {
+    pub(super) fn reduce_for(&mut self, mut what: Reducing) {
         let rules = self.policy.context();
         let asked = self.asked(what.measure);
         let target = asked.get(what.target).and_then(|asked| Some((asked, asked.room?)));
@@ -110,8 +110,9 @@ impl Step<'_> {
             };
             if what.measure.message_tokens > enough {
                 let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
-                let plan =
-                    ReducePlan { number, step: step.clone(), aim, most, keep_task: rules.keep_task.value };
+                let input = self.most_asked(step, asked);
+                let (step, keep_task) = (step.clone(), rules.keep_task.value);
+                let plan = ReducePlan { number, step, aim, most, input, keep_task };
                 let why = self.why_reduced(asked, room, what.refused);
                 let target = asked.target.clone();
                 let work = self.state.issue(Pending::Reduce(what));
@@ -120,6 +121,14 @@ impl Step<'_> {
             what.step = what.step.saturating_add(1);
         }
         self.reduced(what);
+    }
+
+    /// The most tokens that the request for a summary may have.
+    fn most_asked(&self, step: &ReduceStep, asked: &Asked) -> Option<u64> {
+        let ReduceStep::Summary { model, input_ppm, .. } = step else { return None };
+        let target = model.as_ref().unwrap_or(&asked.target);
+        let window = self.state.windows.of(target, &self.policy.model(target))?;
+        Some(Share::Part(*input_ppm).of(window))
     }
 
     fn why_reduced(&self, asked: &Asked, room: Room, refused: bool) -> Vec<Because> {
@@ -148,6 +157,7 @@ impl Step<'_> {
                 Some(objection) => {
                     self.warn(format!("the step `{step}` of a reduction is left out: {objection}"));
                 }
+                None if reduction.summarize.is_some() => return self.ask_summary(what, reduction),
                 None => self.make(&mut what, step, reduction),
             }
         }
@@ -155,7 +165,7 @@ impl Step<'_> {
         self.reduce_for(what);
     }
 
-    fn make(&mut self, what: &mut Reducing, step: &str, reduction: Reduction) {
+    pub(super) fn make(&mut self, what: &mut Reducing, step: &str, reduction: Reduction) {
         let told = ContextReduced {
             target: self.state.targets.get(what.target).cloned().unwrap_or_default(),
             step: step.to_owned(),

@@ -109,6 +109,7 @@ impl Step<'_> {
                 Pending::Prepare
                 | Pending::Repair(_)
                 | Pending::Reduce(_)
+                | Pending::Summary(_)
                 | Pending::Model
                 | Pending::Tool(_)
                 | Pending::ConsultTool(_)

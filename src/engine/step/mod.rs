@@ -18,6 +18,7 @@ mod output;
 mod reply;
 mod results;
 mod retract;
+mod summary;
 mod turn;
 
 #[cfg(feature = "host")]
@@ -104,10 +105,12 @@ impl Step<'_> {
             },
             Event::ModelResponded { work, reply } => match self.claim(work) {
                 Some(Pending::Model) => self.model_responded(reply),
+                Some(Pending::Summary(what)) => self.summarized(what, &reply),
                 other => self.unasked(work, other),
             },
             Event::ModelFailed { work, failure } => match self.claim(work) {
                 Some(Pending::Model) => self.model_failed(&failure),
+                Some(Pending::Summary(what)) => self.not_summarized(what, &failure),
                 other => self.unasked(work, other),
             },
             Event::ToolFinished { work, outcome, run } => match self.claim(work) {

@@ -19,7 +19,7 @@ use self::calls::TRIGGER;
 use super::metrics::{Meter, Metrics};
 use super::port::Traffic;
 use crate::engine::{
-    CallModel, Directive, Directives, Envelope, Event, Note, Order, Outcome, RunTool, ToolOutcome,
+    CallModel, Directive, Directives, Envelope, Event, Note, Order, Outcome, RunTool, Summarize, ToolOutcome,
     TurnMeasure, TurnRetry, Work, WorkId,
 };
 use crate::policy::{ErrorClass, Policy};
@@ -163,6 +163,10 @@ impl Telemetry {
                 let (turn, attempt, max_attempts) = (*turn, *attempt, *max_attempts);
                 let (target, traffic) = (target.clone(), Traffic::default());
                 What::Model { turn, attempt, max_attempts, target, traffic }
+            }
+            Work::Summarize(Summarize { turn, target, .. }) => {
+                let (target, traffic) = (target.clone(), Traffic::default());
+                What::Model { turn: *turn, attempt: 1, max_attempts: Some(1), target, traffic }
             }
             Work::RunTool(RunTool { tool, arguments, .. }) => {
                 self.metrics.add(Meter::ToolBytesIn, &[tool], length(&arguments.to_string()));

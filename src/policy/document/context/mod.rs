@@ -74,6 +74,12 @@ layer! {
             /// Above the lines about messages that were left out.
             /// Example: `What came before, in short:`
             digest: Text<LeftOut>,
+            /// What a model is asked that is to sum up messages; they follow it.
+            /// Example: `Sum up this conversation in a few words.`
+            summarize: Text<LeftOut>,
+            /// Above the summary of messages that were left out.
+            /// Example: `Summary of what came before:`
+            summary: Text<LeftOut>,
             /// In the place of what was cut out of a text.
             /// Example: `...[truncated]...`
             cut: Text<CutOut>,
@@ -98,6 +104,8 @@ impl MergedContext {
                 shortened: self.messages.shortened.setting()?,
                 dropped: self.messages.dropped.setting()?,
                 digest: self.messages.digest.setting()?,
+                summarize: self.messages.summarize.setting()?,
+                summary: self.messages.summary.setting()?,
                 cut: self.messages.cut.setting()?,
             },
         })

@@ -7,6 +7,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use crate::policy::decode::{Decode, Described, Reader, union};
+use crate::policy::document::fraction::Fraction;
 use crate::policy::merge::Leaf;
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{Cap, Code, Diagnostic, ReduceStep, Size};
@@ -60,6 +61,21 @@ union! {
             /// Example: `60 chars`
             result_line: Piece,
         },
+        /// The oldest messages are left out, and a model sums them up, together with the summary that is there already. If it does not, the next step is made.
+        Summary = "summary" {
+            /// So many messages at the end stay.
+            /// Example: `10`
+            keep_last: NonZeroU32,
+            /// The most of the summary.
+            /// Example: `800 tokens`
+            most: Piece,
+            /// The model of the run that writes it. Left out: the one whose window it is for.
+            /// Example: `small`
+            model: Option<String>,
+            /// How much of its window the request for it may fill; of a longer one the beginning is cut out.
+            /// Example: `0.5`
+            input: Fraction = Fraction(800_000),
+        },
         /// The last resort, and only while there is less room than `evict_at`: large texts are cut in their middle, then the oldest messages are left out, then what was kept until then is cut.
         Truncate = "truncate" {
             /// So many messages at the end stay as long as can be.
@@ -91,6 +107,9 @@ impl From<StepRule> for ReduceStep {
                 line: line.0,
                 result_line: result_line.0,
             },
+            StepRule::Summary { keep_last, most, model, input } => {
+                Self::Summary { keep_last: keep_last.get(), most: most.0, model, input_ppm: input.0 }
+            }
             StepRule::Truncate { keep_last, over, head, tail } => {
                 Self::Truncate { keep_last: keep_last.get(), over: over.0, head: head.0, tail: tail.0 }
             }
@@ -146,6 +165,14 @@ fn shown(step: &ReduceStep) -> Value {
             "kind": kind, "keep_last": keep_last, "most": size(most), "line": size(line),
             "result_line": size(result_line),
         }),
+        ReduceStep::Summary { keep_last, most, model, input_ppm } => {
+            let input = Fraction(*input_ppm).show();
+            let mut step = json!({"kind": kind, "keep_last": keep_last, "most": size(most), "input": input});
+            if let (Some(step), Some(model)) = (step.as_object_mut(), model) {
+                step.insert("model".to_owned(), json!(model));
+            }
+            step
+        }
         ReduceStep::Truncate { keep_last, over, head, tail } => json!({
             "kind": kind, "keep_last": keep_last, "over": size(over), "head": size(head), "tail": size(tail),
         }),
