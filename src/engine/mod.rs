@@ -63,5 +63,7 @@ pub use step::Interpreter;
 #[cfg(feature = "host")]
 pub(crate) use step::validation;
 pub use wait_hint::Headers;
+#[cfg(feature = "host")]
+pub(crate) use window::Room;
 
 pub use log::{LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

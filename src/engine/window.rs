@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::event::TurnMeasure;
 use super::failure::Failure;
-use crate::policy::{ContextPolicy, ContextWindow, ModelPolicy};
+use super::reduce::ReducePlan;
+use crate::policy::{ContextPolicy, ContextWindow, ModelPolicy, ReduceStep};
 use crate::session::Reduction;
 
 /// What there is of a window, in tokens.
@@ -106,6 +107,20 @@ impl Room {
     /// Whether the conversation is to be reduced.
     pub(crate) fn is_short(&self, rules: &ContextPolicy) -> bool {
         self.left().is_none_or(|left| left < rules.evict_at.value.of(self.budget()))
+    }
+
+    /// What a step of a reduction is to come to; `None`: messages of so many tokens leave room enough without it.
+    pub(crate) fn plan(
+        &self,
+        rules: &ContextPolicy,
+        number: u32,
+        step: &ReduceStep,
+        tokens: u64,
+    ) -> Option<ReducePlan> {
+        let (aim, most) = (self.aim(rules), self.most(rules));
+        let enough = if matches!(step, ReduceStep::Truncate { .. }) { most } else { aim };
+        let (step, keep_task) = (step.clone(), rules.keep_task.value);
+        (tokens > enough).then_some(ReducePlan { number, step, aim, most, input: None, keep_task })
     }
 
     /// How many tokens the messages may have, so that the conversation is not to be reduced.

@@ -178,7 +178,7 @@ pub(super) async fn kept(
     let data = Arc::new(data);
     let (shared, asked) = (Arc::clone(&data), spill.clone());
     let done = tokio::task::spawn_blocking(move || results.keep(&shared, &asked)).await;
-    let handle = match done.unwrap_or_else(|broken| Err(std::io::Error::other(broken))) {
+    let handle = match done.unwrap_or_else(|broken| Err(io::Error::other(broken))) {
         Ok(true) => Some(spill.handle),
         Ok(false) => None,
         Err(error) => {

@@ -102,17 +102,10 @@ impl Step<'_> {
         let asked = self.asked(what.measure);
         let target = asked.get(what.target).and_then(|asked| Some((asked, asked.room?)));
         let Some((asked, room)) = target else { return self.reduced(what) };
-        let (aim, most) = (room.aim(rules), room.most(rules));
         while let Some(step) = rules.reduce.value.get(what.step) {
-            let enough = match step {
-                ReduceStep::Truncate { .. } => most,
-                _ => aim,
-            };
-            if what.measure.message_tokens > enough {
-                let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
-                let input = self.most_asked(step, asked);
-                let (step, keep_task) = (step.clone(), rules.keep_task.value);
-                let plan = ReducePlan { number, step, aim, most, input, keep_task };
+            let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
+            if let Some(plan) = room.plan(rules, number, step, what.measure.message_tokens) {
+                let plan = ReducePlan { input: self.most_asked(step, asked), ..plan };
                 let why = self.why_reduced(asked, room, what.refused);
                 let target = asked.target.clone();
                 let work = self.state.issue(Pending::Reduce(what));

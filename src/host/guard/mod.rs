@@ -17,6 +17,7 @@
 mod attempts;
 mod budget;
 mod classify;
+mod context;
 mod history;
 mod record;
 mod session;
