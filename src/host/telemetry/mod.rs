@@ -37,6 +37,8 @@ pub(super) struct Telemetry {
     ended: Vec<ModelAttempt>,
     /// What the turn was measured to be, while it begins.
     measure: Option<TurnMeasure>,
+    /// The tokens of the tools, as they were measured last.
+    tool_tokens: u64,
     forced: Option<FinalReason>,
     source: Option<ReportSource>,
     refused: u64,
@@ -65,6 +67,7 @@ impl Telemetry {
             under_way: BTreeMap::new(),
             ended: Vec::new(),
             measure: None,
+            tool_tokens: 0,
             forced: None,
             source: None,
             refused: 0,
@@ -90,7 +93,15 @@ impl Telemetry {
         self.measure = None;
         match event {
             Event::RunStarted(started) => self.run.clone_from(&started.run),
-            Event::TurnPrepared { measure, .. } => self.measure = Some(*measure),
+            Event::TurnPrepared { measure, .. } => {
+                self.measure = Some(*measure);
+                self.tool_tokens = measure.tool_tokens;
+            }
+            // The call that follows is of what is left.
+            Event::ContextReduced { reduction, .. } => {
+                let (message_tokens, tool_tokens) = (reduction.message_tokens, self.tool_tokens);
+                self.measure = Some(TurnMeasure { message_tokens, tool_tokens, ..TurnMeasure::default() });
+            }
             Event::ModelResponded { work, reply } => {
                 if let Some(mut attempt) = self.model_ended(*work, *now, policy) {
                     if let Some(tokens) = reply.usage {
@@ -108,7 +119,6 @@ impl Telemetry {
             }
             Event::ToolFinished { work, outcome, .. } => self.tool_ended(*work, outcome, *now, policy),
             Event::HistoryRepaired { .. }
-            | Event::ContextReduced { .. }
             | Event::TimerFired { .. }
             | Event::PlannerDecided { .. }
             | Event::ToolsProposed { .. }

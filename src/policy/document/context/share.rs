@@ -33,13 +33,7 @@ impl Decode for Share {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-                {"type": "string", "pattern": r"^\s*[0-9]+\s*tokens?\s*$"},
-            ],
-            "description": "A part above 0 and at most 1, or a number of tokens. Unit: tokens. Example: `5000 tokens`",
-        })
+        schema(r"^\s*[0-9]+\s*tokens?\s*$")
     }
 }
 
@@ -53,11 +47,20 @@ impl Decode for Room {
         }
     }
 
-    fn schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = Share::schema(generator);
-        schema.insert("not".into(), json!({"pattern": r"^\s*0+\s*tokens?\s*$"}));
-        schema
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        schema(r"^\s*0*[1-9][0-9]*\s*tokens?\s*$")
     }
+}
+
+/// A part, or tokens that are written so.
+fn schema(tokens: &str) -> Schema {
+    json_schema!({
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+            {"type": "string", "pattern": tokens},
+        ],
+        "description": "A part above 0 and at most 1, or a number of tokens. Unit: tokens. Example: `5000 tokens`",
+    })
 }
 
 impl Leaf for Room {
