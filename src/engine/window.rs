@@ -109,15 +109,18 @@ impl Room {
         self.left().is_none_or(|left| left < rules.evict_at.value.of(self.budget()))
     }
 
-    /// What a step of a reduction is to come to; `None`: messages of so many tokens leave room enough without it.
+    /// What a step of a reduction is to come to; `None`: messages of so many tokens leave room enough without it. After a
+    /// refusal the last resort goes as far as all others: nobody may know how much was too much.
     pub(crate) fn plan(
         &self,
         rules: &ContextPolicy,
         number: u32,
         step: &ReduceStep,
         tokens: u64,
+        refused: bool,
     ) -> Option<ReducePlan> {
-        let (aim, most) = (self.aim(rules), self.most(rules));
+        let aim = self.aim(rules);
+        let most = if refused { aim } else { self.most(rules) };
         let enough = if matches!(step, ReduceStep::Truncate { .. }) { most } else { aim };
         let (step, keep_task) = (step.clone(), rules.keep_task.value);
         (tokens > enough).then_some(ReducePlan { number, step, aim, most, input: None, keep_task })

@@ -104,7 +104,7 @@ impl Step<'_> {
         let Some((asked, room)) = target else { return self.reduced(what) };
         while let Some(step) = rules.reduce.value.get(what.step) {
             let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
-            if let Some(plan) = room.plan(rules, number, step, what.measure.message_tokens) {
+            if let Some(plan) = room.plan(rules, number, step, what.measure.message_tokens, what.refused) {
                 let plan = ReducePlan { input: self.most_asked(step, asked), ..plan };
                 let why = self.why_reduced(asked, room, what.refused);
                 let target = asked.target.clone();

@@ -64,7 +64,7 @@ impl Guard {
             let weights: Vec<u64> = messages.iter().map(|message| message_tokens(counter, message)).collect();
             let tokens_before = weights.iter().copied().fold(0, u64::saturating_add);
             let asks = matches!(step, ReduceStep::Summary { .. });
-            let Some(plan) = room.plan(context, number, step, tokens_before).filter(|_| !asks) else {
+            let Some(plan) = room.plan(context, number, step, tokens_before, false).filter(|_| !asks) else {
                 continue;
             };
             let reduction = reduce(&rules, &plan, messages, &weights, counter);
