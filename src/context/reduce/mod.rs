@@ -2,6 +2,7 @@
 
 mod digest;
 mod draft;
+mod plain;
 mod results;
 mod summary;
 mod truncate;

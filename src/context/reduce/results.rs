@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::draft::Draft;
+use super::plain::Plain;
 use super::say;
 use crate::engine::head_of;
 use crate::policy::Size;
@@ -12,6 +13,7 @@ impl Draft<'_> {
     /// Shortens results that are larger than `over`, the oldest first, until the aim is reached.
     pub(super) fn shorten_results(&mut self, over: Size, show: Size) {
         let template = &self.texts().shortened;
+        let plain = Plain::of(template.value.as_str());
         for unit in self.old.clone() {
             for at in unit {
                 if self.tokens() <= self.plan.aim {
@@ -24,7 +26,11 @@ impl Draft<'_> {
                 }
                 let tokens = self.weight(at);
                 let shown = head_of(text, show.of_prose());
-                let shorter = say(template, json!({ "tool": tool, "tokens": tokens, "shown": shown }));
+                let number = tokens.to_string();
+                let values = [("tool", tool.as_str()), ("tokens", &*number), ("shown", shown)];
+                let shorter = plain.as_ref().and_then(|plain| plain.write(&values)).unwrap_or_else(|| {
+                    say(template, json!({ "tool": tool, "tokens": tokens, "shown": shown }))
+                });
                 if shorter.len() <= text.len().saturating_sub(text.len() / 4) {
                     self.shorten(at, shorter);
                 }
