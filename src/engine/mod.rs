@@ -30,9 +30,12 @@ mod loop_stage;
 mod metric;
 pub(crate) mod orphans;
 mod problems;
+mod reduce;
+mod reductions;
 mod repeats;
 mod result;
 pub mod retry;
+mod room;
 mod scales;
 mod state;
 mod step;
@@ -64,10 +67,12 @@ pub(crate) use loop_stage::{Found, is_asked_for};
 pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
+pub use reduce::{ContextReduced, ReduceContext, ReducePlan, Summarize};
 #[cfg(feature = "host")]
 pub(crate) use repeats::Lately;
 pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
+pub(crate) use result::{head_of, tail_of};
 #[cfg(feature = "host")]
 pub(crate) use result::{json_size, show, walk};
 pub use scales::Scales;
@@ -76,5 +81,7 @@ pub use step::Interpreter;
 #[cfg(feature = "host")]
 pub(crate) use step::validation;
 pub use wait_hint::Headers;
+#[cfg(feature = "host")]
+pub(crate) use room::Room;
 
 pub use log::{AgentFacts, LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::context::{Ledger, TokenCounter, ToolForm, findings};
-use crate::engine::{ToolSpec, TurnMeasure};
-use crate::session::{Message, Splice};
+use crate::context::{Ledger, TokenCounter, ToolForm, findings, reduce};
+use crate::engine::{ReducePlan, ToolSpec, TurnMeasure};
+use crate::policy::Policy;
+use crate::session::{Message, Reduction, Splice};
 
 /// The sizes of a conversation and of the tools that go with it.
 pub(super) struct Measure {
@@ -51,6 +52,11 @@ impl Measure {
     /// The tokens of the tools.
     pub(super) const fn tool_tokens(&self) -> u64 {
         self.ledger.tools()
+    }
+
+    /// What a step of a reduction comes to. What is known of the messages is not counted again.
+    pub(super) fn reduced(&self, policy: &Policy, plan: &ReducePlan, messages: &[Message]) -> Reduction {
+        reduce(policy, plan, messages, self.ledger.weights(), &*self.counter)
     }
 
     /// The conversation as it stands before a turn.
