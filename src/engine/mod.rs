@@ -75,13 +75,12 @@ pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, cont
 pub(crate) use result::{head_of, tail_of};
 #[cfg(feature = "host")]
 pub(crate) use result::{json_size, show, walk};
+pub use room::Room;
 pub use scales::Scales;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]
 pub(crate) use step::validation;
 pub use wait_hint::Headers;
-#[cfg(feature = "host")]
-pub(crate) use room::Room;
 
 pub use log::{AgentFacts, LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

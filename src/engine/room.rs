@@ -8,18 +8,24 @@ use crate::policy::{ContextPolicy, ModelPolicy, ReduceStep};
 
 /// What there is of a window, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
-    window: u64,
-    reply: u64,
-    reserve: u64,
-    safety: u64,
-    tools: u64,
-    messages: u64,
+pub struct Room {
+    /// All of it.
+    pub window: u64,
+    /// What is kept for the reply.
+    pub reply: u64,
+    /// What is kept free besides.
+    pub reserve: u64,
+    /// What is not used, in case there are more tokens than were counted.
+    pub safety: u64,
+    /// What the definitions of the tools take.
+    pub tools: u64,
+    /// What the messages take.
+    pub messages: u64,
 }
 
 impl Room {
     /// What there is for that conversation in a window of so many tokens.
-    pub(crate) fn of(rules: &ContextPolicy, model: &ModelPolicy, window: u64, measure: TurnMeasure) -> Self {
+    pub fn of(rules: &ContextPolicy, model: &ModelPolicy, window: u64, measure: TurnMeasure) -> Self {
         Self {
             window,
             reply: model.output_reserve.value.get().into(),
@@ -31,12 +37,13 @@ impl Room {
     }
 
     /// The reply has no more than half of the window.
-    pub(crate) fn with_half_for_the_reply(self) -> Self {
+    #[must_use]
+    pub fn with_half_for_the_reply(self) -> Self {
         Self { reply: self.reply.min(self.window / 2), ..self }
     }
 
     /// The most tokens that messages may have.
-    pub(crate) const fn budget(&self) -> u64 {
+    pub const fn budget(&self) -> u64 {
         self.base().saturating_sub(self.tools)
     }
 
@@ -47,28 +54,28 @@ impl Room {
     }
 
     /// Whether the tools alone leave no room.
-    pub(crate) const fn is_filled_by_tools(&self) -> bool {
+    pub const fn is_filled_by_tools(&self) -> bool {
         self.budget() == 0 && self.base() > 0 && self.tools > 0
     }
 
     /// How much room is left; `None`: the messages are too large.
-    pub(crate) const fn left(&self) -> Option<u64> {
+    pub const fn left(&self) -> Option<u64> {
         self.budget().checked_sub(self.messages)
     }
 
     /// Whether the model can be asked.
-    pub(crate) fn is_open(&self, rules: &ContextPolicy) -> bool {
+    pub fn is_open(&self, rules: &ContextPolicy) -> bool {
         self.left().is_some_and(|left| left >= rules.gate.value.of(self.budget()).max(1))
     }
 
     /// Whether the conversation is to be reduced.
-    pub(crate) fn is_short(&self, rules: &ContextPolicy) -> bool {
+    pub fn is_short(&self, rules: &ContextPolicy) -> bool {
         self.left().is_none_or(|left| left < rules.evict_at.value.of(self.budget()))
     }
 
     /// What a step of a reduction is to come to; `None`: messages of so many tokens leave room enough without it. After a
     /// refusal the last resort goes as far as all others: nobody may know how much was too much.
-    pub(crate) fn plan(
+    pub fn plan(
         &self,
         rules: &ContextPolicy,
         number: u32,
@@ -84,12 +91,12 @@ impl Room {
     }
 
     /// How many tokens the messages may have, so that the conversation is not to be reduced.
-    pub(crate) fn most(&self, rules: &ContextPolicy) -> u64 {
+    pub fn most(&self, rules: &ContextPolicy) -> u64 {
         self.budget().saturating_sub(rules.evict_at.value.of(self.budget()))
     }
 
     /// How many tokens the messages are to have after a reduction.
-    pub(crate) fn aim(&self, rules: &ContextPolicy) -> u64 {
+    pub fn aim(&self, rules: &ContextPolicy) -> u64 {
         self.budget().saturating_sub(rules.target.value.of(self.budget())).min(self.most(rules))
     }
 }
