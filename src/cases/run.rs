@@ -13,8 +13,7 @@ use crate::context::{Ledger, findings, reduce, repair, tool_tokens};
 use crate::engine::{
     self, Ask, CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter,
     KnownWindow, ModelReply, Note, Order, Proposal, ReducePlan, RunFacts, RunStarted, RunTool, Spill, State,
-    Summarize, ToolFacts,
-    ToolOutcome, TurnMeasure, Work,
+    Summarize, ToolFacts, ToolOutcome, TurnMeasure, Work,
 };
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};

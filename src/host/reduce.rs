@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::measure::Measure;
 use super::model::Redactor;
 use super::port::{Model, ModelRequest, Traffic};
-use super::measure::Measure;
 use crate::engine::{Event, Failure, ReduceContext, Summarize, ToolChoice};
 use crate::policy::{ErrorClass, Policy};
 use crate::session::Message;
