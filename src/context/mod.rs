@@ -12,6 +12,7 @@
     )
 )]
 
+mod checked;
 mod declared;
 mod estimate;
 mod history;
@@ -22,6 +23,7 @@ mod reduce;
 mod request;
 mod tokens;
 
+pub use checked::Checked;
 pub use declared::ToolForm;
 pub use estimate::{ContentKind, Estimator};
 pub use history::{Finding, FindingKind, findings, repair};

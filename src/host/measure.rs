@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::context::{Ledger, TokenCounter, ToolForm, findings, reduce};
+use crate::context::{Checked, Ledger, TokenCounter, ToolForm, reduce};
 use crate::engine::{ReducePlan, ToolSpec, TurnMeasure};
 use crate::policy::Policy;
 use crate::session::{Message, Reduction, Splice};
@@ -12,12 +12,13 @@ pub(super) struct Measure {
     counter: Arc<dyn TokenCounter>,
     form: ToolForm,
     ledger: Ledger,
+    checked: Checked,
 }
 
 impl Measure {
     /// An empty conversation, counted by `counter`; tools are declared in that form.
     pub(super) fn new(counter: Arc<dyn TokenCounter>, form: ToolForm) -> Self {
-        Self { counter, form, ledger: Ledger::default() }
+        Self { counter, form, ledger: Ledger::default(), checked: Checked::default() }
     }
 
     /// These tools are offered from now on.
@@ -34,6 +35,7 @@ impl Measure {
     /// Pieces of the conversation were replaced.
     pub(super) fn splice(&mut self, splices: &[Splice]) {
         self.ledger.splice(&*self.counter, splices);
+        self.checked.spliced(splices);
     }
 
     /// This is the conversation from now on.
@@ -41,6 +43,7 @@ impl Measure {
         let tools = self.ledger.tools();
         self.ledger = Ledger::of(&*self.counter, messages);
         self.ledger.set_tools(tools);
+        self.checked = Checked::default();
     }
 
     /// Everything is counted by another counter from now on; tools when they are set.
@@ -60,7 +63,8 @@ impl Measure {
     }
 
     /// The conversation as it stands before a turn.
-    pub(super) fn of(&self, messages: &[Message]) -> TurnMeasure {
-        self.ledger.measure(u64::try_from(findings(messages).len()).unwrap_or(u64::MAX))
+    pub(super) fn of(&mut self, messages: &[Message]) -> TurnMeasure {
+        let faults = self.checked.faults(messages);
+        self.ledger.measure(faults)
     }
 }

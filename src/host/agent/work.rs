@@ -15,7 +15,7 @@ use crate::session::Message;
 
 impl Run<'_> {
     /// Sets a piece of work going.
-    pub(super) fn begin(&self, work: Work) -> BoxFuture<'static, Event> {
+    pub(super) fn begin(&mut self, work: Work) -> BoxFuture<'static, Event> {
         let traffic = self.telemetry.traffic(work.id());
         match work {
             Work::PrepareTurn(prepare) => {
