@@ -115,6 +115,7 @@ fn machines_get_the_same_numbers() {
     assert_eq!(number(&told["over"]), all - number(&told["budget"]));
     let steps = told["next"]["steps"].as_array().unwrap();
     assert!(told["next"]["due"].as_bool().unwrap() && !steps.is_empty());
+    assert_eq!(steps[0]["tokens_before"], told["messages"]["tokens"]);
     assert!(number(&steps[steps.len() - 1]["tokens_after"]) <= number(&told["next"]["above"]));
 }
 

@@ -1,6 +1,7 @@
 //! The conversation in the body of a request, in either wire format.
 
 use serde_json::{Map, Value};
+use unfazed::context::{RequestTokens, TokenCounter, message_tokens};
 use unfazed::session::{Message, ToolCall};
 
 /// The conversation of a body that has a list of messages. What is no text is left out.
@@ -14,6 +15,26 @@ pub(super) fn conversation(body: &Value) -> Vec<Message> {
         add(&mut messages, message);
     }
     messages
+}
+
+/// How many tokens each message of that conversation has. What a message of the body has besides its text (ids, images)
+/// is counted with the first of those that it became.
+pub(super) fn weights(counter: &dyn TokenCounter, body: &Value, request: &RequestTokens) -> Vec<u64> {
+    let mut weights = Vec::new();
+    weights.extend(body.get("system").map(|_| request.system));
+    let mut messages = Vec::new();
+    let listed = body.get("messages").and_then(Value::as_array);
+    for (message, counted) in listed.into_iter().flatten().zip(&request.messages) {
+        let from = messages.len();
+        add(&mut messages, message);
+        let mut rest = counted.tokens;
+        let own: Vec<u64> =
+            messages.iter().skip(from).skip(1).map(|message| message_tokens(counter, message)).collect();
+        own.iter().for_each(|tokens| rest = rest.saturating_sub(*tokens));
+        weights.push(rest);
+        weights.extend(own);
+    }
+    weights
 }
 
 fn add(messages: &mut Vec<Message>, message: &Value) {
@@ -84,6 +105,7 @@ fn field<'v>(value: &'v Value, name: &str) -> &'v str {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use unfazed::context::Estimate;
 
     use super::*;
 
@@ -123,6 +145,21 @@ mod tests {
             ["system Be brief.", "user Oslo?", "assistant  look{\"at\":1}", "look Rain."]
         );
         assert_eq!(told(&chat), told(&messages));
+    }
+
+    #[test]
+    fn each_message_has_the_tokens_of_the_body() {
+        let body = json!({"system": "Be brief.", "messages": [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "Rain."},
+                {"type": "text", "text": "And in Bergen?"},
+            ]},
+        ]});
+        let request = RequestTokens::of(&Estimate, &body).unwrap();
+        let weights = weights(&Estimate, &body, &request);
+        assert_eq!(weights.len(), conversation(&body).len());
+        assert_eq!(weights.iter().sum::<u64>(), request.total());
     }
 
     #[test]

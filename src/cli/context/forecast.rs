@@ -62,7 +62,7 @@ fn steps(subject: &Subject, room: Room) -> (Vec<Step>, Option<String>) {
     let (policy, counter) = (&subject.policy, &*subject.counter);
     let rules = policy.context();
     let mut messages = subject.messages.clone();
-    let mut ledger = Ledger::of(counter, &messages);
+    let mut ledger = Ledger::of_weights(subject.weights.clone());
     let (mut steps, mut lacking) = (Vec::new(), None);
     for (number, step) in (1..).zip(rules.reduce.value.iter()) {
         let before = ledger.messages();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use unfazed::context::{RequestTokens, TokenCounter, ToolForm};
+use unfazed::context::{RequestTokens, TokenCounter, ToolForm, message_tokens};
 use unfazed::engine::{
     Event, Fold, KnownWindow, KnownWindows, Order, Record, Room, RunStarted, TurnMeasure, WindowSource, Work,
     WorkId,
@@ -48,6 +48,8 @@ pub(super) struct Subject {
     pub(super) room: Option<Room>,
     pub(super) parts: Parts,
     pub(super) messages: Vec<Message>,
+    /// The tokens of each message.
+    pub(super) weights: Vec<u64>,
     /// What a provider counted for the last request of a session.
     pub(super) reported: Option<Usage>,
     /// Servers that could not be asked for their tools.
@@ -111,7 +113,9 @@ impl Subject {
         let found = Found::named(format!("the request of {name}"), model, policy);
         let counted = RequestTokens::of(&*found.counter, &body)
             .ok_or_else(|| Failed::Stopped(format!("{name} has no `messages`; {hint}")))?;
+        let weights = body::weights(&*found.counter, &body, &counted);
         let mut subject = found.subject(Parts::of_request(&counted), body::conversation(&body));
+        subject.weights = weights;
         if let Some(output) = counted.output {
             subject.room = subject.room.map(|room| Room { reply: output, ..room });
         }
@@ -221,8 +225,9 @@ impl Found {
             let fitted = known.source == WindowSource::Policy;
             if fitted { room } else { room.with_half_for_the_reply() }
         });
+        let weights = messages.iter().map(|message| message_tokens(&*counter, message)).collect();
         let (reported, failed) = (None, Vec::new());
-        Subject { title, model, policy, counter, window, room, parts, messages, reported, failed }
+        Subject { title, model, policy, counter, window, room, parts, messages, weights, reported, failed }
     }
 }
 

@@ -193,7 +193,7 @@ impl PolicyFile {
             session,
             errors,
         } = self;
-        let blocks = Blocks { limits, retry, tools, models, turn, output, context, history, session, errors };
+        let blocks = Blocks { limits, retry, tools, models, turn, output, history, context, session, errors };
         (Header { extends: extends.0.0, profiles: profiles.0 }, blocks)
     }
 }
