@@ -75,7 +75,11 @@ fn record(store: &JsonlStore, id: &SessionId, interpreter: &Interpreter, bytes: 
                 }
                 Work::RunTool(run) => run.finished(ToolOutcome::Ok { data: page.clone().into() }),
                 Work::Wait(wait) => wait.fired(),
-                Work::RepairHistory(_) | Work::Consult(_) | Work::Ask(_) => {
+                Work::RepairHistory(_)
+                | Work::ReduceContext(_)
+                | Work::Summarize(_)
+                | Work::Consult(_)
+                | Work::Ask(_) => {
                     unreachable!("nothing goes wrong")
                 }
             });

@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::json;
 use tiktoken_rs::bpe_for_tokenizer;
 use tiktoken_rs::tokenizer::Tokenizer;
-use unfazed::context::{Estimate, Estimator, Ledger, ModelCatalogue, TokenCounter, findings};
+use unfazed::context::{Checked, Estimate, Estimator, Ledger, ModelCatalogue, TokenCounter};
 use unfazed::host::Tiktoken;
 use unfazed::policy::Policy;
 use unfazed::session::{Message, ToolCall};
@@ -98,11 +98,15 @@ fn turns(c: &mut Criterion) {
         let messages = session(length);
         let mut ledger = Ledger::of(&Estimate, &messages);
         let new = Message::user(&texts()[0].1[..400]);
+        let mut checked = Checked::default();
+        checked.faults(&messages[..length - 1]);
+        let known = checked;
         group.bench_function(format!("one new message after {length}"), |b| {
             b.iter(|| {
+                let mut checked = known;
                 ledger.append(&counter, black_box(&new));
-                let faults = findings(black_box(&messages)).len();
-                ledger.measure(faults as u64)
+                let faults = checked.faults(black_box(&messages));
+                ledger.measure(faults)
             });
         });
     }

@@ -70,7 +70,8 @@ fn what_is_logged_stands_for_what_ai_agent_logs() {
 
 #[test]
 fn every_metric_of_ai_agent_is_counted_but_those_of_queues() {
-    let policy = format!("{POLICY}models: {{\"*\": {{context_window: 8000, retry: {{max_attempts: 5}}}}}}\n");
+    let policy =
+        format!("{POLICY}models: {{\"*\": {{context_window: 20000, retry: {{max_attempts: 5}}}}}}\n");
     let story = format!("\n  - error: {{status: 500, message: oops}}{STORY}");
     let run = run(&folder(&policy, &story), &["--format", "json"]);
     assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));

@@ -12,6 +12,7 @@ use super::inline::Inline;
 use super::lenient::Lenient;
 use super::message::MessageCase;
 use super::outcome::OutcomeRule;
+use super::tokens::Tokens;
 use crate::engine::Decision;
 use crate::host::scripted::ReplyFile;
 use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, VersionOne, choice_of, record};
@@ -125,6 +126,9 @@ record! {
         /// The seed of every jittered delay.
         /// Example: `42`
         pub(crate) seed: u64 = 0,
+        /// How tokens are counted.
+        /// Example: `{"per_char": 10}`
+        pub(crate) tokens: Tokens = Tokens::default(),
         /// What is expected.
         /// Example: `{"attempts": 3, "final": "ok"}`
         pub(crate) expect: Expectations,

@@ -57,6 +57,31 @@ const INJECTED: Shape = shape!["call", "tool", "splice", "message"];
 const REPAIR: Shape = shape!["splices": SPLICE, "pruned": ORPHAN, "injected": INJECTED, "dropped", "moved"];
 const RAN: Shape = shape!["outcome", "data", "failure": FAILURE, "effect"];
 const FACTS_OF_RUN: Shape = shape!["duration", "process_id", "handle"];
+const STEP: Shape = shape![
+    "kind",
+    "keep_last",
+    "over",
+    "show",
+    "most",
+    "line",
+    "result_line",
+    "head",
+    "tail",
+    "model",
+    "input_ppm"
+];
+const PLAN: Shape = shape!["number", "step": STEP, "aim", "most", "input", "keep_task"];
+const ASKED: Shape = shape!["prompt", "tokens", "cut"];
+const REDUCTION: Shape = shape![
+    "splices": SPLICE,
+    "shortened",
+    "dropped",
+    "messages",
+    "message_tokens",
+    "history_faults",
+    "summarize": ASKED,
+    "lacking",
+];
 const SPILL: Shape = shape!["handle", "over"];
 const REPORT: Shape = shape![
     "reason",
@@ -83,6 +108,8 @@ pub(crate) const COMMON: &[(&str, Shape)] = &[
 kinds!(pub(crate) DIRECTIVES by "directive" {
     "prepare_turn" = ["work", "turn", "max_turns", "last"],
     "repair_history" = ["work", "orphan_calls"],
+    "reduce_context" = ["work", "target", "plan": PLAN],
+    "summarize" = ["work", "turn", "target", "prompt", "timeout", "timeouts": TIMEOUTS],
     "call_model" = [
         "work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "guidance", "timeout",
         "timeouts": TIMEOUTS,
@@ -99,6 +126,7 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
     "orphan_tool_calls_pruned" = [
         "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error",
     ],
+    "context_reduced" = ["target", "step", "tokens_before", "tokens_after", "shortened", "left_out"],
     "feedback" = ["feedback": FEEDBACK],
     "reducer_error" = ["error": REDUCER],
     "refused" = ["call", "tool", "error_type", "message"],
@@ -133,6 +161,7 @@ kinds!(pub(crate) EVENTS by "event" {
     "run_started" = ["run", "policy", "seed", "drive", "system", "history": MESSAGE, "task", "targets", "windows", "tools", "deadline"],
     "turn_prepared" = ["work", "messages", "message_tokens", "tool_tokens", "history_faults"],
     "history_repaired" = ["work", "repair": REPAIR],
+    "context_reduced" = ["work", "reduction": REDUCTION],
     "model_responded" = ["work", "reply": REPLY],
     "model_failed" = ["work", "failure": FAILURE],
     "tools_proposed" = ["calls": CALL],

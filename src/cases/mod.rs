@@ -27,6 +27,7 @@ mod run;
 mod staging;
 mod suite;
 mod timeline;
+mod tokens;
 mod why;
 mod worked;
 

@@ -77,13 +77,13 @@ fields! {
         "system_message", "sources", "source", "reason", "guidance", "received", "orphan_calls", "splices",
         "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error", "pattern",
         "length", "count", "stage", "unit", "shown", "total", "handle", "spill", "question", "from", "by", "effect",
-        "rounds",
+        "rounds", "plan", "step", "tokens_before", "tokens_after", "shortened", "left_out", "prompt",
     ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [
         "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "history", "task", "targets", "windows",
         "tools", "deadline", "messages", "message_tokens", "tool_tokens", "history_faults", "repair", "reply", "failure", "calls", "output",
-        "outcome", "decision", "answer", "reason",
+        "outcome", "decision", "answer", "reason", "reduction",
     ], "event", EVENTS;
 }
 
@@ -166,6 +166,14 @@ impl Fields for HappeningFields {
         "total",
         "handle",
         "spill",
+        "plan",
+        "step",
+        "tokens_before",
+        "tokens_after",
+        "shortened",
+        "left_out",
+        "reduction",
+        "prompt",
         "pruned_count",
         "injected_count",
         "dropped_count",

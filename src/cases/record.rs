@@ -157,6 +157,10 @@ impl Record {
                 self.model_calls = self.model_calls.saturating_add(1);
                 self.used.models.push(call.target.clone());
             }
+            Work::Summarize(work) => {
+                self.model_calls = self.model_calls.saturating_add(1);
+                self.used.models.push(work.target.clone());
+            }
             Work::RunTool(run) => self.calls.push(json!({
                 "tool": run.tool, "attempt": run.attempt, "max_attempts": run.max_attempts,
                 "arguments": run.arguments, "timeout": run.timeout.map(|timeout| timeout.to_string()),
@@ -170,7 +174,7 @@ impl Record {
                     "at": at.to_string(),
                 }));
             }
-            Work::RepairHistory(_) | Work::Consult(_) | Work::Ask(_) => {}
+            Work::RepairHistory(_) | Work::ReduceContext(_) | Work::Consult(_) | Work::Ask(_) => {}
         }
     }
 
@@ -214,6 +218,7 @@ impl Record {
             Note::Append { .. }
             | Note::Splice { .. }
             | Note::OrphanToolCallsPruned(_)
+            | Note::ContextReduced(_)
             | Note::Repaired { .. }
             | Note::ResultCut { .. }
             | Note::TurnRetracted { .. }

@@ -8,16 +8,17 @@ use serde_json::Value;
 use super::answered::Answered;
 use super::outcome::OutcomeRule;
 use super::record::Record;
-use crate::context::{Estimator, Ledger, findings, repair, tool_tokens};
+use super::tokens::{Counter, Tokens};
+use crate::context::{Ledger, findings, reduce, repair, tool_tokens};
 use crate::engine::{
     self, Ask, CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter,
-    KnownWindow, ModelReply, Note, Order, Proposal, RunFacts, RunStarted, RunTool, Spill, State, ToolFacts,
-    ToolOutcome, TurnMeasure, Work,
+    KnownWindow, ModelReply, Note, Order, Proposal, ReducePlan, RunFacts, RunStarted, RunTool, Spill, State,
+    Summarize, ToolFacts, ToolOutcome, TurnMeasure, Work,
 };
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
 use crate::policy::{CallOverride, ErrorClass, Policy};
-use crate::session::{HistoryRepair, Message, ToolCall, splice};
+use crate::session::{HistoryRepair, Message, Reduction, ToolCall, splice};
 use crate::time::{Instant, Nanos};
 
 /// More events than any case needs; beyond, the run is taken to have no end.
@@ -47,6 +48,7 @@ pub(crate) struct Setup {
     pub(crate) start: Instant,
     pub(crate) deadline: Option<Nanos>,
     pub(crate) seed: u64,
+    pub(crate) tokens: Tokens,
 }
 
 /// What happens to the agent.
@@ -110,8 +112,7 @@ struct Stage<'a> {
     state: State,
     now: Instant,
     messages: Vec<Message>,
-    /// Tokens are estimated, whatever the policy counts them by: a case is the same wherever it is played.
-    estimator: Estimator,
+    counter: Counter,
     ledger: Ledger,
     script: Option<ScriptState>,
     outcomes: BTreeMap<String, Queue>,
@@ -140,6 +141,7 @@ struct Pending {
 enum Answer {
     Prepared(TurnMeasure),
     Repaired(HistoryRepair),
+    Reduced(Box<Reduction>),
     Model(Box<Result<ModelReply, Failure>>),
     Tool(ToolOutcome),
     Fired,
@@ -190,9 +192,10 @@ impl<'a> Stage<'a> {
         let interpreter = Interpreter::new(setup.policy.clone(), setup.tools.clone());
         let offered = offered(&interpreter);
         let first = setup.models.first().map_or("", String::as_str);
-        let estimator = Estimator::from(&setup.policy.model(first).tokens);
+        let counter = Counter::new(setup.tokens, &setup.policy.model(first).tokens);
+        let declared = || tool_tokens(&counter, &offered.iter().collect::<Vec<_>>());
         let mut ledger = Ledger::default();
-        ledger.set_tools(tool_tokens(&estimator, &offered.iter().collect::<Vec<_>>()));
+        ledger.set_tools(setup.tokens.tools.unwrap_or_else(declared));
         Self {
             setup,
             policy: setup.policy.clone(),
@@ -200,7 +203,7 @@ impl<'a> Stage<'a> {
             state: State::new(),
             now: setup.start,
             messages: Vec::new(),
-            estimator,
+            counter,
             ledger,
             script,
             outcomes: setup.outcomes.iter().map(queue).collect(),
@@ -309,7 +312,7 @@ impl<'a> Stage<'a> {
                 Order::Note(Note::Append { message }) => self.append(message),
                 Order::Note(Note::Splice { splices }) => {
                     splice(&mut self.messages, &splices);
-                    self.ledger.splice(&self.estimator, &splices);
+                    self.ledger.splice(&self.counter, &splices);
                 }
                 Order::Note(Note::Dropped { work }) => self.work.retain(|pending| pending.work.id() != work),
                 Order::Note(_) => {}
@@ -327,7 +330,7 @@ impl<'a> Stage<'a> {
     }
 
     fn append(&mut self, message: Message) {
-        self.ledger.append(&self.estimator, &message);
+        self.ledger.append(&self.counter, &message);
         self.messages.push(message);
     }
 
@@ -336,6 +339,10 @@ impl<'a> Stage<'a> {
         let brought = !self.setup.history.is_empty();
         let faults = if brought { findings(&self.messages).len() } else { 0 };
         self.ledger.measure(u64::try_from(faults).unwrap_or(u64::MAX))
+    }
+
+    fn reduced(&self, plan: &ReducePlan) -> Reduction {
+        reduce(&self.policy, plan, &self.messages, self.ledger.weights(), &self.counter)
     }
 
     fn planned(&self, call: ToolCall) -> Proposal {
@@ -349,6 +356,10 @@ impl<'a> Stage<'a> {
             Work::RepairHistory(work) => {
                 Some((Nanos::ZERO, Answer::Repaired(repair(&self.messages, work.orphan_calls))))
             }
+            Work::ReduceContext(work) => {
+                Some((Nanos::ZERO, Answer::Reduced(Box::new(self.reduced(&work.plan)))))
+            }
+            Work::Summarize(work) => self.summarize(work),
             Work::CallModel(call) => self.call_model(call),
             Work::RunTool(run) => self.run_tool(run),
             Work::Wait(wait) => Some((wait.delay, Answer::Fired)),
@@ -418,6 +429,16 @@ impl<'a> Stage<'a> {
             Some(timeout) => (timeout, Answer::Answered(engine::Answer::None)),
             None => (takes, Answer::Answered(answer)),
         })
+    }
+
+    fn summarize(&mut self, work: &Summarize) -> Option<(Nanos, Answer)> {
+        let script = self.script.as_mut()?;
+        let played = play(script, &work.target, &[Message::user(work.prompt.clone())]);
+        let ended = played.ends(work.timeout, work.timeouts);
+        if ended.is_none() {
+            self.record.problem("the model never answers, and nothing ends the call".to_owned());
+        }
+        ended.map(|(takes, result)| (takes, Answer::Model(Box::new(result))))
     }
 
     fn run_tool(&mut self, run: &RunTool) -> Option<(Nanos, Answer)> {
@@ -521,6 +542,11 @@ fn answered(work: Work, answer: Answer) -> Option<Event> {
     Some(match (work, answer) {
         (Work::PrepareTurn(turn), Answer::Prepared(measure)) => turn.prepared(measure),
         (Work::RepairHistory(work), Answer::Repaired(repair)) => work.repaired(repair),
+        (Work::ReduceContext(work), Answer::Reduced(reduction)) => work.reduced(*reduction),
+        (Work::Summarize(work), Answer::Model(result)) => match *result {
+            Ok(reply) => work.responded(reply),
+            Err(failure) => work.failed(failure),
+        },
         (Work::CallModel(call), Answer::Model(result)) => match *result {
             Ok(reply) => call.responded(reply),
             Err(failure) => call.failed(failure),

@@ -235,6 +235,7 @@ impl<'a, 'b> Staging<'a, 'b> {
             start: rule.start.0,
             deadline: rule.deadline,
             seed: rule.seed,
+            tokens: rule.tokens,
         })
     }
 

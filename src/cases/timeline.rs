@@ -79,6 +79,7 @@ fn directive(json: &Value) -> Option<String> {
             format!("turn {} of {}{last}", number(json, "turn"), number(json, "max_turns"))
         }
         "call_model" => format!("call model {}, {}", word(json, "target"), attempt()),
+        "summarize" => format!("ask model {} for a summary", word(json, "target")),
         "run_tool" => format!("run {} {}, {}", word(json, "tool"), word(json, "call"), attempt()),
         "wait" => format!("wait {} for {} ({})", delay(), word(json, "subject"), word(json, "error_type")),
         "consult" => "ask the planner".to_owned(),
@@ -116,6 +117,7 @@ fn directive(json: &Value) -> Option<String> {
             "" => format!("{} {} went well", word(json, "tool"), word(json, "call")),
             class => format!("{} {} failed: {class}", word(json, "tool"), word(json, "call")),
         },
+        "context_reduced" => reduced(json),
         "repair_history" => "look for what is wrong with the history".to_owned(),
         "orphan_tool_calls_pruned" => history_repaired(json),
         "reject_turn" => format!("reject the reply: {}", word(json, "error_type")),
@@ -159,6 +161,12 @@ fn directive(json: &Value) -> Option<String> {
         "finish" => format!("finish: {}", json.get("outcome").map_or("", |outcome| word(outcome, "status"))),
         _ => return None,
     })
+}
+
+fn reduced(json: &Value) -> String {
+    let (target, step) = (word(json, "target"), word(json, "step"));
+    let (was, now) = (number(json, "tokens_before"), number(json, "tokens_after"));
+    format!("reduce the conversation for {target} ({step}): {was} tokens become {now}")
 }
 
 fn history_repaired(json: &Value) -> String {

@@ -27,7 +27,8 @@ use super::{files, named, out, policies};
   unfazed explain --output policy.yaml --format json")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
-    /// The tool, or with --model the model; left out with --output, --turn, --history, --bounds.
+    /// The tool, or with --model the model; left out with --output, --turn, --history, --context,
+    /// --bounds.
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// The policy files, the later ones above the earlier ones, or an agent file, whose policies are taken; the
@@ -46,12 +47,15 @@ pub(crate) struct Args {
     /// Shows what is done about a history that providers refuse instead; all names are policy files.
     #[arg(long, conflicts_with_all = ["model", "output", "turn", "bounds"])]
     history: bool,
+    /// Shows what is done so that conversations stay within windows instead; all names are policy files.
+    #[arg(long, conflicts_with_all = ["model", "output", "turn", "history", "bounds"])]
+    context: bool,
     /// Shows the most that a run can cost instead; all names are policy files.
     #[arg(long, conflicts_with_all = ["model", "call", "key", "error"])]
     bounds: bool,
     /// Shows the policy for one call of the tool: a file with `arguments` and, if the planner says something,
     /// `planner`.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "output", "turn", "history"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "output", "turn", "history", "context"])]
     call: Option<PathBuf>,
     /// Shows this value or block alone: `retry.max_attempts`, `retry`.
     #[arg(long, value_name = "PATH")]
@@ -84,12 +88,12 @@ enum Format {
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let mut paths = args.policy.clone();
     let mut name = args.name.clone();
-    if args.output || args.turn || args.history || args.bounds {
+    if args.output || args.turn || args.history || args.context || args.bounds {
         paths.splice(0..0, name.take().map(PathBuf::from));
     } else if let Some(file) = name.as_deref().filter(|name| is_file(name)) {
         let message = format!(
             "`{file}` is a file, not a name; name the tool first: `unfazed explain TOOL {file}`, \
-             or use --model, --output, --turn, --history, --bounds"
+             or use --model, --output, --turn, --history, --context, --bounds"
         );
         return Err(Failed::Usage(message));
     }
@@ -144,9 +148,10 @@ fn explain(
             .ok_or_else(|| Failed::Stopped("the policy asks for no report: it has no `output:`".into()))?,
         None if args.turn => policy.explain_turn(),
         None if args.history => policy.explain_history(),
+        None if args.context => policy.explain_context(),
         None => {
             return Err(Failed::Usage(
-                "name a tool: `unfazed explain TOOL [POLICY]`; or use --output, --turn, --history, --bounds"
+                "name a tool: `unfazed explain TOOL [POLICY]`; or use --output, --turn, --history, --context, --bounds"
                     .into(),
             ));
         }

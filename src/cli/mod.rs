@@ -1,6 +1,7 @@
 //! The command line: one file per command, and what they share.
 
 mod check;
+mod context;
 mod diff;
 mod exit;
 mod explain;
@@ -41,6 +42,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Check(check::Args),
+    Context(context::Args),
     Diff(diff::Args),
     Explain(explain::Args),
     Init(init::Args),
@@ -59,6 +61,7 @@ const EXIT_CODES: &str = "Examples:
   unfazed tools agent.yaml
   unfazed run agent.yaml --task 'find the cheapest flight'
   unfazed sessions show latest
+  unfazed context latest
 
 Exit codes:
   0    all is well
@@ -78,6 +81,7 @@ pub(crate) fn main() -> ExitCode {
     settings.color.apply();
     let result = match cli.command {
         Command::Check(args) => check::run(&args),
+        Command::Context(args) => context::run(&args, &settings),
         Command::Diff(args) => diff::run(&args, &settings),
         Command::Explain(args) => explain::run(&args, &settings),
         Command::Init(args) => init::run(&args),

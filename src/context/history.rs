@@ -2,7 +2,7 @@
 
 mod repair;
 #[cfg(test)]
-mod shorthand;
+pub(super) mod shorthand;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -92,12 +92,12 @@ struct Last {
 }
 
 /// Looks at every call and every result once.
-pub(super) fn scan(messages: &[Message]) -> Scan<'_> {
+pub(super) fn scan<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Scan<'a> {
     let mut scan = Scan::default();
     let mut last: HashMap<&str, Last> = HashMap::new();
     // The message whose results may come now.
     let mut open = None;
-    for (at, message) in messages.iter().enumerate() {
+    for (at, message) in messages.into_iter().enumerate() {
         match message {
             Message::Assistant { calls, .. } => {
                 open = Some(at);
@@ -156,6 +156,14 @@ pub fn findings(messages: &[Message]) -> Vec<Finding> {
     let mut found: Vec<Finding> = calls.chain(results).collect();
     found.sort_by_key(|finding| (finding.at, finding.kind));
     found
+}
+
+/// How many calls and results of `messages` are not as they should be.
+pub(super) fn faults<'a>(messages: impl IntoIterator<Item = &'a Message>) -> u64 {
+    let scan = scan(messages);
+    let calls = scan.calls.iter().filter(|call| call.state != CallState::Answered).count();
+    let results = scan.results.iter().filter(|result| result.fate != Fate::InPlace).count();
+    u64::try_from(calls.saturating_add(results)).unwrap_or(u64::MAX)
 }
 
 fn finding(kind: FindingKind, at: usize, call: &str, tool: &str) -> Finding {

@@ -34,6 +34,12 @@ impl Ledger {
         ledger
     }
 
+    /// The ledger of a conversation of which it is known how many tokens each message has.
+    pub fn of_weights(weights: Vec<u64>) -> Self {
+        let messages = weights.iter().copied().fold(0, u64::saturating_add);
+        Self { weights, messages, tools: 0 }
+    }
+
     /// A message was added at the end.
     pub fn append(&mut self, counter: &dyn TokenCounter, message: &Message) {
         let tokens = message_tokens(counter, message);

@@ -12,21 +12,25 @@
     )
 )]
 
+mod checked;
 mod declared;
 mod estimate;
 mod history;
 mod images;
 mod ledger;
 mod models;
+mod reduce;
 mod request;
 mod tokens;
 
+pub use checked::Checked;
 pub use declared::ToolForm;
 pub use estimate::{ContentKind, Estimator};
 pub use history::{Finding, FindingKind, findings, repair};
 pub use images::{ImageRule, image_size};
 pub use ledger::Ledger;
 pub use models::{ModelCatalogue, ModelCatalogueError, ModelLimits};
+pub use reduce::reduce;
 pub use request::{MessageTokens, RequestTokens, ToolTokens};
 pub use tokens::{
     Estimate, TokenCounter, estimate_message, estimate_tools, measure, message_tokens, tool_tokens,

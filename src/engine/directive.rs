@@ -10,6 +10,7 @@ use super::call_timeouts::CallTimeouts;
 use super::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
 use super::failure::{EffectState, Failure};
 use super::metric::Metric;
+use super::reduce::{ContextReduced, ReduceContext, Summarize};
 use super::repeats::Repetition;
 use super::result::{RunFacts, Spill};
 use crate::policy::{ErrorClass, OrphanCalls, Place, Scope, Unit};
@@ -55,6 +56,10 @@ pub enum Work {
     PrepareTurn(PrepareTurn),
     /// Find what it takes to make the history one that providers accept.
     RepairHistory(RepairHistory),
+    /// Find what one step of a reduction of the conversation comes to.
+    ReduceContext(ReduceContext),
+    /// Ask a model for a summary of messages that are left out.
+    Summarize(Summarize),
     /// Call the model.
     CallModel(CallModel),
     /// Run a tool.
@@ -235,6 +240,8 @@ pub enum Note {
     },
     /// The history was not one that providers accept, and was repaired.
     OrphanToolCallsPruned(OrphanToolCallsPruned),
+    /// The conversation was too large, and was reduced.
+    ContextReduced(ContextReduced),
     /// A retryable failure was written into the session.
     Feedback {
         /// The record.
@@ -595,6 +602,8 @@ impl Work {
         match self {
             Self::PrepareTurn(work) => work.work,
             Self::RepairHistory(work) => work.work,
+            Self::ReduceContext(work) => work.work,
+            Self::Summarize(work) => work.work,
             Self::CallModel(work) => work.work,
             Self::RunTool(work) => work.work,
             Self::Wait(work) => work.work,

@@ -13,7 +13,7 @@ use super::failure::{EffectState, Failure};
 use super::known_windows::KnownWindow;
 use super::result::RunFacts;
 use crate::policy::{CallOverride, Effect};
-use crate::session::{HistoryRepair, Message, ToolCall, Usage};
+use crate::session::{HistoryRepair, Message, Reduction, ToolCall, Usage};
 use crate::time::Instant;
 
 /// An event with its number and its time.
@@ -52,6 +52,13 @@ pub enum Event {
         work: WorkId,
         /// What it takes.
         repair: HistoryRepair,
+    },
+    /// The host has found what a step of a reduction comes to. It is not made before a `splice` says so.
+    ContextReduced {
+        /// The directive this answers.
+        work: WorkId,
+        /// What it comes to.
+        reduction: Reduction,
     },
     /// The model answered.
     ModelResponded {
@@ -153,6 +160,7 @@ impl Event {
         match self {
             Self::TurnPrepared { work, .. }
             | Self::HistoryRepaired { work, .. }
+            | Self::ContextReduced { work, .. }
             | Self::ModelResponded { work, .. }
             | Self::ModelFailed { work, .. }
             | Self::ToolFinished { work, .. }

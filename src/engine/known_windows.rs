@@ -67,10 +67,16 @@ impl KnownWindows {
         self.known = known;
     }
 
-    /// A provider refused a request because its window is so large. Returns whether that is news.
+    /// A provider refused a request because its window is so large. Returns whether that is news: of several windows the
+    /// smallest is believed.
     pub fn refused(&mut self, target: &str, limit: u64) -> bool {
         let Some(limit) = NonZeroU64::new(limit) else { return false };
-        self.refused.insert(target.to_owned(), limit) != Some(limit)
+        let known = self.refused.get(target).copied();
+        let news = known.is_none_or(|known| limit < known);
+        if news {
+            self.refused.insert(target.to_owned(), limit);
+        }
+        news
     }
 
     /// The window of a model. What the policy says goes first, then what the host found out; but a provider that has

@@ -28,6 +28,8 @@ pub enum MetricName {
     BudgetExhaustedTotal,
     /// Counter: what was done about models that repeat themselves.
     LoopGuardTotal,
+    /// Counter: reductions of the conversation, by their step.
+    ContextReductionTotal,
     /// Histogram: delays before a next attempt; the value is in nanoseconds, shown in seconds.
     RetryDelaySeconds,
     /// Histogram: attempts that a call, turn or report took in the end.
@@ -42,6 +44,7 @@ impl MetricName {
             Self::ReducerErrorTotal => "reducer_error_total",
             Self::BudgetExhaustedTotal => "budget_exhausted_total",
             Self::LoopGuardTotal => "loop_guard_total",
+            Self::ContextReductionTotal => "context_reduction_total",
             Self::RetryDelaySeconds => "retry_delay_seconds",
             Self::RetryAttempts => "retry_attempts",
         }

@@ -30,9 +30,12 @@ mod loop_stage;
 mod metric;
 pub(crate) mod orphans;
 mod problems;
+mod reduce;
+mod reductions;
 mod repeats;
 mod result;
 pub mod retry;
+mod room;
 mod scales;
 mod state;
 mod step;
@@ -64,12 +67,15 @@ pub(crate) use loop_stage::{Found, is_asked_for};
 pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
+pub use reduce::{ContextReduced, ReduceContext, ReducePlan, Summarize};
 #[cfg(feature = "host")]
 pub(crate) use repeats::Lately;
 pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
+pub(crate) use result::{head_of, tail_of};
 #[cfg(feature = "host")]
 pub(crate) use result::{json_size, show, walk};
+pub use room::Room;
 pub use scales::Scales;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;

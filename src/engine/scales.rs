@@ -43,6 +43,13 @@ impl Scales {
         }
     }
 
+    /// How many of the host's tokens are no more than so many of the provider's.
+    pub fn counted(&self, target: &str, expected: u64) -> u64 {
+        let Some(scale) = self.0.get(target) else { return expected };
+        let tokens = u128::from(expected).saturating_mul(ONE.into()).checked_div((*scale).into());
+        tokens.map_or(expected, |tokens| u64::try_from(tokens).unwrap_or(u64::MAX))
+    }
+
     /// What was learned of a model, in parts per million.
     pub fn of(&self, target: &str) -> Option<u64> {
         self.0.get(target).copied()
@@ -89,6 +96,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_counted_back_is_never_more(expected in 0u64..1_000_000_000, reported in 1u64..10_000) {
+            let mut scales = Scales::default();
+            scales.learn("main", 1000, reported);
+            let counted = scales.counted("main", expected);
+            prop_assert!(scales.expected("main", counted) <= expected);
+            prop_assert!(scales.expected("main", counted + 1) >= expected);
+        }
+
         #[test]
         fn reports_of_the_same_scale_lead_to_it(reports in prop::collection::vec(256u64..1_000_000, 1..20)) {
             let mut scales = Scales::default();

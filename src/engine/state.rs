@@ -12,6 +12,7 @@ use super::event::{Drive, FinishReason, ToolOutcome, TurnMeasure};
 use super::failure::{EffectState, Failure};
 use super::gate::{Gate, Place};
 use super::known_windows::KnownWindows;
+use super::reductions::{Reducing, Reductions};
 use super::repeats::Lately;
 use super::result::RunFacts;
 use super::retry::Progress;
@@ -108,6 +109,9 @@ pub struct State {
     /// The refusal, while it is looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) history_refusal: Option<Failure>,
+    /// What is remembered of reductions.
+    #[serde(default, skip_serializing_if = "Reductions::is_empty")]
+    pub(super) reductions: Reductions,
     /// The last failure there was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_error: Option<(ErrorClass, String)>,
@@ -139,6 +143,9 @@ pub struct State {
 pub(super) enum Pending {
     Prepare,
     Repair(Repairing),
+    Reduce(Reducing),
+    /// A summary of what the reduction leaves out.
+    Summary(Reducing),
     Model,
     /// The tool run of a slot of the batch.
     Tool(usize),
@@ -325,6 +332,7 @@ impl State {
             last_finish: None,
             history_asked: false,
             history_refusal: None,
+            reductions: Reductions::default(),
             last_error: None,
             hold: None,
             stop: None,

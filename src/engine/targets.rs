@@ -111,6 +111,11 @@ impl Rotation {
         }
     }
 
+    /// Whether a model is asked no more in this turn.
+    pub(crate) fn is_left(&self, target: usize) -> bool {
+        self.left.contains(&target)
+    }
+
     /// How many models besides the one under way can still be asked.
     pub fn remaining(&self, count: usize) -> usize {
         (0..count).filter(|target| *target != self.current && !self.left.contains(target)).count()

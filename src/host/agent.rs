@@ -476,6 +476,7 @@ impl Run<'_> {
             Note::Metric(_)
             | Note::Feedback { .. }
             | Note::OrphanToolCallsPruned(_)
+            | Note::ContextReduced(_)
             | Note::Refused { .. }
             | Note::Repaired { .. }
             | Note::ToolEnded { .. }

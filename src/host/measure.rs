@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
-use crate::context::{Ledger, TokenCounter, ToolForm, findings};
-use crate::engine::{ToolSpec, TurnMeasure};
-use crate::session::{Message, Splice};
+use crate::context::{Checked, Ledger, TokenCounter, ToolForm, reduce};
+use crate::engine::{ReducePlan, ToolSpec, TurnMeasure};
+use crate::policy::Policy;
+use crate::session::{Message, Reduction, Splice};
 
 /// The sizes of a conversation and of the tools that go with it.
 pub(super) struct Measure {
     counter: Arc<dyn TokenCounter>,
     form: ToolForm,
     ledger: Ledger,
+    checked: Checked,
 }
 
 impl Measure {
     /// An empty conversation, counted by `counter`; tools are declared in that form.
     pub(super) fn new(counter: Arc<dyn TokenCounter>, form: ToolForm) -> Self {
-        Self { counter, form, ledger: Ledger::default() }
+        Self { counter, form, ledger: Ledger::default(), checked: Checked::default() }
     }
 
     /// These tools are offered from now on.
@@ -33,6 +35,7 @@ impl Measure {
     /// Pieces of the conversation were replaced.
     pub(super) fn splice(&mut self, splices: &[Splice]) {
         self.ledger.splice(&*self.counter, splices);
+        self.checked.spliced(splices);
     }
 
     /// This is the conversation from now on.
@@ -40,6 +43,7 @@ impl Measure {
         let tools = self.ledger.tools();
         self.ledger = Ledger::of(&*self.counter, messages);
         self.ledger.set_tools(tools);
+        self.checked = Checked::default();
     }
 
     /// Everything is counted by another counter from now on; tools when they are set.
@@ -53,8 +57,14 @@ impl Measure {
         self.ledger.tools()
     }
 
+    /// What a step of a reduction comes to. What is known of the messages is not counted again.
+    pub(super) fn reduced(&self, policy: &Policy, plan: &ReducePlan, messages: &[Message]) -> Reduction {
+        reduce(policy, plan, messages, self.ledger.weights(), &*self.counter)
+    }
+
     /// The conversation as it stands before a turn.
-    pub(super) fn of(&self, messages: &[Message]) -> TurnMeasure {
-        self.ledger.measure(u64::try_from(findings(messages).len()).unwrap_or(u64::MAX))
+    pub(super) fn of(&mut self, messages: &[Message]) -> TurnMeasure {
+        let faults = self.checked.faults(messages);
+        self.ledger.measure(faults)
     }
 }

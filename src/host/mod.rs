@@ -14,6 +14,7 @@ mod observer;
 mod policy_files;
 mod policy_watch;
 mod port;
+mod reduce;
 mod results;
 pub mod scripted;
 mod stop;

@@ -1,6 +1,8 @@
 //! One log line for each decision, inside the run's span, which carries the correlation id.
 
-use crate::engine::{Directive, Note, Order, OrphanToolCallsPruned, Outcome, RetryAction, TurnRetry, Work};
+use crate::engine::{
+    ContextReduced, Directive, Note, Order, OrphanToolCallsPruned, Outcome, RetryAction, TurnRetry, Work,
+};
 use crate::policy::ErrorClass;
 use crate::session::{ReportSource, StopReason};
 
@@ -88,10 +90,29 @@ pub(super) fn orphans(told: &OrphanToolCallsPruned, because: &str) {
     );
 }
 
+/// Logs a reduction of the conversation.
+pub(super) fn reduced(told: &ContextReduced, because: &str) {
+    tracing::warn!(
+        target_model = told.target,
+        step = told.step,
+        tokens_before = told.tokens_before,
+        tokens_after = told.tokens_after,
+        shortened = told.shortened,
+        left_out = told.left_out,
+        because,
+        "context reduced"
+    );
+}
+
 fn order(work: &Work, directive: &Directive) {
     match work {
         Work::PrepareTurn(turn) => tracing::debug!(turn = turn.turn, last = turn.last, "turn"),
         Work::RepairHistory(_) => tracing::debug!(because = %because(directive), "history repair"),
+        Work::ReduceContext(work) => {
+            let step = work.plan.step.name();
+            tracing::debug!(target_model = work.target, step, because = %because(directive), "context reduction");
+        }
+        Work::Summarize(work) => tracing::debug!(target_model = work.target, turn = work.turn, "summary"),
         Work::CallModel(call) => {
             tracing::debug!(
                 target_model = call.target,
@@ -211,6 +232,7 @@ fn taken(note: &Note, directive: &Directive) {
         Note::Warning { message } => tracing::warn!(message, "warning"),
         Note::Finish { outcome } => finished(outcome),
         Note::OrphanToolCallsPruned(told) => orphans(told, &because(directive)),
+        Note::ContextReduced(told) => reduced(told, &because(directive)),
         Note::Append { .. } | Note::Splice { .. } | Note::Metric(_) | Note::Dropped { .. } => {}
     }
 }

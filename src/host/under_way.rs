@@ -19,15 +19,14 @@ impl UnderWay {
     /// Takes note of work that begins, if it is a call.
     pub(super) fn begun(&mut self, work: &Work) {
         let callee = match work {
-            Work::CallModel(_) => Callee::Model,
+            Work::CallModel(_) | Work::Summarize(_) => Callee::Model,
             Work::RunTool(_) => Callee::Tool,
             Work::PrepareTurn(_)
             | Work::RepairHistory(_)
+            | Work::ReduceContext(_)
             | Work::Wait(_)
             | Work::Consult(_)
-            | Work::Ask(_) => {
-                return;
-            }
+            | Work::Ask(_) => return,
         };
         self.0.insert(work.id(), callee);
     }

@@ -183,6 +183,14 @@ codes! {
     NOTICE_ALONE = "W0235",
     /// A tool that is to say whether another has acted, and cannot.
     NO_WITNESS = "W0239",
+    /// A model that is not called before the conversation is reduced.
+    LATE_REDUCTION = "W0245",
+    /// A window that leaves no room for messages.
+    NO_ROOM = "W0246",
+    /// A reduction that ends where the next one begins.
+    SHORT_REDUCTION = "W0247",
+    /// A step of a reduction that leaves more than it cuts.
+    UNCUT = "W0248",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::decode::{Patch, Spanned};
 use super::document::{
-    CallRule, HistoryLayer, LimitsRule, MergedHistory, MergedModel, MergedOutput, MergedRetry, MergedTool,
-    MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer, TokensLayer, ToolLayer, TopLimits,
-    TurnLayer,
+    CallRule, ContextLayer, HistoryLayer, LimitsRule, MergedContext, MergedHistory, MergedModel,
+    MergedOutput, MergedRetry, MergedTool, MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer,
+    TokensLayer, ToolLayer, TopLimits, TurnLayer,
 };
 use super::loader::{Part, PartKind};
 use super::merge::{At, Layer as _, Leaf, Limits, Under};
@@ -39,6 +39,7 @@ struct Tier {
     output: Vec<(OutputLayer, At)>,
     tokens: Vec<(TokensLayer, At)>,
     history: Vec<(HistoryLayer, At)>,
+    context: Vec<(ContextLayer, At)>,
     limits: Vec<TopLimits>,
 }
 
@@ -100,6 +101,7 @@ impl Layers {
         tier.turn.push((blocks.turn.0.clone(), block("turn")));
         tier.tokens.push((blocks.context.0.tokens.0.clone(), block("context")));
         tier.history.push((blocks.history.0.clone(), block("history")));
+        tier.context.push((blocks.context.0.clone(), block("context")));
         match &blocks.output {
             Patch::Absent => {}
             Patch::Null(_) => {
@@ -251,6 +253,15 @@ impl Layers {
         let mut merged = MergedHistory::default();
         for tier in self.tiers() {
             tier.history.iter().for_each(|(layer, at)| merged.fold(layer, at));
+        }
+        merged
+    }
+
+    /// Merges what concerns the windows of models.
+    pub(crate) fn context(&self) -> MergedContext {
+        let mut merged = MergedContext::default();
+        for tier in self.tiers() {
+            tier.context.iter().for_each(|(layer, at)| merged.fold(layer, at));
         }
         merged
     }

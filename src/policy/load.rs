@@ -14,9 +14,10 @@ use super::document::{ErrorRule, PolicyFile, Sought, Words};
 use super::layers::{Above, Layers, unbounded};
 use super::loader::{Loader, Part, PartKind, Read, Resolve, chosen};
 use super::{
-    CallOverride, Classified, Code, Diagnostic, ErrorClass, ErrorRow, ErrorTable, ErrorTableError, Evidence,
-    Findings, HistoryPolicy, ModelPolicy, Origin, OutputPolicy, Place, ReducerRule, Report, Scope,
-    SessionPolicy, SliceRule, SourceId, Sources, Span, ToolPolicy, TurnPolicy, check,
+    CallOverride, Classified, Code, ContextPolicy, Diagnostic, ErrorClass, ErrorRow, ErrorTable,
+    ErrorTableError, Evidence, Findings, HistoryPolicy, ModelPolicy, Origin, OutputPolicy, Place,
+    ReducerRule, Report, Scope, SessionPolicy, SliceRule, SourceId, Sources, Span, ToolPolicy, TurnPolicy,
+    check,
 };
 
 /// Names of tools come from models; no more of them than this are remembered.
@@ -39,6 +40,7 @@ struct Inner {
     any_model: Arc<ModelPolicy>,
     turn: TurnPolicy,
     history: HistoryPolicy,
+    context: ContextPolicy,
     output: Option<OutputPolicy>,
     session: SessionPolicy,
     errors: ErrorTable,
@@ -240,6 +242,11 @@ impl Policy {
         &self.0.history
     }
 
+    /// What is done so that a conversation stays within the window of a model.
+    pub fn context(&self) -> &ContextPolicy {
+        &self.0.context
+    }
+
     /// The rules for the final report; `None`: no report is asked for.
     pub fn output(&self) -> Option<&OutputPolicy> {
         self.0.output.as_ref()
@@ -310,8 +317,9 @@ impl Inner {
             if check::rows_within_budget(&heard, findings) { errors(&heard, findings) } else { None };
         // Any name will do: the built-in default sets every value for all of them.
         let plain = (layers.tool("", &[]).policy(), layers.model("").policy(), layers.turn().policy());
-        let (Some(tool), Some(model), Some(turn), Some(output), Some(history)) =
-            (plain.0, plain.1, plain.2, layers.output().policy(), layers.history().policy())
+        let blocks = (layers.output().policy(), layers.history().policy(), layers.context().policy());
+        let (Some(tool), Some(model), Some(turn), Some(output), Some(history), Some(context)) =
+            (plain.0, plain.1, plain.2, blocks.0, blocks.1, blocks.2)
         else {
             if !findings.has_errors() {
                 findings.push(unset());
@@ -333,6 +341,7 @@ impl Inner {
             turn,
             output,
             history,
+            context,
             session,
             errors,
             tools: RwLock::default(),

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::builtin::{BUILTIN_TEXTS, DEFAULT, DEFAULT_NAME, PRESETS, TABLES};
 use super::decode;
 use super::did_you_mean::closest;
-use super::document::{Blocks, Parent, PolicyFile};
+use super::document::{Blocks, Header, Parent, PolicyFile};
 use super::{Code, Diagnostic, Findings, LintOptions, Policy, Report, SourceId, Sources, Span};
 
 /// The most files of a policy, those that are extended included.
@@ -275,24 +275,30 @@ impl<'r> Reading<'r> {
 
     /// Reads the file at the end of the chain, and before it those it extends.
     fn open(&mut self, name: &str, bytes: &[u8], before: u32) {
-        let read = decode::read_into::<PolicyFile>(&mut self.sources, &mut self.findings, name, bytes);
-        self.sources.put_below(before);
-        let Some((source, file)) = read else {
+        let Some((source, header, blocks)) = self.decoded(name, bytes, before) else {
             self.findings.lose_file();
             return;
         };
-        let (header, blocks) = file.split();
         for parent in &header.extends {
             self.parent(name, parent);
         }
         hash(&mut self.digest, bytes);
-        self.parts.push(Part { kind: PartKind::File, source, blocks: Arc::new(blocks) });
+        self.parts.push(Part { kind: PartKind::File, source, blocks });
         for (name, blocks) in header.profiles {
             if !self.profiles.contains(&name) {
                 self.profiles.push(name.clone());
             }
             self.parts.push(Part { kind: PartKind::Profile(name), source, blocks: Arc::new(blocks) });
         }
+    }
+
+    /// What a file itself says. The blocks are large: none are kept on the stack while the files it extends are read.
+    fn decoded(&mut self, name: &str, bytes: &[u8], before: u32) -> Option<(SourceId, Header, Arc<Blocks>)> {
+        let read = decode::read_into::<PolicyFile>(&mut self.sources, &mut self.findings, name, bytes);
+        self.sources.put_below(before);
+        let (source, file) = read?;
+        let (header, blocks) = file.split();
+        Some((source, header, Arc::new(blocks)))
     }
 
     fn parent(&mut self, child: &str, parent: &Parent) {

@@ -20,6 +20,7 @@ mod check;
 mod class;
 mod classify;
 mod conflict;
+mod context;
 pub mod decode;
 mod diagnostic;
 mod did_you_mean;
@@ -70,6 +71,7 @@ pub use call_override::CallOverride;
 pub use calls::{AfterEffect, Approval, ApprovalPolicy, CallsPolicy, Unanswered, Verification};
 pub use class::{ClassSet, ErrorClass, UnknownClass};
 pub use classify::{Classified, ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
+pub use context::{ContextMessages, ContextPolicy, ReduceStep, Share};
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
 pub use did_you_mean::closest as did_you_mean;
 #[cfg(feature = "host")]

@@ -14,10 +14,12 @@ mod feedback;
 mod final_report;
 mod history;
 mod message;
+mod reduction;
 mod slices;
 
 pub use feedback::{AttemptRecord, FeedbackSource, ReducerError, RetryExhausted, RetryFeedback, StopReason};
 pub use final_report::{FailureReason, FailureReport, FinalReason, ReportSource};
 pub use history::{HistoryRepair, InjectedResult, Splice, splice};
 pub use message::{Message, ToolCall, Usage};
+pub use reduction::{LEFT_OUT, Reduction, SummaryRequest};
 pub use slices::{FEEDBACK, REDUCER_ERRORS, Slices};

@@ -9,7 +9,7 @@ use unfazed::engine::{
     TurnMeasure, Wait, Work,
 };
 use unfazed::policy::{Effect, ErrorClass, Policy};
-use unfazed::session::{HistoryRepair, ToolCall};
+use unfazed::session::{HistoryRepair, Reduction, ToolCall};
 use unfazed::time::{Instant, Nanos};
 
 use crate::tape::Tape;
@@ -243,6 +243,8 @@ impl Host {
                 turn.prepared(TurnMeasure::default())
             }
             Work::RepairHistory(work) => work.repaired(HistoryRepair::default()),
+            Work::ReduceContext(work) => work.reduced(Reduction::default()),
+            Work::Summarize(work) => work.failed(Failure::of(ErrorClass::ModelError, "no")),
             Work::CallModel(call) => self.answer_model(call, t),
             Work::RunTool(run) => self.answer_tool(run, t),
             Work::Wait(wait) => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use unfazed::context::{findings, repair};
+use unfazed::context::{Estimate, estimate_message, findings, measure, reduce, repair};
 use unfazed::engine::{
     Answer, Ask, BreakerPhase, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope,
     Event, Failure, FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, Question, RunStarted,
@@ -159,10 +159,20 @@ impl Host {
             return true;
         }
         let event = match self.open.remove(t.below(self.open.len())) {
-            Work::PrepareTurn(turn) => turn.prepared(TurnMeasure::default()),
+            Work::PrepareTurn(turn) => turn.prepared(measure(&Estimate, &self.conversation, &[])),
             Work::RepairHistory(work) => {
                 let found = repair(&self.conversation, work.orphan_calls);
                 work.repaired(found)
+            }
+            Work::ReduceContext(work) => {
+                let weights: Vec<u64> = self.conversation.iter().map(estimate_message).collect();
+                let policy = self.interpreter.policy();
+                let found = reduce(policy, &work.plan, &self.conversation, &weights, &Estimate);
+                work.reduced(found)
+            }
+            Work::Summarize(work) if t.once_in(2) => work.failed(failure(t)),
+            Work::Summarize(work) => {
+                work.responded(ModelReply { text: "In short: nothing.".into(), ..ModelReply::default() })
             }
             Work::CallModel(call) => self.answer_model(call, t),
             Work::RunTool(run) => self.answer_tool(run, t),
@@ -219,7 +229,10 @@ impl Host {
                         Work::RunTool(run) => self.check_tool(run),
                         Work::Wait(wait) => self.check_wait(wait),
                         Work::Ask(ask) => self.check_question(ask),
-                        Work::RepairHistory(_) | Work::Consult(_) => {}
+                        Work::RepairHistory(_)
+                        | Work::ReduceContext(_)
+                        | Work::Summarize(_)
+                        | Work::Consult(_) => {}
                     }
                     self.open.push(work);
                 }

@@ -103,10 +103,24 @@ fn document(t: &mut Tape) -> String {
     text.push("  witness: {effect: read_only, breaker: {failures: 2}}\n".into());
     let aborts = t.of(&["[]", "[auth_error, text_only]", "[timeout, empty_response, malformed_tool_call]"]);
     let on_exhausted = t.of(ON_EXHAUSTED);
+    let window = t.of(&["unknown", "unknown", "500", "2000"]);
     text.push(format!(
-        "models:\n  '*': {{retry: {}, on_exhausted: {on_exhausted}, abort_on: {aborts}}}\n",
+        "models:\n  '*': {{retry: {}, on_exhausted: {on_exhausted}, abort_on: {aborts}, \
+         context_window: {window}, output_reserve: 100}}\n",
         retry(t)
     ));
+    if t.once_in(2) {
+        let steps = [
+            "{kind: results, keep_last: 2, over: 20 chars, show: 9 chars}",
+            "{kind: summary, keep_last: 3, most: 50 tokens}",
+            "{kind: digest, keep_last: 3, most: 50 tokens, line: 20 chars, result_line: 9 chars}",
+            "{kind: truncate, keep_last: 2, over: 90 chars, head: 30 chars, tail: 9 chars}",
+        ];
+        let steps: Vec<&str> = steps.into_iter().filter(|_| t.once_in(2)).collect();
+        let (tries, recover) = (t.of(&[1, 3]), t.of(&["true", "false"]));
+        let steps = steps.join(", ");
+        text.push(format!("context: {{reduce: [{steps}], give_up_after: {tries}, recover: {recover}}}\n"));
+    }
     let (turns, text_only) = (t.of(&[1, 2, 3, 5]), t.of(&["accept", "reject"]));
     let after_partial = t.of(&["retry", "fail"]);
     let (malformed, keep) = (t.of(&["answer", "drop"]), t.of(&["true", "false"]));

@@ -20,29 +20,29 @@ const SHOWN: usize = 300;
 #[command(next_help_heading = "What is done about a failure")]
 pub(super) struct Asked {
     /// Its class: `rate_limit`, `timeout`, ...
-    #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with_all = ["turn", "history", "key", "status", "code", "type", "message", "detail", "provider"])]
+    #[arg(long, value_name = "CLASS", value_parser = class, conflicts_with_all = ["turn", "history", "context", "key", "status", "code", "type", "message", "detail", "provider"])]
     error: Option<ErrorClass>,
     /// Its HTTP status.
-    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"], value_parser = status)]
+    #[arg(long, conflicts_with_all = ["turn", "history", "context", "bounds", "key"], value_parser = status)]
     status: Option<u16>,
     /// The provider's code.
-    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
+    #[arg(long, conflicts_with_all = ["turn", "history", "context", "bounds", "key"])]
     code: Option<String>,
     /// The provider's type.
-    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
+    #[arg(long, conflicts_with_all = ["turn", "history", "context", "bounds", "key"])]
     r#type: Option<String>,
     /// The message.
-    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
+    #[arg(long, conflicts_with_all = ["turn", "history", "context", "bounds", "key"])]
     message: Option<String>,
     /// A word of the body's detail fields, such as the name of a quota; may be given several times.
-    #[arg(long, value_name = "WORD", conflicts_with_all = ["turn", "history", "bounds", "key"])]
+    #[arg(long, value_name = "WORD", conflicts_with_all = ["turn", "history", "context", "bounds", "key"])]
     detail: Vec<String>,
     /// The provider behind a router.
-    #[arg(long, conflicts_with_all = ["turn", "history", "bounds", "key"])]
+    #[arg(long, conflicts_with_all = ["turn", "history", "context", "bounds", "key"])]
     provider: Option<String>,
     /// The body of the answer as it came, in a file; without --status that of an answer that seemed well, or the data of
     /// an event.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["turn", "history", "bounds", "key", "error", "code", "type", "message", "detail", "provider"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["turn", "history", "context", "bounds", "key", "error", "code", "type", "message", "detail", "provider"])]
     body: Option<PathBuf>,
     /// A header of that answer, such as `retry-after: 5`; may be given several times.
     #[arg(long, value_name = "NAME: VALUE", requires = "body", value_parser = header)]

@@ -12,9 +12,9 @@ use super::answer::Answer;
 use crate::cli::status::Status;
 use crate::cli::text::{delay, one_line, shorten, tokens};
 use unfazed::engine::{
-    Ask, Because, BreakerPhase, Decision, Directive, EffectState, Envelope, Event, Failure, LoopPattern,
-    LoopStage, ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Question, Repetition, RetryAction,
-    RunStarted, ToolOutcome, Work, WorkId,
+    Ask, Because, BreakerPhase, ContextReduced, Decision, Directive, EffectState, Envelope, Event, Failure,
+    LoopPattern, LoopStage, ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Question, Repetition,
+    RetryAction, RunStarted, ToolOutcome, Work, WorkId,
 };
 use unfazed::host::{Observer, Past, PolicyFilesError, Progress};
 use unfazed::policy::{ErrorClass, Scope};
@@ -215,9 +215,13 @@ impl<W: Write + Send> Timeline<W> {
     fn work(&mut self, work: &Work) {
         match work {
             Work::CallModel(call) => self.names.insert(work.id(), call.target.clone()),
+            Work::Summarize(call) => {
+                self.names.insert(work.id(), format!("{}, asked for a summary,", call.target))
+            }
             Work::RunTool(run) => self.names.insert(work.id(), run.tool.clone()),
             Work::PrepareTurn(_)
             | Work::RepairHistory(_)
+            | Work::ReduceContext(_)
             | Work::Wait(_)
             | Work::Consult(_)
             | Work::Ask(_) => None,
@@ -232,7 +236,11 @@ impl<W: Write + Send> Timeline<W> {
                 );
             }
             // What came of it is told by a note.
-            Work::RepairHistory(_) => {}
+            Work::RepairHistory(_) | Work::ReduceContext(_) => {}
+            Work::Summarize(call) => {
+                self.line("→", INFO, &format!("model {} is asked for a summary", call.target));
+                self.status.set(format!("model {}", call.target));
+            }
             Work::CallModel(call) => {
                 let attempt = attempt(call.attempt, call.max_attempts);
                 (self.speaker, self.spoke) = (one_line(&call.target), false);
@@ -363,6 +371,11 @@ impl<W: Write + Send> Timeline<W> {
         self.line("⊘", WARN, &format!("turn {turn} is the last instead of {max_turns}: {why}"));
     }
 
+    fn reduced(&mut self, told: &ContextReduced) {
+        let ContextReduced { step, tokens_before: was, tokens_after: now, .. } = told;
+        self.line("✎", WARN, &format!("conversation reduced ({step}): {was} tokens become {now}"));
+    }
+
     #[expect(clippy::too_many_lines, reason = "one arm for each note")]
     fn note(&mut self, note: &Note) {
         match note {
@@ -400,6 +413,7 @@ impl<W: Write + Send> Timeline<W> {
             Note::OrphanToolCallsPruned(told) => {
                 self.line("✎", WARN, &format!("history repaired: {}", repaired(told)));
             }
+            Note::ContextReduced(told) => self.reduced(told),
             Note::Repaired { tool, repairs, .. } => {
                 let what = if tool.is_empty() { "the report".to_owned() } else { one_line(tool) };
                 self.line("✎", WARN, &format!("JSON repaired for {what}: {repairs}"));
@@ -519,6 +533,7 @@ impl<W: Write + Send> Observer for Timeline<W> {
             Event::StopRequested { reason } | Event::Cancelled { reason } => self.line("■", WARN, reason),
             Event::TurnPrepared { .. }
             | Event::HistoryRepaired { .. }
+            | Event::ContextReduced { .. }
             | Event::TimerFired { .. }
             | Event::PlannerDecided { .. }
             | Event::Answered { .. }

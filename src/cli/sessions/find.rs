@@ -75,6 +75,12 @@ pub(super) fn one(store: &JsonlStore, wanted: &str) -> Result<SessionId, Failed>
     }
 }
 
+/// The file of the session that is meant.
+pub(crate) fn file(settings: &Settings, wanted: &str) -> Result<PathBuf, Failed> {
+    let store = store(dir(settings, None));
+    one(&store, wanted).map(|id| store.path(&id))
+}
+
 /// The session that is to go on.
 pub(crate) fn to_go_on(
     settings: &Settings,

@@ -18,7 +18,7 @@ use clap::Subcommand;
 use super::exit::{Exit, Failed};
 use super::settings::Settings;
 
-pub(crate) use find::{Found, dir, to_go_on};
+pub(crate) use find::{Found, dir, file, to_go_on};
 
 /// Lists, searches, shows, exports, renames and deletes sessions
 #[derive(clap::Args)]

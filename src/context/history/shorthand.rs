@@ -6,7 +6,7 @@ use crate::session::{Message, ToolCall};
 
 /// `u` is a user, `a` an assistant, `a:x,y` one that calls x and y, `s:x` one that says something and calls x, and
 /// `r:x` a result of x.
-pub(super) fn conversation(text: &str) -> Vec<Message> {
+pub(in crate::context) fn conversation(text: &str) -> Vec<Message> {
     let word = |word: &str| {
         let (kind, ids) = word.split_once(':').unwrap_or((word, ""));
         let ids: Vec<&str> = ids.split(',').filter(|id| !id.is_empty()).collect();

@@ -118,7 +118,7 @@ fn ends_of(text: &str, keep: Keep, unit: Unit, room: u64) -> (&str, &str, &str) 
 }
 
 /// As much of the beginning as the size allows, between characters.
-pub(super) fn head_of(text: &str, size: Size) -> &str {
+pub(crate) fn head_of(text: &str, size: Size) -> &str {
     let most = usize::try_from(size.count).unwrap_or(usize::MAX);
     let end = match size.unit {
         Unit::Chars => text.char_indices().nth(most).map_or(text.len(), |(at, _)| at),
@@ -128,7 +128,7 @@ pub(super) fn head_of(text: &str, size: Size) -> &str {
 }
 
 /// As much of the end as the size allows, between characters.
-fn tail_of(text: &str, size: Size) -> &str {
+pub(crate) fn tail_of(text: &str, size: Size) -> &str {
     let most = usize::try_from(size.count).unwrap_or(usize::MAX);
     let start = match size.unit {
         Unit::Chars if most == 0 => text.len(),

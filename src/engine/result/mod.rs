@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use cut::{CutRules, Piece, cut_text};
+pub(crate) use cut::{head_of, tail_of};
 pub use part::{ContentPart, content_text};
 pub(crate) use shown::show;
 #[cfg(feature = "host")]

@@ -115,6 +115,8 @@ impl Step<'_> {
                 Pending::ApproveAgain(_) => self.drop_work(work),
                 Pending::Prepare
                 | Pending::Repair(_)
+                | Pending::Reduce(_)
+                | Pending::Summary(_)
                 | Pending::Model
                 | Pending::Tool(_)
                 | Pending::ConsultTool(_)

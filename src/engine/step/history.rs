@@ -14,6 +14,7 @@ impl Step<'_> {
     /// The conversation is measured: the turn begins, after a repair if it needs one.
     pub(super) fn turn_prepared(&mut self, measure: TurnMeasure) {
         self.state.history_asked = false;
+        self.state.reductions.turn_begins();
         let faults = measure.history_faults;
         if faults == 0 || self.policy.history().check.value != HistoryCheck::BeforeCall {
             return self.begin_turn(measure);

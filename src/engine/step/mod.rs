@@ -4,6 +4,7 @@ mod approval;
 mod batch;
 mod breaking;
 mod budget;
+mod context;
 mod doubt;
 mod examine;
 mod exhausted;
@@ -22,6 +23,7 @@ mod reply;
 mod results;
 mod retract;
 mod rounds;
+mod summary;
 mod tokens;
 mod turn;
 mod unpack;
@@ -104,12 +106,18 @@ impl Step<'_> {
                 Some(Pending::Repair(what)) => self.history_repaired(what, repair),
                 other => self.unasked(work, other),
             },
+            Event::ContextReduced { work, reduction } => match self.claim(work) {
+                Some(Pending::Reduce(what)) => self.context_reduced(what, reduction),
+                other => self.unasked(work, other),
+            },
             Event::ModelResponded { work, reply } => match self.claim(work) {
                 Some(Pending::Model) => self.model_responded(reply),
+                Some(Pending::Summary(what)) => self.summarized(what, &reply),
                 other => self.unasked(work, other),
             },
             Event::ModelFailed { work, failure } => match self.claim(work) {
                 Some(Pending::Model) => self.model_failed(&failure),
+                Some(Pending::Summary(what)) => self.not_summarized(what, &failure),
                 other => self.unasked(work, other),
             },
             Event::ToolFinished { work, outcome, run } => match self.claim(work) {

@@ -111,8 +111,7 @@ impl Step<'_> {
         let policy = self.policy.model(&target);
         let classified = failure.classified(self.policy);
         let class = classified.class;
-        self.learn_from_refusal(&target, failure, class);
-        if self.history_refused(failure, class) {
+        if self.history_refused(failure, class) || self.overflowed(failure, class) {
             return;
         }
         if class == ErrorClass::MalformedToolCall

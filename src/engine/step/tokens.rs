@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::failure::Failure;
 use super::super::known_windows::KnownWindow;
 use super::Step;
-use crate::policy::{ContextWindow, ErrorClass, estimated_tokens};
+use crate::policy::{ContextWindow, estimated_tokens};
 use crate::session::Usage;
 
 impl Step<'_> {
@@ -44,10 +44,25 @@ impl Step<'_> {
         }
     }
 
-    /// A provider has refused a request that was too large, and may have said for which window.
-    pub(super) fn learn_from_refusal(&mut self, target: &str, failure: &Failure, class: ErrorClass) {
-        if let Some(limit) = failure.limit().filter(|_| class == ErrorClass::ContextOverflow) {
-            self.state.known_windows.refused(target, limit);
+    /// A provider has refused a request that was too large: `counted` tokens by the count of the host. It may have said for
+    /// which window, and how many tokens there were by its own count.
+    pub(super) fn learn_from_refusal(&mut self, target: &str, failure: &Failure, counted: u64) {
+        let policy = self.policy.model(target);
+        if let Some(size) = failure.size().filter(|_| policy.tokens.learn.value) {
+            self.state.scales.learn(target, counted, size);
         }
+        let sent = self.state.scales.expected(target, counted);
+        let told = match (failure.limit(), failure.size()) {
+            // It counts more tokens than are expected of it.
+            (Some(limit), Some(size)) if size > sent => {
+                let scaled = u128::from(limit).saturating_mul(sent.into()).checked_div(size.into());
+                scaled.and_then(|scaled| u64::try_from(scaled).ok()).unwrap_or(limit)
+            }
+            (Some(limit), _) => limit,
+            (None, _) => sent,
+        };
+        // What should have fitted did not.
+        let whole = sent.saturating_add(policy.output_reserve.value.get().into());
+        self.state.known_windows.refused(target, if told >= whole { sent } else { told });
     }
 }

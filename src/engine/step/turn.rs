@@ -4,12 +4,12 @@ use super::super::because::because;
 use super::super::call_timeouts::CallTimeouts;
 use super::super::directive::{Because, CallModel, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work};
 use super::super::event::TurnMeasure;
-use super::super::known_windows::WindowSource;
 use super::super::retry;
-use super::super::state::{Hold, LastTurn, Pending, Series, State, Subject};
+use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
 use super::super::targets::{Rotation, passed_over};
 use super::Step;
-use crate::policy::{ErrorClass, ModelPolicy, Policy};
+use super::context::Asked;
+use crate::policy::{ErrorClass, Policy};
 use crate::session::{FinalReason, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
@@ -63,32 +63,22 @@ impl Step<'_> {
     }
 
     /// Chooses the model the turn begins with: the first that does not rest and whose window is large enough.
-    pub(super) fn begin_turn(&mut self, measure: TurnMeasure) {
+    pub(super) fn choose_model(&mut self, measure: TurnMeasure) {
         let counted = measure.message_tokens.saturating_add(measure.tool_tokens);
         self.state.counted = Some(counted);
-        let (state, rules, now) = (&*self.state, self.policy, self.state.now);
-        let policies: Vec<_> = state.targets.iter().map(|target| rules.model(target)).collect();
-        let fits = |target: &str, policy: &ModelPolicy| {
-            let window = state.known_windows.of(target, policy).window;
-            window.holds(state.scales.expected(target, counted), policy.output_reserve.value.get())
-        };
-        let named = || state.targets.iter().zip(&policies);
-        let too_small: Vec<(usize, String, Vec<Because>)> = (0..)
-            .zip(named())
-            .filter(|(_, (target, policy))| !fits(target, policy))
-            .map(|(place, (target, policy))| {
-                (place, target.clone(), vec![too_small(rules, state, target, policy, counted)])
-            })
-            .collect();
-        let all = !too_small.is_empty() && too_small.len() == state.targets.len();
+        let asked = self.asked(measure);
+        let too_small: Vec<(usize, &Asked)> =
+            asked.iter().enumerate().filter(|(_, asked)| !asked.is_open(self)).collect();
+        let all = !too_small.is_empty() && too_small.len() == asked.len();
+        let (state, now) = (&*self.state, self.state.now);
         let rests = |place: usize| {
-            named().nth(place).is_some_and(|(target, policy)| state.resting.holds(target, policy, now))
+            asked.get(place).is_some_and(|asked| state.resting.holds(&asked.target, &asked.policy, now))
         };
         // A window that is too small for all may still be enough for the last turn.
         let left = |place: usize| all || !too_small.iter().any(|(number, ..)| *number == place);
         let rotation = if state.asked_turn == state.turn {
             let mut rotation = state.rotation.clone();
-            rotation.begin_again(&rules.turn().targets, state.targets.len(), rests, left);
+            rotation.begin_again(&self.policy.turn().targets, state.targets.len(), rests, left);
             rotation
         } else {
             Rotation::begin(state.targets.len(), rests, left)
@@ -97,19 +87,31 @@ impl Step<'_> {
         let next = state.targets.get(rotation.current()).cloned();
         self.state.rotation = rotation;
         if all {
-            return self.last_turn_by_context(too_small.into_iter().flat_map(|(.., why)| why).collect());
+            return self.too_large_for_all(&asked);
         }
-        for (_, target, why) in too_small {
-            let tokens = self.state.scales.expected(&target, counted);
-            let retry = passed_over(target, next.clone(), remaining, tokens);
-            self.note(Note::TurnRetry(retry), why);
+        for (_, asked) in too_small {
+            let tokens = self.state.scales.expected(&asked.target, counted);
+            let retry = passed_over(asked.target.clone(), next.clone(), remaining, tokens);
+            let why = too_small_for(self.policy, asked);
+            self.note(Note::TurnRetry(retry), vec![why]);
         }
         self.call_model();
     }
 
-    /// No window is large enough: this turn is the last, and allows only the report.
-    fn last_turn_by_context(&mut self, why: Vec<Because>) {
-        if self.state.last_turn != LastTurn::Now {
+    /// No window is large enough. If that is for the messages, this turn is the last and allows only the report; if the
+    /// tools alone are too large, it is said, and their provider has to decide.
+    fn too_large_for_all(&mut self, asked: &[Asked]) {
+        let rooms = || asked.iter().filter_map(|asked| Some((&asked.target, asked.room?)));
+        if self.state.last_turn == LastTurn::Now {
+            let facts: Vec<String> = rooms().map(|(target, room)| format!("{target}: {room}")).collect();
+            self.warn(format!("the last turn is too large for every window: {}", facts.join("; ")));
+        } else if let Some((target, room)) = rooms().find(|(_, room)| room.is_filled_by_tools()) {
+            let text = format!(
+                "the definitions of the tools alone are too large for the window of {target}: {room}"
+            );
+            self.warn(text);
+        } else {
+            let why = asked.iter().map(|asked| too_small_for(self.policy, asked)).collect();
             self.begin_last_turn(FinalReason::Context, why);
         }
         self.call_model();
@@ -190,13 +192,7 @@ impl Step<'_> {
     }
 }
 
-fn too_small(policy: &Policy, state: &State, target: &str, model: &ModelPolicy, counted: u64) -> Because {
-    let (reserve, tokens) = (model.output_reserve.value, state.scales.expected(target, counted));
-    let learned = if tokens == counted { String::new() } else { format!(" ({counted} as counted here)") };
-    let fact = format!("{tokens} tokens{learned}, and {reserve} for the reply");
-    let window = state.known_windows.of(target, model);
-    let source =
-        window.source.filter(|source| *source != WindowSource::Policy).map(|source| source.to_string());
-    let (rule, setting) = window.setting(model);
-    because(policy, rule, &setting, [Some(fact), source].into_iter().flatten())
+fn too_small_for(policy: &Policy, asked: &Asked) -> Because {
+    let (rule, setting) = asked.window.setting(&asked.policy);
+    because(policy, rule, &setting, asked.facts())
 }

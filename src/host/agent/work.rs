@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use super::Run;
 use crate::context::repair;
-use crate::engine::{CallModel, EffectState, Event, Failure, RunTool, ToolOutcome, Wait, Work};
+use crate::engine::{CallModel, EffectState, Event, Failure, RunTool, Summarize, ToolOutcome, Wait, Work};
 use crate::host::approver::answered;
 use crate::host::aside::{Aside, Asides};
 use crate::host::port::{BoxFuture, ModelRequest, ToolInput, Traffic};
+use crate::host::reduce::{reduced, summarized};
 use crate::host::results::kept;
 use crate::policy::ErrorClass;
 use crate::session::Message;
 
 impl Run<'_> {
     /// Sets a piece of work going.
-    pub(super) fn begin(&self, work: Work) -> BoxFuture<'static, Event> {
+    pub(super) fn begin(&mut self, work: Work) -> BoxFuture<'static, Event> {
         let traffic = self.telemetry.traffic(work.id());
         match work {
             Work::PrepareTurn(prepare) => {
@@ -24,6 +25,11 @@ impl Run<'_> {
                 let found = repair(&self.messages, work.orphan_calls);
                 Box::pin(std::future::ready(work.repaired(found)))
             }
+            Work::ReduceContext(work) => {
+                let event = reduced(self.interpreter.policy(), work, &self.messages, &self.measure);
+                Box::pin(std::future::ready(event))
+            }
+            Work::Summarize(work) => self.summarize(work, traffic),
             Work::CallModel(call) => self.call_model(call, traffic),
             Work::RunTool(run) => self.run_tool(run),
             Work::Wait(wait) => sleep(wait),
@@ -74,6 +80,13 @@ impl Run<'_> {
                 Err(failure) => call.failed(redactor.texts_of(failure)),
             }
         })
+    }
+
+    fn summarize(&self, work: Summarize, traffic: Traffic) -> BoxFuture<'static, Event> {
+        let named = self.agent.models.iter().find(|(name, _)| *name == work.target);
+        let model = named.map(|(_, model)| Arc::clone(model));
+        let (cancel, redactor) = (self.stop.clone(), Arc::clone(&self.agent.redactor));
+        Box::pin(summarized(work, model, redactor, traffic, cancel))
     }
 
     fn run_tool(&self, run: RunTool) -> BoxFuture<'static, Event> {

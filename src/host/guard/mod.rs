@@ -23,6 +23,7 @@
 mod attempts;
 mod budget;
 mod classify;
+mod context;
 mod history;
 mod record;
 mod repeats;

@@ -119,6 +119,8 @@ meters! {
     BudgetsExhausted = "budget_exhausted_total" Kind::Counter, Number/0, ["subject"];
     /// What was done about models that repeat themselves.
     LoopGuards = "loop_guard_total" Kind::Counter, Number/0, ["subject"];
+    /// Reductions of the conversation.
+    ContextReductions = "context_reduction_total" Kind::Counter, Number/0, ["subject"];
     /// Delays before a next attempt.
     RetryDelays = "retry_delay_seconds" Kind::Histogram(DELAYS), Nanoseconds/9, ["subject"];
     /// Attempts that a call, turn or report took in the end.
@@ -204,6 +206,7 @@ impl From<MetricName> for Meter {
             MetricName::ReducerErrorTotal => Self::ReducerErrors,
             MetricName::BudgetExhaustedTotal => Self::BudgetsExhausted,
             MetricName::LoopGuardTotal => Self::LoopGuards,
+            MetricName::ContextReductionTotal => Self::ContextReductions,
             MetricName::RetryDelaySeconds => Self::RetryDelays,
             MetricName::RetryAttempts => Self::RetryAttempts,
         }
@@ -227,6 +230,7 @@ mod tests {
             MetricName::ReducerErrorTotal,
             MetricName::BudgetExhaustedTotal,
             MetricName::LoopGuardTotal,
+            MetricName::ContextReductionTotal,
             MetricName::RetryDelaySeconds,
             MetricName::RetryAttempts,
         ] {

@@ -19,7 +19,7 @@ use self::calls::TRIGGER;
 use super::metrics::{Meter, Metrics};
 use super::port::Traffic;
 use crate::engine::{
-    CallModel, Directive, Directives, Envelope, Event, Note, Order, Outcome, RunTool, ToolOutcome,
+    CallModel, Directive, Directives, Envelope, Event, Note, Order, Outcome, RunTool, Summarize, ToolOutcome,
     TurnMeasure, TurnRetry, Work, WorkId,
 };
 use crate::policy::{ErrorClass, Policy};
@@ -37,6 +37,8 @@ pub(super) struct Telemetry {
     ended: Vec<ModelAttempt>,
     /// What the turn was measured to be, while it begins.
     measure: Option<TurnMeasure>,
+    /// The tokens of the tools, as they were measured last.
+    tool_tokens: u64,
     forced: Option<FinalReason>,
     source: Option<ReportSource>,
     refused: u64,
@@ -65,6 +67,7 @@ impl Telemetry {
             under_way: BTreeMap::new(),
             ended: Vec::new(),
             measure: None,
+            tool_tokens: 0,
             forced: None,
             source: None,
             refused: 0,
@@ -95,7 +98,15 @@ impl Telemetry {
         self.measure = None;
         match event {
             Event::RunStarted(started) => self.run.clone_from(&started.run),
-            Event::TurnPrepared { measure, .. } => self.measure = Some(*measure),
+            Event::TurnPrepared { measure, .. } => {
+                self.measure = Some(*measure);
+                self.tool_tokens = measure.tool_tokens;
+            }
+            // The call that follows is of what is left.
+            Event::ContextReduced { reduction, .. } => {
+                let (message_tokens, tool_tokens) = (reduction.message_tokens, self.tool_tokens);
+                self.measure = Some(TurnMeasure { message_tokens, tool_tokens, ..TurnMeasure::default() });
+            }
             Event::ModelResponded { work, reply } => {
                 if let Some(mut attempt) = self.model_ended(*work, *now, policy) {
                     if let Some(tokens) = reply.usage {
@@ -144,7 +155,9 @@ impl Telemetry {
             }
         }
         // What is done about a refused history is decided when it has been looked at.
-        let looks = |directive: &Directive| matches!(directive.order, Order::Work(Work::RepairHistory(_)));
+        let looks = |directive: &Directive| {
+            matches!(directive.order, Order::Work(Work::RepairHistory(_) | Work::ReduceContext(_)))
+        };
         if directives.0.iter().any(looks) {
             return Vec::new();
         }
@@ -167,17 +180,20 @@ impl Telemetry {
                 let (target, traffic) = (target.clone(), Traffic::default());
                 What::Model { turn, attempt, max_attempts, target, traffic }
             }
+            Work::Summarize(Summarize { turn, target, .. }) => {
+                let (target, traffic) = (target.clone(), Traffic::default());
+                What::Model { turn: *turn, attempt: 1, max_attempts: Some(1), target, traffic }
+            }
             Work::RunTool(RunTool { tool, arguments, .. }) => {
                 self.metrics.add(Meter::ToolBytesIn, &[tool], length(&arguments.to_string()));
                 What::Tool { tool: tool.clone() }
             }
             Work::PrepareTurn(_)
             | Work::RepairHistory(_)
+            | Work::ReduceContext(_)
             | Work::Wait(_)
             | Work::Consult(_)
-            | Work::Ask(_) => {
-                return;
-            }
+            | Work::Ask(_) => return,
         };
         self.under_way.insert(work.id(), Begun { at, what });
     }
@@ -239,6 +255,7 @@ impl Telemetry {
             Note::Append { .. }
             | Note::Splice { .. }
             | Note::OrphanToolCallsPruned(_)
+            | Note::ContextReduced(_)
             | Note::Feedback { .. }
             | Note::ReducerError { .. }
             | Note::Refused { .. }

@@ -61,6 +61,10 @@ impl Sides<'_> {
         self.rows(None, &history(self.old), &history(self.new), &|_| None)
     }
 
+    pub(super) fn context(self) -> Vec<DiffRow> {
+        self.rows(None, &context(self.old), &context(self.new), &|_| None)
+    }
+
     pub(super) fn output(self) -> Vec<DiffRow> {
         match (self.old.output(), self.new.output()) {
             (None, None) => Vec::new(),
@@ -211,6 +215,12 @@ fn turn(policy: &Policy) -> Fields {
 fn history(policy: &Policy) -> Fields {
     let mut fields = Fields::default();
     policy.layers().history().each("", &mut |path, trail| fields.add(path, trail));
+    fields
+}
+
+fn context(policy: &Policy) -> Fields {
+    let mut fields = Fields::default();
+    policy.layers().context().each("", &mut |path, trail| fields.add(path, trail));
     fields
 }
 

@@ -70,6 +70,8 @@ pub enum SubjectKind {
     Output,
     /// What is done about a history that providers refuse.
     History,
+    /// What is done so that a conversation stays within the window of a model.
+    Context,
     /// Slices and reducers.
     Session,
     /// The table of errors.
@@ -112,7 +114,7 @@ impl Policy {
     ///
     /// Compared are the effective values of every tool and model that either policy names, of one name for each
     /// pattern and for each two patterns that overlap, of any other name, and of `also`; the turns, the report, the
-    /// history, the session and the table of errors. Values that are the same from another place are no difference.
+    /// history, the context, the session and the table of errors. Values that are the same from another place are no difference.
     ///
     /// ```
     /// use unfazed::policy::{Names, Policy};
@@ -136,6 +138,7 @@ impl Policy {
         found.add(one(SubjectKind::Turn, "the loop of turns"), sides.turn());
         found.add(one(SubjectKind::Output, "the final report"), sides.output());
         found.add(one(SubjectKind::History, "the history"), sides.history());
+        found.add(one(SubjectKind::Context, "the context"), sides.context());
         found.add(one(SubjectKind::Session, "the session"), session::rows(sides));
         let (errors, complete) = errors::rows(sides);
         found.add(one(SubjectKind::Errors, "the table of errors"), errors);

@@ -64,6 +64,7 @@ impl Comparison {
             SubjectKind::Turn,
             SubjectKind::Output,
             SubjectKind::History,
+            SubjectKind::Context,
             SubjectKind::Session,
             SubjectKind::Errors,
         ];

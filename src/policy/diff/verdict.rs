@@ -40,7 +40,9 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
             "",
             "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "leaked_calls"
             | "malformed_calls" | "collapse" | "check" | "orphan_calls" | "argument_chars" | "pending_report"
-            | "on_stop" | "cool_down" | "provider" | "context_window" | "assumed_window" | "output_reserve",
+            | "on_stop" | "cool_down" | "provider" | "context_window" | "assumed_window" | "output_reserve"
+            | "reserve" | "safety" | "evict_at" | "gate" | "target" | "reduce" | "keep_task" | "recover"
+            | "give_up_after",
         )
         | (
             _,
@@ -126,7 +128,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::document::{MergedHistory, MergedModel, MergedOutput, MergedTool, MergedTurn};
+    use crate::policy::document::{
+        MergedContext, MergedHistory, MergedModel, MergedOutput, MergedTool, MergedTurn,
+    };
 
     #[test]
     fn every_field_there_is_has_a_direction() {
@@ -137,6 +141,7 @@ mod tests {
         MergedOutput::default().each("", &mut each);
         MergedTurn::default().each("", &mut each);
         MergedHistory::default().each("", &mut each);
+        MergedContext::default().each("", &mut each);
         let schema = crate::policy::json_schema();
         let limits = schema["$defs"]["TopLimits"]["properties"].as_object().unwrap().keys();
         paths.extend(limits.map(|name| format!("limits.{name}")));

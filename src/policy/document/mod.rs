@@ -26,7 +26,7 @@ mod timeouts;
 mod tool;
 
 pub(crate) use by_class::for_all;
-pub(crate) use context::{ContextLayer, TokensLayer};
+pub(crate) use context::{ContextLayer, MergedContext, TokensLayer};
 pub(crate) use errors::{ErrorRule, Sought, Words};
 pub(crate) use history::{HistoryLayer, MergedHistory};
 pub(crate) use lasting::Lasting;
@@ -73,10 +73,10 @@ record! {
         pub(crate) turn: Block<TurnLayer>,
         /// The final report. Left out: no report is asked for.
         pub(crate) output: Patch<OutputLayer>,
-        /// What goes into a model's context window, and how it is measured.
-        pub(crate) context: Block<ContextLayer>,
         /// What is done about a history that providers refuse: calls without a result, results without a call.
         pub(crate) history: Block<HistoryLayer>,
+        /// How a conversation is measured, and kept within the window of a model.
+        pub(crate) context: Block<ContextLayer>,
         /// What the session remembers.
         pub(crate) session: Option<SessionRule>,
         /// How failures are told apart: the first row that matches wins, and these come before the built-in ones.
@@ -100,10 +100,10 @@ record! {
         pub(crate) turn: Block<TurnLayer>,
         /// The final report.
         pub(crate) output: Patch<OutputLayer>,
-        /// What goes into a model's context window, and how it is measured.
-        pub(crate) context: Block<ContextLayer>,
         /// What is done about a history that providers refuse: calls without a result, results without a call.
         pub(crate) history: Block<HistoryLayer>,
+        /// How a conversation is measured, and kept within the window of a model.
+        pub(crate) context: Block<ContextLayer>,
         /// What the session remembers.
         pub(crate) session: Option<SessionRule>,
         /// How failures are told apart: these rows come before those of the files.
@@ -188,12 +188,12 @@ impl PolicyFile {
             models,
             turn,
             output,
-            context,
             history,
+            context,
             session,
             errors,
         } = self;
-        let blocks = Blocks { limits, retry, tools, models, turn, output, context, history, session, errors };
+        let blocks = Blocks { limits, retry, tools, models, turn, output, history, context, session, errors };
         (Header { extends: extends.0.0, profiles: profiles.0 }, blocks)
     }
 }

@@ -16,7 +16,9 @@ use super::render::{exact, length};
 use super::worst::{Kind, Work, Worst, add, larger};
 use super::worst_run;
 use crate::policy::names::{self, Named};
-use crate::policy::{Advance, AfterEffect, Bound, Effect, Names, OnExhausted, Place, Policy, ToolPolicy};
+use crate::policy::{
+    Advance, AfterEffect, Bound, Effect, Names, OnExhausted, Place, Policy, ReduceStep, ToolPolicy,
+};
 use crate::time::Nanos;
 
 /// The most that anything can cost.
@@ -43,8 +45,10 @@ pub struct Bounds {
 pub struct RunBounds {
     /// Replies of models; `None`: unbounded.
     pub replies: Option<u64>,
-    /// Calls of models; `None`: unbounded.
+    /// Calls of models, those for summaries among them; `None`: unbounded.
     pub calls: Option<u64>,
+    /// Calls for summaries of what reductions leave out; `None`: unbounded.
+    pub summaries: Option<u64>,
     /// The time asleep between calls of models, attempts at the report, and before turns that correct arguments, by the
     /// backoff alone.
     pub asleep: Bound,
@@ -154,6 +158,7 @@ impl Policy {
             replies,
             turn,
             report: report.as_ref().zip(self.output().map(|o| passes(o.on_exhausted.value))),
+            summaries: product([replies, Some(2), Some(self.summaries())]),
             correcting: times(corrected, with_tools),
         };
         Bounds {
@@ -165,6 +170,13 @@ impl Policy {
             models,
             inner,
         }
+    }
+
+    /// How often one reduction may ask for a summary. A turn has one before its call, and one after a refusal.
+    fn summaries(&self) -> u64 {
+        let steps = self.context().reduce.value.iter();
+        let asks = steps.filter(|step| matches!(step, ReduceStep::Summary { .. }));
+        u64::try_from(asks.count()).unwrap_or(u64::MAX)
     }
 
     /// The worst case of one call of a tool, whichever of its `calls` hold, and the longest wait for a correction.
@@ -237,6 +249,8 @@ struct Run<'a> {
     turn: Turn,
     /// The report, and how often its attempts may start anew.
     report: Option<(&'a Worst, u64)>,
+    /// The calls for summaries.
+    summaries: Option<u64>,
     /// The waits for corrections.
     correcting: Bound,
 }
@@ -251,7 +265,10 @@ impl Run<'_> {
         let asleep = asleep(self.turn.asleep, |worst| worst.asleep);
         RunBounds {
             replies: self.replies,
-            calls: product([self.replies, self.turn.calls]),
+            calls: product([self.replies, self.turn.calls])
+                .zip(self.summaries)
+                .map(|(calls, summaries)| calls.saturating_add(summaries)),
+            summaries: self.summaries,
             asleep_if_asked: larger(asleep, asleep_if_asked),
             asleep,
             correcting: self.correcting,
@@ -303,6 +320,9 @@ impl fmt::Display for Bounds {
         });
         writeln!(f, "  model replies   {}{last}", count(self.run.replies))?;
         writeln!(f, "  model calls     {}", count(self.run.calls))?;
+        if self.run.summaries != Some(0) {
+            writeln!(f, "  summaries       {}, which are among the calls", count(self.run.summaries))?;
+        }
         write!(f, "  asleep          {}", length(self.run.asleep))?;
         if self.run.asleep_if_asked != self.run.asleep {
             write!(f, ", {} if the other side asks to wait", length(self.run.asleep_if_asked))?;
@@ -397,6 +417,7 @@ impl Bounds {
             "run": {
                 "replies": self.run.replies,
                 "calls": self.run.calls,
+                "summaries": self.run.summaries,
                 "asleep": exact(self.run.asleep),
                 "asleep_if_asked": exact(self.run.asleep_if_asked),
                 "correcting": exact(self.run.correcting),

@@ -275,6 +275,13 @@ impl Policy {
         Explanation::of("the history".into(), vec!["history".into()], values)
     }
 
+    /// Why the rules for the windows of models are what they are.
+    pub fn explain_context(&self) -> Explanation {
+        let mut values: Vec<Explained> = Vec::new();
+        self.layers().context().each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        Explanation::of("the context".into(), vec!["context".into()], values)
+    }
+
     /// The worst case with any of these layers above the tool's own. Of more layers than can be combined in every way
     /// no bound is told.
     fn worst(

@@ -8,6 +8,7 @@ mod arguments;
 mod attempts;
 mod breakers;
 mod classes;
+mod context;
 mod found;
 mod never;
 mod nulls;
@@ -191,6 +192,9 @@ impl<'p> Lints<'p> {
     /// Judges one view. `false`: too much is left to look at.
     fn hear(&mut self, view: &View<'_>, work: &mut Work, found: &mut Found<'_>) -> bool {
         self.never.compare(self.words.of_blocks(view));
+        if let Some(rules) = view.layers.context().policy() {
+            context::judge(&rules, found);
+        }
         self.amplification.begin();
         self.models(view, work, found) && self.tools(view, work, found) && {
             self.output(view, found);
@@ -200,6 +204,7 @@ impl<'p> Lints<'p> {
     }
 
     fn models(&mut self, view: &View<'_>, work: &mut Work, found: &mut Found<'_>) -> bool {
+        let windows = view.layers.context().policy();
         for named in view.models() {
             if !spend(view.layers.model_rules(), named.name, 1, work, found) {
                 return false;
@@ -210,6 +215,9 @@ impl<'p> Lints<'p> {
             self.of_class.hear(&policy.retry, self.raised.models);
             self.steps.hear(&policy);
             let subject = subject("model", named.name);
+            if let Some(rules) = &windows {
+                context::judge_model(&subject, rules, &policy, found);
+            }
             let work = Attempted { asks: true, ..Attempted::default() };
             let attempted = attempts::Subject { name: &subject, work, timed: true, breaker: None };
             attempts::judge(&attempted, &policy.retry, found);

@@ -54,13 +54,15 @@ struct Blocked {
 }
 
 impl Words {
-    /// Hears what is said of turns, of the history and of the report.
+    /// Hears what is said of turns, of the history, of the context and of the report.
     pub(super) fn of_blocks(&mut self, view: &View<'_>) -> Lists {
         self.uneven |= uneven(view.layers);
         let turn = view.layers.turn();
         self.hear(&mut |visit| turn.each("", visit));
         let history = view.layers.history();
         self.hear(&mut |visit| history.each("", visit));
+        let context = view.layers.context();
+        self.hear(&mut |visit| context.each("", visit));
         if view.layers.output_wanted().is_none() {
             return Lists::default();
         }

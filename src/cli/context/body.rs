@@ -1,0 +1,175 @@
+//! The conversation in the body of a request, in either wire format.
+
+use serde_json::{Map, Value};
+use unfazed::context::{RequestTokens, TokenCounter, message_tokens};
+use unfazed::session::{Message, ToolCall};
+
+/// The conversation of a body that has a list of messages. What is no text is left out.
+pub(super) fn conversation(body: &Value) -> Vec<Message> {
+    let mut messages = Vec::new();
+    if let Some(system) = body.get("system") {
+        messages.push(Message::System { text: text_of(system) });
+    }
+    let listed = body.get("messages").and_then(Value::as_array);
+    for message in listed.into_iter().flatten() {
+        add(&mut messages, message);
+    }
+    messages
+}
+
+/// How many tokens each message of that conversation has. What a message of the body has besides its text (ids, images)
+/// is counted with the first of those that it became.
+pub(super) fn weights(counter: &dyn TokenCounter, body: &Value, request: &RequestTokens) -> Vec<u64> {
+    let mut weights = Vec::new();
+    weights.extend(body.get("system").map(|_| request.system));
+    let mut messages = Vec::new();
+    let listed = body.get("messages").and_then(Value::as_array);
+    for (message, counted) in listed.into_iter().flatten().zip(&request.messages) {
+        let from = messages.len();
+        add(&mut messages, message);
+        let mut rest = counted.tokens;
+        let own: Vec<u64> =
+            messages.iter().skip(from).skip(1).map(|message| message_tokens(counter, message)).collect();
+        own.iter().for_each(|tokens| rest = rest.saturating_sub(*tokens));
+        weights.push(rest);
+        weights.extend(own);
+    }
+    weights
+}
+
+fn add(messages: &mut Vec<Message>, message: &Value) {
+    let content = message.get("content").unwrap_or(&Value::Null);
+    match field(message, "role") {
+        "system" | "developer" => messages.push(Message::System { text: text_of(content) }),
+        "assistant" => {
+            let calls = calls_of(message, content);
+            messages.push(Message::Assistant { text: text_of(content), calls, extra: Map::new() });
+        }
+        "tool" => messages.push(result(messages, field(message, "tool_call_id"), content)),
+        _ => {
+            let before = messages.len();
+            let blocks = content.as_array().into_iter().flatten();
+            for block in blocks.filter(|block| field(block, "type") == "tool_result") {
+                let content = block.get("content").unwrap_or(&Value::Null);
+                messages.push(result(messages, field(block, "tool_use_id"), content));
+            }
+            let text = text_of(content);
+            if !text.is_empty() || messages.len() == before {
+                messages.push(Message::user(text));
+            }
+        }
+    }
+}
+
+/// The result of a call, under the name the tool was called by.
+fn result(messages: &[Message], call: &str, content: &Value) -> Message {
+    let calls = messages.iter().rev().flat_map(|message| match message {
+        Message::Assistant { calls, .. } => calls.as_slice(),
+        _ => &[],
+    });
+    let tool = calls.into_iter().find(|made| made.id == call).map(|made| made.name.clone());
+    let (call, tool) = (call.to_owned(), tool.unwrap_or_default());
+    Message::Tool { call, tool, text: text_of(content), error: false }
+}
+
+fn calls_of(message: &Value, content: &Value) -> Vec<ToolCall> {
+    let chat = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten().map(|call| {
+        let function = call.get("function").unwrap_or(&Value::Null);
+        let (id, name) = (field(call, "id"), field(function, "name"));
+        ToolCall { id: id.into(), name: name.into(), arguments: field(function, "arguments").into() }
+    });
+    let blocks = content.as_array().into_iter().flatten();
+    let blocks = blocks.filter(|block| field(block, "type") == "tool_use").map(|block| {
+        let input = block.get("input").map(Value::to_string).unwrap_or_default();
+        ToolCall { id: field(block, "id").into(), name: field(block, "name").into(), arguments: input }
+    });
+    chat.chain(blocks).collect()
+}
+
+/// The text of a content, and of the blocks of text in it.
+fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().map(|block| field(block, "text")).filter(|text| !text.is_empty());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+fn field<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use unfazed::context::Estimate;
+
+    use super::*;
+
+    fn told(body: &Value) -> Vec<String> {
+        let shown = |message: &Message| match message {
+            Message::System { text } => format!("system {text}"),
+            Message::User { text, .. } => format!("user {text}"),
+            Message::Assistant { text, calls, .. } => {
+                let calls: Vec<_> =
+                    calls.iter().map(|call| format!(" {}{}", call.name, call.arguments)).collect();
+                format!("assistant {text}{}", calls.concat())
+            }
+            Message::Tool { tool, text, .. } => format!("{tool} {text}"),
+        };
+        conversation(body).iter().map(shown).collect()
+    }
+
+    #[test]
+    fn both_formats_are_the_same_conversation() {
+        let chat = json!({"messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Oslo?"}]},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{\"at\":1}"}},
+            ]},
+            {"role": "tool", "tool_call_id": "c1", "content": "Rain."},
+        ]});
+        let messages = json!({"system": "Be brief.", "messages": [
+            {"role": "user", "content": "Oslo?"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {"at": 1}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "Rain."}]},
+            ]},
+        ]});
+        assert_eq!(
+            told(&chat),
+            ["system Be brief.", "user Oslo?", "assistant  look{\"at\":1}", "look Rain."]
+        );
+        assert_eq!(told(&chat), told(&messages));
+    }
+
+    #[test]
+    fn each_message_has_the_tokens_of_the_body() {
+        let body = json!({"system": "Be brief.", "messages": [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "Rain."},
+                {"type": "text", "text": "And in Bergen?"},
+            ]},
+        ]});
+        let request = RequestTokens::of(&Estimate, &body).unwrap();
+        let weights = weights(&Estimate, &body, &request);
+        assert_eq!(weights.len(), conversation(&body).len());
+        assert_eq!(weights.iter().sum::<u64>(), request.total());
+    }
+
+    #[test]
+    fn whatever_is_in_a_body_is_no_panic() {
+        for body in [
+            json!(null),
+            json!({"messages": 3}),
+            json!({"messages": [null, 1, {"role": 5}, {"content": [[["a"]]]}, {"role": "assistant", "tool_calls": {}}]}),
+        ] {
+            conversation(&body);
+        }
+    }
+}

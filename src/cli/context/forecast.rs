@@ -1,0 +1,88 @@
+//! What the next reduction would come to, if the conversation were reduced as it stands.
+
+use unfazed::context::{Ledger, reduce};
+use unfazed::engine::Room;
+use unfazed::session::splice;
+
+use super::subject::Subject;
+
+/// The limits of the budget, and the next reduction.
+pub(super) struct Forecast {
+    pub(super) room: Room,
+    /// With less room left than this the conversation is reduced.
+    pub(super) evict_at: u64,
+    /// With less room left than this the model is not called.
+    pub(super) gate: u64,
+    /// A reduction goes on until so much room is left.
+    pub(super) target: u64,
+    /// Messages of more tokens are reduced.
+    pub(super) most: u64,
+    /// Whether the next turn begins with a reduction.
+    pub(super) due: bool,
+    /// Whether the model can be called as it is.
+    pub(super) open: bool,
+    /// The steps that would cut something.
+    pub(super) steps: Vec<Step>,
+    /// Why the conversation would still be too large.
+    pub(super) lacking: Option<String>,
+}
+
+/// A step of a reduction that cuts something.
+pub(super) struct Step {
+    pub(super) number: u32,
+    pub(super) kind: &'static str,
+    pub(super) before: u64,
+    pub(super) after: u64,
+    pub(super) shortened: u64,
+    pub(super) left_out: u64,
+    /// The tokens a model is asked to sum up.
+    pub(super) asked: Option<u64>,
+}
+
+impl Forecast {
+    pub(super) fn of(subject: &Subject, room: Room) -> Self {
+        let rules = subject.policy.context();
+        let budget = room.budget();
+        let (steps, lacking) = steps(subject, room);
+        Self {
+            room,
+            evict_at: rules.evict_at.value.of(budget),
+            gate: rules.gate.value.of(budget),
+            target: rules.target.value.of(budget),
+            most: room.most(rules),
+            due: room.is_short(rules) && !rules.reduce.value.is_empty(),
+            open: room.is_open(rules),
+            steps,
+            lacking,
+        }
+    }
+}
+
+fn steps(subject: &Subject, room: Room) -> (Vec<Step>, Option<String>) {
+    let (policy, counter) = (&subject.policy, &*subject.counter);
+    let rules = policy.context();
+    let mut messages = subject.messages.clone();
+    let mut ledger = Ledger::of_weights(subject.weights.clone());
+    let (mut steps, mut lacking) = (Vec::new(), None);
+    for (number, step) in (1..).zip(rules.reduce.value.iter()) {
+        let before = ledger.messages();
+        let Some(plan) = room.plan(rules, number, step, before, false) else { continue };
+        let reduction = reduce(policy, &plan, &messages, ledger.weights(), counter);
+        lacking = reduction.lacking;
+        if reduction.splices.is_empty() {
+            continue;
+        }
+        splice(&mut messages, &reduction.splices);
+        ledger.splice(counter, &reduction.splices);
+        steps.push(Step {
+            number,
+            kind: step.name(),
+            before,
+            after: ledger.messages(),
+            shortened: reduction.shortened,
+            left_out: reduction.dropped,
+            asked: reduction.summarize.map(|request| request.tokens),
+        });
+    }
+    (steps, lacking)
+}

@@ -1,0 +1,145 @@
+//! What is printed for people: a table, a bar, and sentences.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+
+use super::bar::bar;
+use super::forecast::{Forecast, Step};
+use super::subject::Subject;
+use crate::cli::text::one_line;
+
+const BOLD: Style = Style::new().bold();
+
+/// A row of the table.
+struct Row {
+    /// The sign of the part in the bar; a space: it is part of the row above.
+    sign: char,
+    name: String,
+    tokens: u64,
+}
+
+pub(super) fn shown(subject: &Subject, forecast: Option<&Forecast>) -> String {
+    let mut text = String::new();
+    // Writing into a string does not fail.
+    let _ = writeln!(text, "{BOLD}{}{BOLD:#}", one_line(&subject.title));
+    let model = one_line(&subject.model);
+    let _ = match subject.window {
+        Some(known) => {
+            writeln!(text, "window of {model}: {} tokens ({})\n", known.tokens, known.source)
+        }
+        None => {
+            writeln!(text, "window of {model}: nobody knows it; write `context_window` into the policy\n")
+        }
+    };
+    let rows = rows(subject, forecast);
+    text.push_str(&table(&rows, subject.window.map(|known| known.tokens.get())));
+    let parts: Vec<(char, u64)> =
+        rows.iter().filter(|row| row.sign != ' ').map(|row| (row.sign, row.tokens)).collect();
+    let _ = writeln!(text, "\n[{}]", bar(&parts));
+    if let Some(usage) = subject.reported {
+        let _ = writeln!(text, "\nof the last request the provider counted {} tokens", usage.input);
+    }
+    if let Some(forecast) = forecast {
+        text.push_str(&limits(forecast));
+        text.push_str(&next(forecast));
+    }
+    text
+}
+
+fn rows(subject: &Subject, forecast: Option<&Forecast>) -> Vec<Row> {
+    let parts = &subject.parts;
+    let row = |sign, name: &str, tokens| Row { sign, name: name.to_owned(), tokens };
+    let counted = |name: &str, said: super::parts::Said| match said.messages {
+        1 => format!("{name} (1 message)"),
+        many => format!("{name} ({many} messages)"),
+    };
+    let mut rows = vec![row('s', "system", parts.system), row('t', "tools", parts.all_tools())];
+    rows.extend(parts.tools.iter().map(|(name, tokens)| row(' ', &format!("  {}", one_line(name)), *tokens)));
+    rows.push(row('u', &counted("user", parts.user), parts.user.tokens));
+    rows.push(row('a', &counted("assistant", parts.assistant), parts.assistant.tokens));
+    rows.push(row('r', &counted("results of tools", parts.results), parts.results.tokens));
+    if parts.images > 0 {
+        rows.push(row('i', "images", parts.images));
+    }
+    if let Some(Forecast { room, .. }) = forecast {
+        rows.push(row('o', "output (kept for the reply)", room.reply));
+        rows.push(row('k', "reserve", room.reserve));
+        rows.push(row('y', "safety", room.safety));
+        rows.push(row('.', "free", room.left().unwrap_or(0)));
+    }
+    rows
+}
+
+fn table(rows: &[Row], window: Option<u64>) -> String {
+    let mut text = String::new();
+    let name = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default();
+    let tokens = rows.iter().map(|row| row.tokens.to_string().len()).max().unwrap_or_default().max(6);
+    let _ = writeln!(text, "   {:name$}  {:>tokens$}{}", "part", "tokens", window.map_or("", |_| "   share"));
+    for row in rows {
+        let share = window.map(|window| share(row.tokens, window)).unwrap_or_default();
+        let _ = writeln!(text, " {} {:name$}  {:>tokens$}{share}", row.sign, row.name, row.tokens);
+    }
+    text
+}
+
+/// So many tenths of a percent.
+fn share(tokens: u64, window: u64) -> String {
+    let tenths = u128::from(tokens) * 1000 / u128::from(window.max(1));
+    format!("  {:>4}.{}%", tenths / 10, tenths % 10)
+}
+
+fn limits(forecast: &Forecast) -> String {
+    let Forecast { room, evict_at, gate, target, .. } = forecast;
+    let left = match room.left() {
+        Some(left) => format!("{left} are left"),
+        None => format!("{} too many", room.messages.saturating_sub(room.budget())),
+    };
+    format!(
+        "\n{BOLD}budget{BOLD:#}   {room}; {left}\n{BOLD}evict_at{BOLD:#} with less than {evict_at} left the conversation is \
+         reduced\n{BOLD}gate{BOLD:#}     with less than {gate} left the model is not called\n{BOLD}target{BOLD:#}   a \
+         reduction goes on until {target} are left\n",
+    )
+}
+
+fn next(forecast: &Forecast) -> String {
+    let mut text = String::from("\n");
+    let Forecast { most, due, open, steps, lacking, .. } = forecast;
+    let _ = match (due, open) {
+        (true, _) => writeln!(text, "The next turn begins with a reduction:"),
+        (false, false) => {
+            writeln!(text, "The model is not called with this, and the policy has no steps that reduce it.")
+        }
+        (false, true) if steps.is_empty() => {
+            writeln!(text, "Messages of more than {most} tokens are reduced. Now nothing would be cut.")
+        }
+        (false, true) => {
+            writeln!(text, "Messages of more than {most} tokens are reduced. If that were done now:")
+        }
+    };
+    if *due && steps.is_empty() {
+        let _ = writeln!(text, "  nothing can be cut");
+    }
+    for step in steps {
+        let _ = writeln!(text, "  {}", told(step));
+    }
+    if let Some(lacking) = lacking {
+        let _ = writeln!(text, "It would still be too large: {}.", one_line(lacking));
+    }
+    text
+}
+
+fn told(step: &Step) -> String {
+    let Step { number, kind, before, after, .. } = step;
+    let done = [("shortened", step.shortened), ("left out", step.left_out)];
+    let done: Vec<String> = done
+        .into_iter()
+        .filter(|(_, many)| *many > 0)
+        .map(|(what, many)| format!("{many} {} {what}", if many == 1 { "message" } else { "messages" }))
+        .collect();
+    let asked = match step.asked {
+        Some(tokens) => format!("; a model sums up {tokens} tokens, and its summary is added"),
+        None => String::new(),
+    };
+    format!("{number}. {kind}: {}; {before} tokens become {after}{asked}", done.join(", "))
+}

@@ -1,0 +1,57 @@
+//! What is printed for machines.
+
+use serde_json::{Value, json};
+
+use super::forecast::Forecast;
+use super::parts::Said;
+use super::subject::Subject;
+
+pub(super) fn document(subject: &Subject, forecast: Option<&Forecast>) -> Value {
+    let parts = &subject.parts;
+    let said = |said: Said| json!({"messages": said.messages, "tokens": said.tokens});
+    let tools: Vec<Value> =
+        parts.tools.iter().map(|(name, tokens)| json!({"name": name, "tokens": tokens})).collect();
+    json!({
+        "v": 1,
+        "source": subject.title,
+        "model": subject.model,
+        "window": subject.window,
+        "system": parts.system,
+        "tools": {"tokens": parts.all_tools(), "each": tools},
+        "messages": {
+            "tokens": parts.messages(),
+            "user": said(parts.user),
+            "assistant": said(parts.assistant),
+            "results": said(parts.results),
+            "images": parts.images,
+        },
+        "reported": subject.reported,
+        "output": forecast.map(|forecast| forecast.room.reply),
+        "reserve": forecast.map(|forecast| forecast.room.reserve),
+        "safety": forecast.map(|forecast| forecast.room.safety),
+        "budget": forecast.map(|forecast| forecast.room.budget()),
+        "free": forecast.map(|forecast| forecast.room.left().unwrap_or(0)),
+        "over": forecast.map(|forecast| forecast.room.messages.saturating_sub(forecast.room.budget())),
+        "thresholds": forecast.map(|forecast| {
+            json!({"evict_at": forecast.evict_at, "gate": forecast.gate, "target": forecast.target})
+        }),
+        "next": forecast.map(next),
+        "failed": subject.failed,
+    })
+}
+
+fn next(forecast: &Forecast) -> Value {
+    let steps = forecast.steps.iter().map(|step| {
+        json!({
+            "number": step.number, "kind": step.kind, "tokens_before": step.before, "tokens_after": step.after,
+            "shortened": step.shortened, "left_out": step.left_out, "asked": step.asked,
+        })
+    });
+    json!({
+        "due": forecast.due,
+        "open": forecast.open,
+        "above": forecast.most,
+        "steps": steps.collect::<Vec<_>>(),
+        "lacking": forecast.lacking,
+    })
+}

@@ -1,0 +1,87 @@
+//! `unfazed context`: where the tokens of a conversation go, how much room is left of the window, and what would be cut next.
+
+mod bar;
+mod body;
+mod forecast;
+mod human;
+mod json;
+mod parts;
+mod subject;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+use self::forecast::Forecast;
+use self::subject::{Asked, Subject};
+use super::exit::{Exit, Failed};
+use super::settings::Settings;
+use super::{named, out};
+
+/// Shows where the tokens go: the system, each tool, the messages, the reply, what is left of the window; when the
+/// conversation is reduced, and what would be cut
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed context latest                                # a session, as it stands
+  unfazed context agent.yaml                            # what an agent begins with, its MCP servers asked
+  unfazed context - --policy policy.yaml <request.json  # the body of a request, in either format
+  unfazed context latest --format json | jq .free
+
+Exit codes:
+  0    all is well
+  1    a server could not be asked, or a file has problems
+  2    the command was not understood, or an input cannot be read
+  3    there is nothing to count")]
+pub(crate) struct Args {
+    /// A session (its id, the beginning or the end of it, `latest`, or its file), an agent file, or the JSON body of a request
+    /// to a model (OpenAI's or Anthropic's format), which is read from standard input for `-`.
+    #[arg(value_name = "SOURCE")]
+    source: String,
+    /// The model whose window it is: a name of the agent file or, for a request, any name of a model.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// The policy, instead of the one of the agent.
+    #[arg(long, value_name = "FILE")]
+    policy: Vec<PathBuf>,
+    /// The profile of the policy that is chosen.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// How it is printed.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// How it is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table, a bar, and sentences.
+    #[default]
+    Human,
+    /// As JSON.
+    Json,
+}
+
+pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+    super::logs::start(settings)?;
+    let profile = args.profile.as_deref().or(settings.profile.as_deref());
+    let asked = Asked {
+        loader: named::loader(profile),
+        policy: if args.policy.is_empty() { &settings.policy } else { &args.policy },
+        model: args.model.as_deref(),
+        settings,
+    };
+    let subject = Subject::find(&args.source, &asked)?;
+    let forecast = subject.room.map(|room| Forecast::of(&subject, room));
+    match args.format {
+        Format::Human => out::styled(&human::shown(&subject, forecast.as_ref()))?,
+        Format::Json => out::raw(&format!("{:#}\n", json::document(&subject, forecast.as_ref())))?,
+    }
+    for failed in &subject.failed {
+        super::exit::tell(failed);
+    }
+    Ok(match (subject.failed.is_empty(), subject.parts.used()) {
+        (false, _) => Exit::Problem,
+        (true, 0) => Exit::Nothing,
+        (true, _) => Exit::Clean,
+    })
+}

@@ -1,0 +1,333 @@
+//! What is looked at: a session, an agent, or the body of a request, with the policy and the window that go with it.
+
+use std::io::{BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+use unfazed::context::{RequestTokens, TokenCounter, ToolForm, message_tokens};
+use unfazed::engine::{
+    Event, Fold, KnownWindow, KnownWindows, Order, Record, Room, RunStarted, TurnMeasure, WindowSource, Work,
+    WorkId,
+};
+use unfazed::host::agent_file::{AgentFile, ModelEntry};
+use unfazed::host::{counter_by, known_window};
+use unfazed::policy::{ContextWindow, Loader, Policy};
+use unfazed::session::{Message, Usage};
+use unfazed::store::read_log;
+
+use super::body;
+use super::parts::Parts;
+use crate::cli::exit::Failed;
+use crate::cli::named::{self, Kind, Named};
+use crate::cli::policies::reported;
+use crate::cli::run::Inventory;
+use crate::cli::settings::Settings;
+use crate::cli::{files, policies, sessions};
+
+/// The largest body that is read.
+const MOST: u64 = 64 << 20;
+
+/// What the command line says besides the source.
+pub(super) struct Asked<'a> {
+    pub(super) loader: Loader,
+    pub(super) policy: &'a [PathBuf],
+    pub(super) model: Option<&'a str>,
+    pub(super) settings: &'a Settings,
+}
+
+/// A conversation, and what it is held against.
+pub(super) struct Subject {
+    /// What it is, for people.
+    pub(super) title: String,
+    /// The model, by the name that policies have for it.
+    pub(super) model: String,
+    pub(super) policy: Policy,
+    pub(super) counter: Arc<dyn TokenCounter>,
+    pub(super) window: Option<KnownWindow>,
+    pub(super) room: Option<Room>,
+    pub(super) parts: Parts,
+    pub(super) messages: Vec<Message>,
+    /// The tokens of each message.
+    pub(super) weights: Vec<u64>,
+    /// What a provider counted for the last request of a session.
+    pub(super) reported: Option<Usage>,
+    /// Servers that could not be asked for their tools.
+    pub(super) failed: Vec<String>,
+}
+
+/// What is known of a conversation before it is counted.
+struct Found {
+    title: String,
+    model: String,
+    policy: Policy,
+    window: Option<KnownWindow>,
+    form: ToolForm,
+    counter: Arc<dyn TokenCounter>,
+}
+
+/// A session as its log has it.
+#[derive(Default)]
+struct Logged {
+    fold: Fold,
+    agent: Option<(PathBuf, Option<String>)>,
+    started: RunStarted,
+    target: Option<String>,
+    refused: KnownWindows,
+    /// The tokens of all tools before the last turn.
+    tools: u64,
+    reported: Option<Usage>,
+}
+
+impl Subject {
+    /// Reads what the name stands for.
+    pub(super) fn find(source: &str, asked: &Asked<'_>) -> Result<Self, Failed> {
+        if source == "-" {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().lock().take(MOST).read_to_end(&mut bytes);
+            read.map_err(|error| Failed::io("cannot read standard input", error))?;
+            return Self::request("standard input", &bytes, asked);
+        }
+        let path = Path::new(source);
+        if !path.is_file() {
+            let path = sessions::file(asked.settings, source)?;
+            return Self::session(&path, asked);
+        }
+        let bytes = files::read(path)?;
+        if path.extension().is_some_and(|end| end == "jsonl") {
+            return Self::session(path, asked);
+        }
+        if named::kind(&bytes) == Kind::Agent {
+            return Self::agent(path, &bytes, asked);
+        }
+        Self::request(source, &bytes, asked)
+    }
+
+    fn request(name: &str, bytes: &[u8], asked: &Asked<'_>) -> Result<Self, Failed> {
+        let hint = "a request to a model is a JSON object with a list of `messages`";
+        let body: Value = serde_json::from_slice(bytes)
+            .map_err(|error| Failed::Stopped(format!("{name} is no JSON: {error}; {hint}")))?;
+        let (policy, _) = policies::load(asked.policy, &asked.loader)?;
+        let named = body.get("model").and_then(Value::as_str).unwrap_or("main");
+        let model = asked.model.unwrap_or(named).to_owned();
+        let found = Found::named(format!("the request of {name}"), model, policy);
+        let counted = RequestTokens::of(&*found.counter, &body)
+            .ok_or_else(|| Failed::Stopped(format!("{name} has no `messages`; {hint}")))?;
+        let weights = body::weights(&*found.counter, &body, &counted);
+        let mut subject = found.subject(Parts::of_request(&counted), body::conversation(&body));
+        subject.weights = weights;
+        if let Some(output) = counted.output {
+            subject.room = subject.room.map(|room| Room { reply: output, ..room });
+        }
+        Ok(subject)
+    }
+
+    fn agent(path: &Path, bytes: &[u8], asked: &Asked<'_>) -> Result<Self, Failed> {
+        let named = read_agent(path, bytes, &asked.loader)?;
+        let title = format!("the agent of {}", path.display());
+        let file = &named.file.value;
+        let system = Some(&file.system).filter(|system| !system.is_empty());
+        let mut messages: Vec<Message> =
+            system.map(|text| Message::System { text: text.clone() }).into_iter().collect();
+        messages.extend(file.task.as_ref().map(|task| Message::user(&task.value)));
+        let model = model_of(file, asked.model, None)?;
+        let policy = policy_of(&named, asked)?;
+        let found = Found::of_agent(title, model, policy, &named);
+        let inventory = inventory(path, &asked.loader)?;
+        let tools = tools(&found, &inventory);
+        let parts = Parts::of(&*found.counter, &messages, tools);
+        Ok(Self { failed: inventory.failed, ..found.subject(parts, messages) })
+    }
+
+    fn session(path: &Path, asked: &Asked<'_>) -> Result<Self, Failed> {
+        let logged = Logged::read(path)?;
+        let title = format!("session {}", path.file_stem().unwrap_or_default().to_string_lossy());
+        let agent = logged.agent.as_ref().filter(|(path, _)| path.is_file());
+        let named = match agent {
+            Some((path, profile)) => {
+                let chosen = named::loader(profile.as_deref());
+                let loader = if asked.settings.profile.is_some() { &asked.loader } else { &chosen };
+                Some((path, read_agent(path, &files::read(path)?, loader)?))
+            }
+            None => None,
+        };
+        let last = logged.target.as_ref().or_else(|| logged.started.targets.first());
+        let (found, tools, failed) = match &named {
+            Some((path, named)) => {
+                let model = model_of(&named.file.value, asked.model, last)?;
+                let found = Found::of_agent(title, model, policy_of(named, asked)?, named);
+                let inventory = inventory(path, &asked.loader)?;
+                let tools = tools(&found, &inventory);
+                (found, tools, inventory.failed)
+            }
+            None => {
+                let (policy, _) = policies::load(asked.policy, &asked.loader)?;
+                let model = asked.model.or(last.map(String::as_str)).unwrap_or("main").to_owned();
+                (Found::named(title, model, policy), logged.all_tools(), Vec::new())
+            }
+        };
+        let found = found.with_log(&logged);
+        let messages = logged.fold.messages().to_vec();
+        let parts = Parts::of(&*found.counter, &messages, tools);
+        Ok(Self { reported: logged.reported, failed, ..found.subject(parts, messages) })
+    }
+}
+
+impl Found {
+    /// A model of which only the name is known.
+    fn named(title: String, model: String, policy: Policy) -> Self {
+        let rules = policy.model(&model);
+        let window = known_window(&rules, None, None, &model);
+        let counter = counter_by(&rules.tokens, &model);
+        Self { title, model, policy, window, form: ToolForm::Chat, counter }
+    }
+
+    /// A model of an agent file.
+    fn of_agent(title: String, model: String, policy: Policy, named: &Named) -> Self {
+        let entry = named.file.value.models.get(&model);
+        let served = entry.map_or_else(|| model.clone(), |entry| entry.facts(&model).model);
+        let rules = policy.model(&model);
+        let window = known_window(&rules, None, named.models.as_ref(), &served);
+        let counter = counter_by(&rules.tokens, &served);
+        let form = match entry {
+            Some(ModelEntry::Anthropic { .. }) => ToolForm::Messages,
+            _ => ToolForm::Chat,
+        };
+        Self { title, model, policy, window, form, counter }
+    }
+
+    /// What the session knows of the window holds, if the policy does not say it.
+    fn with_log(mut self, logged: &Logged) -> Self {
+        let told = logged.started.windows.get(&self.model).copied();
+        let said = self.window.is_some_and(|known| known.source == WindowSource::Policy);
+        if let Some(told) = told.filter(|told| !said && told.source != WindowSource::Policy) {
+            self.window = Some(told);
+        }
+        let refused = logged.refused.of(&self.model, &self.policy.model(&self.model));
+        if let (ContextWindow::Tokens(tokens), Some(WindowSource::Refusal)) = (refused.window, refused.source)
+            && self.window.is_none_or(|known| tokens < known.tokens)
+        {
+            let output = self.window.and_then(|known| known.output);
+            self.window = Some(KnownWindow { tokens, source: WindowSource::Refusal, output });
+        }
+        self
+    }
+
+    fn subject(self, parts: Parts, messages: Vec<Message>) -> Subject {
+        let Self { title, model, policy, window, counter, .. } = self;
+        let measure = TurnMeasure {
+            message_tokens: parts.messages(),
+            tool_tokens: parts.all_tools(),
+            ..TurnMeasure::default()
+        };
+        let room = window.map(|known| {
+            let room = Room::of(policy.context(), &policy.model(&model), known.tokens.get(), measure);
+            let fitted = known.source == WindowSource::Policy;
+            if fitted { room } else { room.with_half_for_the_reply() }
+        });
+        let weights = messages.iter().map(|message| message_tokens(&*counter, message)).collect();
+        let (reported, failed) = (None, Vec::new());
+        Subject { title, model, policy, counter, window, room, parts, messages, weights, reported, failed }
+    }
+}
+
+impl Logged {
+    fn read(path: &Path) -> Result<Self, Failed> {
+        let shown = path.display();
+        let file =
+            std::fs::File::open(path).map_err(|error| Failed::io(format!("cannot read {shown}"), error))?;
+        let mut logged = Self::default();
+        for record in read_log(BufReader::new(file)) {
+            logged.take(record.map_err(|error| Failed::Stopped(format!("{shown}: {error}")))?);
+        }
+        Ok(logged)
+    }
+
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Session(header) => {
+                self.agent = header.agent.map(|agent| (PathBuf::from(agent.file), agent.profile));
+            }
+            Record::Event(envelope) => {
+                match &envelope.event {
+                    Event::RunStarted(started) => self.started = started.clone(),
+                    Event::TurnPrepared { measure, .. } => self.tools = measure.tool_tokens,
+                    Event::ModelResponded { work, reply } if self.called(*work) => {
+                        self.reported = reply.usage.or(self.reported);
+                    }
+                    Event::ModelFailed { work, failure } if self.called(*work) => {
+                        if let Some((limit, target)) = failure.limit().zip(self.target.as_ref()) {
+                            self.refused.refused(target, limit);
+                        }
+                    }
+                    _ => {}
+                }
+                self.fold.happened(&envelope);
+            }
+            Record::Directives { list, .. } => {
+                for directive in &list.0 {
+                    if let Order::Work(Work::CallModel(call)) = &directive.order {
+                        self.target = Some(call.target.clone());
+                    }
+                }
+                self.fold.decided(list);
+            }
+            Record::State { .. } => {}
+        }
+    }
+
+    /// Whether that was the work of a model that was called with the conversation.
+    fn called(&self, work: WorkId) -> bool {
+        self.fold.open().any(|open| open.id() == work && matches!(open, Work::CallModel(_)))
+    }
+
+    /// All tools together, as they were counted before the last turn.
+    fn all_tools(&self) -> Vec<(String, u64)> {
+        let count = self.fold.tools().len();
+        let name = if count == 1 { "1 tool".to_owned() } else { format!("{count} tools") };
+        (self.tools > 0).then_some((name, self.tools)).into_iter().collect()
+    }
+}
+
+fn read_agent(path: &Path, bytes: &[u8], loader: &Loader) -> Result<Named, Failed> {
+    let (named, reports) = named::read(path, bytes, loader);
+    named.ok_or_else(|| reported(&named::once(reports)))
+}
+
+/// The policy of the command line or, without one, that of the agent.
+fn policy_of(named: &Named, asked: &Asked<'_>) -> Result<Policy, Failed> {
+    if asked.policy.is_empty() {
+        return Ok(named.policy.clone());
+    }
+    Ok(policies::load(asked.policy, &asked.loader)?.0)
+}
+
+/// The model that is meant: the one that is named, the one that was called last, or the first of the file.
+fn model_of(file: &AgentFile, wanted: Option<&str>, last: Option<&String>) -> Result<String, Failed> {
+    let names = || file.models.keys().map(String::as_str).collect::<Vec<_>>();
+    match wanted {
+        Some(name) if file.models.contains_key(name) => Ok(name.to_owned()),
+        Some(name) => {
+            let known = names().join(", ");
+            Err(Failed::Usage(format!("the agent has no model `{name}`; it has {known}")))
+        }
+        None => {
+            let last = last.filter(|name| file.models.contains_key(*name)).cloned();
+            Ok(last.or_else(|| names().first().map(|name| (*name).to_owned())).unwrap_or_default())
+        }
+    }
+}
+
+fn inventory(path: &Path, loader: &Loader) -> Result<Inventory, Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failed::io("cannot start", error))?;
+    runtime.block_on(Inventory::take(path, loader))
+}
+
+/// Each tool in the form in which the model is shown it.
+fn tools(found: &Found, inventory: &Inventory) -> Vec<(String, u64)> {
+    let tools = inventory.tools.iter();
+    tools.map(|tool| (tool.spec.name.clone(), found.form.tokens(&*found.counter, &tool.spec))).collect()
+}

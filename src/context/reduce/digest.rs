@@ -1,0 +1,137 @@
+//! Messages that are left out, but for a line about each of them.
+
+use std::collections::VecDeque;
+
+use serde_json::json;
+
+use super::draft::{Draft, told};
+use super::{number, say};
+use crate::context::tokens::message_tokens;
+use crate::engine::head_of;
+use crate::policy::{Size, Unit};
+use crate::session::Message;
+
+/// Each line of a digest begins with this.
+const BULLET: &str = "- ";
+/// The line in the place of those that are left out.
+const MORE: &str = "- …";
+/// A digest has at most this part of what there may be of all messages.
+const SHARE: u64 = 4;
+
+impl Draft<'_> {
+    /// Leaves out the oldest messages until the aim is reached, and puts lines about them into one message, together with
+    /// the lines that are there already.
+    pub(super) fn digest(&mut self, most: Size, line: Size, result_line: Size) {
+        let share = self.plan.most / SHARE;
+        let room = match most.unit {
+            Unit::Tokens => most.count.min(share),
+            Unit::Chars | Unit::Bytes => share,
+        };
+        let heading = say(&self.texts().digest, json!({ "count": 0 }));
+        let held = self.note.map_or(0, |note| self.weight(note));
+        let fixed = message_tokens(self.counter, &told(heading));
+        let taken = room.saturating_add(fixed);
+        let aim = self.plan.aim.saturating_add(held).saturating_sub(taken);
+        let left = self.leave_out_oldest(aim);
+        let Some(first) = left.first().map(|unit| unit.start) else { return };
+        let mut lines = Lines { most, room, bytes: 0, tokens: 0, kept: VecDeque::new(), full: false };
+        let newest_first = left.iter().rev().flat_map(|unit| unit.clone().rev());
+        for message in newest_first.filter_map(|at| self.messages.get(at)) {
+            let Some(text) = line_of(message, line, result_line) else { continue };
+            let tokens = self.counter.count(&text).saturating_add(1);
+            if !lines.add(text, tokens) {
+                break;
+            }
+        }
+        let count = left.iter().map(ExactSizeIterator::len).fold(0, usize::saturating_add);
+        for old in self.earlier().into_iter().rev() {
+            if lines.full {
+                break;
+            }
+            let tokens = self.counter.count(old).saturating_add(1);
+            lines.add(old.to_owned(), tokens);
+        }
+        let heading = say(&self.texts().digest, json!({ "count": number(count) }));
+        let body: Vec<&str> = lines.kept.iter().map(String::as_str).collect();
+        let text = format!("{}\n{}", heading.trim_end(), body.join("\n"));
+        match self.note {
+            Some(note) => self.replace(note, told(text)),
+            None => self.put_in_before(first, told(text)),
+        }
+    }
+}
+
+/// Lines that are gathered from the newest to the oldest, until there are enough.
+struct Lines {
+    most: Size,
+    /// The most tokens.
+    room: u64,
+    bytes: u64,
+    tokens: u64,
+    kept: VecDeque<String>,
+    full: bool,
+}
+
+impl Lines {
+    /// Puts a line before all others, or the one in the place of all that are left out. `false`: there are enough.
+    fn add(&mut self, line: String, tokens: u64) -> bool {
+        let size = match self.most.unit {
+            Unit::Chars => number(line.chars().count()),
+            Unit::Bytes => number(line.len()),
+            Unit::Tokens => tokens,
+        };
+        let bytes = self.bytes.saturating_add(size).saturating_add(1);
+        let sum = self.tokens.saturating_add(tokens);
+        self.full = self.full || line == MORE || bytes > self.most.count || sum > self.room;
+        if self.full {
+            self.kept.push_front(MORE.to_owned());
+            return false;
+        }
+        (self.bytes, self.tokens) = (bytes, sum);
+        self.kept.push_front(line);
+        true
+    }
+}
+
+/// The line about a message; `None`: there is nothing to say.
+fn line_of(message: &Message, line: Size, result_line: Size) -> Option<String> {
+    match message {
+        // What the policy told the model was for the turn it was told in.
+        Message::System { .. } | Message::User { guidance: Some(_), .. } => None,
+        Message::User { text, guidance: None } => Some(format!("{BULLET}user: {}", short(text, line))),
+        Message::Assistant { text, calls, .. } => {
+            let mut said = short(text, line);
+            let mut names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).take(8).collect();
+            let arguments = match calls.as_slice() {
+                [call] => format!("({})", short(&call.arguments, result_line)),
+                _ => String::new(),
+            };
+            names.dedup();
+            if !names.is_empty() {
+                let between = if said.is_empty() { "" } else { " " };
+                said = format!("{said}{between}[calls {}{arguments}]", names.join(", "));
+            }
+            (!said.is_empty()).then(|| format!("{BULLET}assistant: {said}"))
+        }
+        Message::Tool { tool, text, error, .. } => {
+            let how = if *error { "failed" } else { "returned" };
+            Some(format!("{BULLET}{tool} {how}: {}", short(text, result_line)))
+        }
+    }
+}
+
+/// The beginning of a text, in one line.
+fn short(text: &str, size: Size) -> String {
+    let size = size.of_prose();
+    // Runs of white space become one: so much of the text is looked at and no more.
+    let wide = Size { count: size.count.saturating_mul(4), unit: size.unit };
+    let looked_at = head_of(text, wide);
+    let words: Vec<&str> = looked_at.split_whitespace().collect();
+    let line = words.join(" ");
+    let head = head_of(&line, size);
+    if head.len() < line.len() || looked_at.len() < text.trim_end().len() {
+        format!("{head}…")
+    } else {
+        line
+    }
+}

@@ -1,0 +1,300 @@
+//! A conversation while it is made smaller: what is left out of it, what is replaced, and how large it is.
+
+use core::ops::Range;
+
+use serde_json::json;
+
+use super::units::units;
+use super::{number, say};
+use crate::context::history::faults;
+use crate::context::tokens::{TokenCounter, message_tokens};
+use crate::engine::ReducePlan;
+use crate::policy::{ContextMessages, Policy};
+use crate::session::{LEFT_OUT, Message, Reduction, Splice, SummaryRequest};
+
+/// A conversation while it is made smaller.
+pub(super) struct Draft<'a> {
+    pub(super) policy: &'a Policy,
+    pub(super) plan: &'a ReducePlan,
+    pub(super) messages: &'a [Message],
+    pub(super) counter: &'a dyn TokenCounter,
+    /// What is in the place of each message now.
+    now: Vec<Now>,
+    before: u64,
+    tokens: u64,
+    /// Which messages may be left out, in pieces that stay together, the oldest first.
+    pub(super) old: Vec<Range<usize>>,
+    /// Where what is kept at the end begins.
+    pub(super) tail: usize,
+    /// The message that tells of others that were left out.
+    pub(super) note: Option<usize>,
+    /// What the user said last, if it is kept.
+    pub(super) task: Option<usize>,
+    /// What is put in before a message.
+    put_in: Option<(usize, Message)>,
+    shortened: u64,
+    dropped: u64,
+    lacking: Option<String>,
+    summarize: Option<SummaryRequest>,
+}
+
+/// What is in the place of a message now, and its tokens.
+enum Now {
+    Same(u64),
+    Other(Box<Message>, u64),
+    Nothing,
+}
+
+impl Now {
+    const fn tokens(&self) -> u64 {
+        match self {
+            Self::Same(tokens) | Self::Other(_, tokens) => *tokens,
+            Self::Nothing => 0,
+        }
+    }
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(
+        policy: &'a Policy,
+        plan: &'a ReducePlan,
+        messages: &'a [Message],
+        weights: &[u64],
+        counter: &'a dyn TokenCounter,
+    ) -> Self {
+        let known = weights.iter().copied().map(Some).chain(core::iter::repeat(None));
+        let count = |(message, known): (&Message, Option<u64>)| {
+            Now::Same(known.unwrap_or_else(|| message_tokens(counter, message)))
+        };
+        let now: Vec<Now> = messages.iter().zip(known).map(count).collect();
+        let head = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
+        let is_note = |message: &Message| matches!(message, Message::User { guidance: Some(slug), .. } if slug == LEFT_OUT);
+        let is_task = |message: &Message| matches!(message, Message::User { guidance: None, .. });
+        let note = messages.iter().position(is_note);
+        let task = messages.iter().rposition(is_task).filter(|_| plan.keep_task);
+        let keep = usize::try_from(plan.step.keep_last()).unwrap_or(usize::MAX);
+        let kept_from = messages.len().saturating_sub(keep);
+        let mut old = units(messages);
+        let tail = old.iter().find(|unit| unit.end > kept_from).map_or(messages.len(), |unit| unit.start);
+        let holds = |unit: &Range<usize>, at: Option<usize>| at.is_some_and(|at| unit.contains(&at));
+        old.retain(|unit| {
+            unit.start >= head && unit.start < tail && !holds(unit, note) && !holds(unit, task)
+        });
+        let tokens = now.iter().map(Now::tokens).fold(0, u64::saturating_add);
+        Self {
+            policy,
+            plan,
+            messages,
+            counter,
+            now,
+            before: tokens,
+            tokens,
+            old,
+            tail,
+            note,
+            task,
+            put_in: None,
+            shortened: 0,
+            dropped: 0,
+            lacking: None,
+            summarize: None,
+        }
+    }
+
+    pub(super) fn texts(&self) -> &'a ContextMessages {
+        &self.policy.context().messages
+    }
+
+    /// The tokens of all there is now.
+    pub(super) const fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// The tokens of what is in the place of a message now.
+    pub(super) fn weight(&self, at: usize) -> u64 {
+        self.now.get(at).map_or(0, Now::tokens)
+    }
+
+    /// What is in the place of a message now.
+    pub(super) fn message(&self, at: usize) -> Option<&Message> {
+        match self.now.get(at)? {
+            Now::Same(_) => self.messages.get(at),
+            Now::Other(message, _) => Some(message),
+            Now::Nothing => None,
+        }
+    }
+
+    /// Puts another message in the place of one.
+    pub(super) fn replace(&mut self, at: usize, message: Message) {
+        let tokens = message_tokens(self.counter, &message);
+        self.set(at, Now::Other(Box::new(message), tokens));
+    }
+
+    fn set(&mut self, at: usize, now: Now) {
+        let Some(place) = self.now.get_mut(at) else { return };
+        self.tokens = self.tokens.saturating_sub(place.tokens()).saturating_add(now.tokens());
+        *place = now;
+    }
+
+    /// Writes another text into a message, if that makes it smaller.
+    pub(super) fn shorten(&mut self, at: usize, text: String) {
+        let Some(message) = self.message(at) else { return };
+        let shorter = with_text(message, text);
+        let tokens = message_tokens(self.counter, &shorter);
+        if tokens < self.weight(at) {
+            if matches!(self.now.get(at), Some(Now::Same(_))) {
+                self.shortened = self.shortened.saturating_add(1);
+            }
+            self.set(at, Now::Other(Box::new(shorter), tokens));
+        }
+    }
+
+    /// Leaves a piece out.
+    pub(super) fn leave_out(&mut self, unit: Range<usize>) {
+        for at in unit {
+            match self.now.get(at) {
+                Some(Now::Nothing) | None => continue,
+                Some(Now::Other(..)) => self.shortened = self.shortened.saturating_sub(1),
+                Some(Now::Same(_)) => {}
+            }
+            self.dropped = self.dropped.saturating_add(1);
+            self.set(at, Now::Nothing);
+        }
+    }
+
+    /// Leaves out the oldest until there are no more than so many tokens. Returns what was left out, in its order.
+    pub(super) fn leave_out_oldest(&mut self, most: u64) -> Vec<Range<usize>> {
+        let mut left = Vec::new();
+        for unit in core::mem::take(&mut self.old) {
+            if self.tokens <= most {
+                self.old.push(unit);
+            } else {
+                self.leave_out(unit.clone());
+                left.push(unit);
+            }
+        }
+        left
+    }
+
+    /// Leaves out the oldest until the aim is reached, and says so in one message.
+    pub(super) fn drop_oldest(&mut self) {
+        let text = say(&self.texts().dropped, json!({ "count": 0 }));
+        let room = if self.note.is_some() { 0 } else { message_tokens(self.counter, &told(text)) };
+        let left = self.leave_out_oldest(self.plan.aim.saturating_sub(room));
+        self.tell(&left);
+    }
+
+    /// Says that messages were left out, unless a message says so already.
+    pub(super) fn tell(&mut self, left: &[Range<usize>]) {
+        let Some(first) = left.first().filter(|_| self.note.is_none() && self.put_in.is_none()) else {
+            return;
+        };
+        let count: usize = left.iter().map(ExactSizeIterator::len).fold(0, usize::saturating_add);
+        let text = say(&self.texts().dropped, json!({ "count": count }));
+        self.put_in_before(first.start, told(text));
+    }
+
+    /// Puts a message in before another.
+    pub(super) fn put_in_before(&mut self, at: usize, message: Message) {
+        self.tokens = self.tokens.saturating_add(message_tokens(self.counter, &message));
+        self.put_in = Some((at, message));
+    }
+
+    /// What the message that tells of others that were left out says of them, line by line.
+    pub(super) fn earlier(&self) -> Vec<&'a str> {
+        let text = self.note.and_then(|note| self.messages.get(note)).map_or("", Message::text);
+        let (texts, none) = (self.texts(), json!({ "count": 0 }));
+        let headings = [&texts.dropped, &texts.digest, &texts.summary].map(|text| say(text, none.clone()));
+        let is_heading =
+            |line: &str| headings.iter().any(|heading| heading.lines().any(|known| known == line));
+        text.lines().filter(|line| !line.trim().is_empty() && !is_heading(line)).collect()
+    }
+
+    /// Asks for a summary of what is left out.
+    pub(super) fn ask(&mut self, request: SummaryRequest) {
+        self.summarize = Some(request);
+    }
+
+    /// Says why it is still too large.
+    pub(super) fn lacks(&mut self, why: String) {
+        self.lacking = Some(why);
+    }
+
+    /// What all of it comes to; nothing, if there are no fewer tokens than before.
+    pub(super) fn finish(self) -> Reduction {
+        let Self { messages, now, before, tokens, put_in, shortened, dropped, lacking, summarize, .. } = self;
+        if tokens >= before {
+            let (messages, history_faults) = (number(messages.len()), faults(messages));
+            let reduction =
+                Reduction { messages, message_tokens: before, history_faults, ..Reduction::default() };
+            return Reduction { lacking, ..reduction };
+        }
+        let mut after: Vec<&Message> = Vec::with_capacity(messages.len());
+        for ((at, message), now) in messages.iter().enumerate().zip(&now) {
+            after.extend(put_in.iter().filter(|(place, _)| *place == at).map(|(_, message)| message));
+            match now {
+                Now::Same(_) => after.push(message),
+                Now::Other(message, _) => after.push(message),
+                Now::Nothing => {}
+            }
+        }
+        let (left, history_faults) = (number(after.len()), faults(after));
+        let mut splices: Vec<Splice> = Vec::new();
+        let put_at = put_in.as_ref().map(|(at, _)| *at);
+        let mut put_in = put_in.map(|(_, message)| message);
+        for (at, now) in now.iter().enumerate() {
+            if put_at == Some(at)
+                && let Some(splice) = open(&mut splices, at)
+            {
+                splice.insert.extend(put_in.take());
+            }
+            let other = match now {
+                Now::Same(_) => continue,
+                Now::Other(message, _) => Some(Message::clone(message)),
+                Now::Nothing => None,
+            };
+            if let Some(splice) = open(&mut splices, at) {
+                splice.remove = splice.remove.saturating_add(1);
+                splice.insert.extend(other);
+            }
+        }
+        Reduction {
+            splices,
+            shortened,
+            dropped,
+            messages: left,
+            message_tokens: tokens,
+            history_faults,
+            summarize,
+            lacking,
+        }
+    }
+}
+
+/// The replacement that goes on at a place: the last one, if it ends there, or a new one.
+fn open(splices: &mut Vec<Splice>, at: usize) -> Option<&mut Splice> {
+    let end = splices.last().map(|last| last.at.saturating_add(last.remove));
+    if end != Some(at) {
+        splices.push(Splice { at, remove: 0, insert: Vec::new() });
+    }
+    splices.last_mut()
+}
+
+/// The message that tells of others that were left out.
+pub(super) fn told(text: String) -> Message {
+    Message::User { text, guidance: Some(LEFT_OUT.to_owned()) }
+}
+
+/// The message with another text.
+pub(super) fn with_text(message: &Message, text: String) -> Message {
+    match message {
+        Message::System { .. } => Message::System { text },
+        Message::User { guidance, .. } => Message::User { text, guidance: guidance.clone() },
+        Message::Assistant { calls, extra, .. } => {
+            Message::Assistant { text, calls: calls.clone(), extra: extra.clone() }
+        }
+        Message::Tool { call, tool, error, .. } => {
+            Message::Tool { call: call.clone(), tool: tool.clone(), text, error: *error }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Templates that only put values in are written without more ado: there may be a hundred thousand results to write them for.
+
+/// The pieces of a template that is nothing but text and names.
+pub(super) struct Plain<'t>(Vec<Piece<'t>>);
+
+enum Piece<'t> {
+    Text(&'t str),
+    Name(&'t str),
+}
+
+impl<'t> Plain<'t> {
+    /// `None`: there is more to it.
+    pub(super) fn of(source: &'t str) -> Option<Self> {
+        if ["{%", "{#"].iter().any(|mark| source.contains(mark)) || source.ends_with('\n') {
+            return None;
+        }
+        let mut pieces = Vec::new();
+        let mut rest = source;
+        while let Some((text, after)) = rest.split_once("{{") {
+            let (name, then) = after.split_once("}}")?;
+            let name = name.trim_matches(' ');
+            if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
+                return None;
+            }
+            pieces.extend([Piece::Text(text), Piece::Name(name)]);
+            rest = then;
+        }
+        pieces.push(Piece::Text(rest));
+        Some(Self(pieces))
+    }
+
+    /// The text with these values; `None`: one of its names is none of them.
+    pub(super) fn write(&self, values: &[(&str, &str)]) -> Option<String> {
+        let mut text = String::new();
+        for piece in &self.0 {
+            text.push_str(match piece {
+                Piece::Text(text) => text,
+                Piece::Name(name) => values.iter().find(|(known, _)| known == name)?.1,
+            });
+        }
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::policy::Template;
+
+    const NAMES: [&str; 2] = ["tool", "shown"];
+
+    #[test]
+    fn what_is_written_is_what_the_template_would_be() {
+        let values = json!({"tool": "look {{ shown }}", "shown": "<b>&\n"});
+        let values = values.as_object().unwrap();
+        let plain = [("tool", "look {{ shown }}"), ("shown", "<b>&\n")];
+        for source in
+            ["", "text", "{{tool}}", "a {{ tool }} b\n{{ shown }}{{tool}} c }} d", "{ {{ shown }} }"]
+        {
+            let rendered = Template::parse(source, &NAMES).unwrap().render(values).unwrap();
+            assert_eq!(Plain::of(source).unwrap().write(&plain).as_deref(), Some(&*rendered), "{source}");
+        }
+    }
+
+    #[test]
+    fn other_templates_are_left_to_the_engine() {
+        for source in
+            ["{{ tool | upper }}", "{% if tool %}x{% endif %}", "x\n", "{{- tool }}", "{# x #}", "{{ 'a' }}"]
+        {
+            assert!(Plain::of(source).is_none(), "{source}");
+        }
+        assert_eq!(Plain::of("{{ none }}").unwrap().write(&[("tool", "x")]), None);
+    }
+}

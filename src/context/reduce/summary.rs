@@ -1,0 +1,100 @@
+//! Messages that are left out and summed up by a model: what it is asked.
+
+use std::collections::VecDeque;
+
+use serde_json::json;
+
+use super::draft::{Draft, told};
+use super::{cut_notice, number, say};
+use crate::context::tokens::message_tokens;
+use crate::engine::head_of;
+use crate::policy::{Size, Unit};
+use crate::session::{Message, SummaryRequest};
+
+/// A summary has at most this part of what there may be of all messages.
+const SHARE: u64 = 4;
+/// The most of a message, and of a result, that is to be summed up.
+const MOST: Size = Size { count: 4000, unit: Unit::Chars };
+const MOST_OF_RESULT: Size = Size { count: 1000, unit: Unit::Chars };
+
+impl Draft<'_> {
+    /// Leaves out the oldest messages until the aim is reached and there is room for a summary, and asks for that.
+    pub(super) fn summarize(&mut self, most: Size) {
+        let share = self.plan.most / SHARE;
+        let room = if most.unit == Unit::Tokens { most.count.min(share) } else { share };
+        let heading = say(&self.texts().summary, json!({ "count": 0 }));
+        let taken = room.saturating_add(message_tokens(self.counter, &told(heading)));
+        let held = self.note.map_or(0, |note| self.weight(note));
+        let left = self.leave_out_oldest(self.plan.aim.saturating_add(held).saturating_sub(taken));
+        let Some(first) = left.first().map(|unit| unit.start) else { return };
+        let count = number(left.iter().map(ExactSizeIterator::len).fold(0, usize::saturating_add));
+        let mut prompt = say(&self.texts().summarize, json!({ "count": count }));
+        for line in self.earlier() {
+            prompt.push('\n');
+            prompt.push_str(line);
+        }
+        let fixed = self.counter.count(&prompt);
+        let most = self.plan.input.unwrap_or(u64::MAX);
+        let (mut tokens, mut cut) = (fixed, 0_u64);
+        let mut lines = VecDeque::new();
+        // What is nearest to what stays matters most.
+        for message in
+            left.iter().rev().flat_map(|unit| unit.clone().rev()).filter_map(|at| self.messages.get(at))
+        {
+            let Some(line) = line_of(message) else { continue };
+            let more = self.counter.count(&line).saturating_add(1);
+            let sum = tokens.saturating_add(more);
+            if cut > 0 || sum > most {
+                cut = cut.saturating_add(more);
+            } else {
+                tokens = sum;
+                lines.push_front(line);
+            }
+        }
+        if lines.is_empty() {
+            return self.tell(&left);
+        }
+        if cut > 0 {
+            lines.push_front(cut_notice(self.policy, cut));
+        }
+        prompt.push('\n');
+        for line in lines {
+            prompt.push('\n');
+            prompt.push_str(&line);
+        }
+        let heading = say(&self.texts().summary, json!({ "count": count }));
+        match self.note {
+            Some(note) => self.replace(note, told(heading)),
+            None => self.put_in_before(first, told(heading)),
+        }
+        self.ask(SummaryRequest { tokens: self.counter.count(&prompt), prompt, cut });
+    }
+}
+
+/// A message as it is summed up; `None`: there is nothing to say.
+fn line_of(message: &Message) -> Option<String> {
+    match message {
+        // What the policy told the model was for the turn it was told in.
+        Message::System { .. } | Message::User { guidance: Some(_), .. } => None,
+        Message::User { text, guidance: None } => Some(format!("user: {}", head(text, MOST))),
+        Message::Assistant { text, calls, .. } => {
+            let mut said =
+                if text.is_empty() { String::new() } else { format!("assistant: {}", head(text, MOST)) };
+            for call in calls {
+                let between = if said.is_empty() { "" } else { "\n" };
+                let arguments = head(&call.arguments, MOST_OF_RESULT);
+                said = format!("{said}{between}assistant calls {}({arguments})", call.name);
+            }
+            (!said.is_empty()).then_some(said)
+        }
+        Message::Tool { tool, text, error, .. } => {
+            let how = if *error { "failed" } else { "returned" };
+            Some(format!("{tool} {how}: {}", head(text, MOST_OF_RESULT)))
+        }
+    }
+}
+
+fn head(text: &str, most: Size) -> String {
+    let shown = head_of(text, most);
+    if shown.len() < text.len() { format!("{shown}…") } else { shown.to_owned() }
+}

@@ -1,0 +1,163 @@
+//! The last resort: texts are cut in their middle, then messages are left out, then what was kept until then is cut.
+
+use super::draft::Draft;
+use super::{cut_notice, number};
+use crate::context::tokens::TokenCounter;
+use crate::engine::{head_of, tail_of};
+use crate::policy::{Size, Unit};
+use crate::session::Message;
+
+/// No text is cut to fewer tokens.
+const FLOOR: u64 = 40;
+/// So often a text is cut anew if it has more tokens than it should.
+const TRIES: u32 = 8;
+
+/// A text that may be cut, and its tokens.
+#[derive(Clone, Copy)]
+struct Text {
+    at: usize,
+    tokens: u64,
+    system: bool,
+}
+
+impl Draft<'_> {
+    /// Does what it takes, in this order, and no more: cuts old texts that are larger than `over` down to `head` and `tail`,
+    /// leaves out old messages, cuts what is kept, leaves out what is kept but for the last piece.
+    pub(super) fn truncate(&mut self, over: Size, head: Size, tail: Size) {
+        self.cut_old(over, head, tail);
+        let left = self.leave_out_oldest(self.plan.aim);
+        self.tell(&left);
+        if self.tokens() > self.plan.most {
+            self.cut_kept();
+        }
+        if self.tokens() > self.plan.most {
+            self.leave_out_kept();
+        }
+        if self.tokens() > self.plan.most {
+            let (tokens, most) = (self.tokens(), self.plan.most);
+            self.lacks(format!(
+                "what cannot be cut or left out has {tokens} tokens, and there is room for {most}"
+            ));
+        }
+    }
+
+    fn cut_old(&mut self, over: Size, head: Size, tail: Size) {
+        for at in self.old.clone().into_iter().flatten() {
+            if self.tokens() <= self.plan.aim {
+                return;
+            }
+            let Some(text) = self.messages.get(at).map(Message::text) else { continue };
+            if over.holds(text) {
+                continue;
+            }
+            let head = head_of(text, head.of_prose());
+            let rest = text.get(head.len()..).unwrap_or_default();
+            let tail = tail_of(rest, tail.of_prose());
+            let cut = rest.len().saturating_sub(tail.len());
+            let tokens = share(self.weight(at), cut, text.len());
+            let shorter = format!("{head}\n{}\n{tail}", cut_notice(self.policy, tokens));
+            self.shorten(at, shorter);
+        }
+    }
+
+    /// Cuts the texts that are left, the largest most: all to the same size, and the instructions only if that is not enough.
+    fn cut_kept(&mut self) {
+        let text = |at: usize| {
+            let message = self.message(at)?;
+            let system = matches!(message, Message::System { .. });
+            Some(Text { at, tokens: self.counter.count(message.text()), system })
+        };
+        let mut texts: Vec<Text> = (0..self.messages.len()).filter_map(text).collect();
+        texts.sort_unstable_by_key(|text| text.tokens);
+        for system in [false, true] {
+            let some: Vec<Text> = texts.iter().filter(|text| system || !text.system).copied().collect();
+            let sum = some.iter().map(|text| text.tokens).fold(0, u64::saturating_add);
+            let fixed = self.tokens().saturating_sub(sum);
+            let most = level(&some, self.plan.most.saturating_sub(fixed)).max(FLOOR);
+            for text in some.iter().rev().take_while(|text| text.tokens > most) {
+                self.cut_to(text.at, most);
+            }
+            if self.tokens() <= self.plan.most {
+                return;
+            }
+            for text in &mut texts {
+                text.tokens = self.message(text.at).map_or(0, |now| self.counter.count(now.text()));
+            }
+            texts.sort_unstable_by_key(|text| text.tokens);
+        }
+    }
+
+    /// Cuts the text of a message in its middle, so that it has no more than so many tokens.
+    fn cut_to(&mut self, at: usize, most: u64) {
+        let Some(message) = self.message(at) else { return };
+        let text = message.text();
+        let shorter = cut_middle(text, most, self.counter, &|tokens| cut_notice(self.policy, tokens));
+        self.shorten(at, shorter);
+    }
+
+    /// Leaves out what was kept, the oldest first, but for the last piece of all and what the user said last.
+    fn leave_out_kept(&mut self) {
+        let kept: Vec<_> = super::units::units(self.messages)
+            .into_iter()
+            .filter(|unit| unit.start >= self.tail && unit.end < self.messages.len())
+            .filter(|unit| !self.task.is_some_and(|task| unit.contains(&task)))
+            .collect();
+        let mut left = Vec::new();
+        for unit in kept {
+            if self.tokens() <= self.plan.most {
+                break;
+            }
+            self.leave_out(unit.clone());
+            left.push(unit);
+        }
+        self.tell(&left);
+    }
+}
+
+/// The most tokens that each text may have, so that all have no more than `room` together. `texts` are in the order of
+/// their size.
+fn level(texts: &[Text], room: u64) -> u64 {
+    let mut room = room;
+    for (before, text) in texts.iter().enumerate() {
+        let left = number(texts.len().saturating_sub(before));
+        let each = room.checked_div(left).unwrap_or(0);
+        if text.tokens > each {
+            return each;
+        }
+        room = room.saturating_sub(text.tokens);
+    }
+    u64::MAX
+}
+
+/// Head and tail of a text with a notice between them, of no more than so many tokens together; the notice alone, if there is
+/// no room for more.
+fn cut_middle(text: &str, most: u64, counter: &dyn TokenCounter, notice: &dyn Fn(u64) -> String) -> String {
+    let all = counter.count(text);
+    let mut room = most.saturating_sub(counter.count(&notice(all)));
+    for _ in 0..TRIES {
+        let bytes = part(text.len(), room, all);
+        let for_head = bytes.saturating_sub(bytes / 3);
+        let head = head_of(text, Size { count: number(for_head), unit: Unit::Bytes });
+        let rest = text.get(head.len()..).unwrap_or_default();
+        let tail = tail_of(rest, Size { count: number(bytes.saturating_sub(for_head)), unit: Unit::Bytes });
+        let cut = rest.len().saturating_sub(tail.len());
+        let shorter = format!("{head}\n{}\n{tail}", notice(share(all, cut, text.len())));
+        if counter.count(&shorter) <= most {
+            return shorter;
+        }
+        room = room.saturating_mul(3) / 4;
+    }
+    notice(all)
+}
+
+/// So many of `tokens` as `bytes` are of `all`.
+fn share(tokens: u64, bytes: usize, all: usize) -> u64 {
+    let product = u128::from(tokens).saturating_mul(number(bytes).into());
+    u64::try_from(product.checked_div(number(all).into()).unwrap_or(0)).unwrap_or(u64::MAX)
+}
+
+/// So many of `bytes` as `tokens` are of `all`.
+fn part(bytes: usize, tokens: u64, all: u64) -> usize {
+    let product = u128::from(number(bytes)).saturating_mul(tokens.into());
+    usize::try_from(product.checked_div(all.into()).unwrap_or(0)).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,114 @@
+//! How much room a conversation has in the window of a model.
+
+use std::fmt;
+
+use super::event::TurnMeasure;
+use super::reduce::ReducePlan;
+use crate::policy::{ContextPolicy, ModelPolicy, ReduceStep};
+
+/// What there is of a window, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// All of it.
+    pub window: u64,
+    /// What is kept for the reply.
+    pub reply: u64,
+    /// What is kept free besides.
+    pub reserve: u64,
+    /// What is not used, in case there are more tokens than were counted.
+    pub safety: u64,
+    /// What the definitions of the tools take.
+    pub tools: u64,
+    /// What the messages take.
+    pub messages: u64,
+}
+
+impl Room {
+    /// What there is for that conversation in a window of so many tokens.
+    pub fn of(rules: &ContextPolicy, model: &ModelPolicy, window: u64, measure: TurnMeasure) -> Self {
+        Self {
+            window,
+            reply: model.output_reserve.value.get().into(),
+            reserve: rules.reserve.value.of(window),
+            safety: rules.safety.value.of(window),
+            tools: measure.tool_tokens,
+            messages: measure.message_tokens,
+        }
+    }
+
+    /// The reply has no more than half of the window.
+    #[must_use]
+    pub fn with_half_for_the_reply(self) -> Self {
+        Self { reply: self.reply.min(self.window / 2), ..self }
+    }
+
+    /// The most tokens that messages may have.
+    pub const fn budget(&self) -> u64 {
+        self.base().saturating_sub(self.tools)
+    }
+
+    /// The same without tools.
+    const fn base(&self) -> u64 {
+        let kept = self.reply.saturating_add(self.reserve).saturating_add(self.safety);
+        self.window.saturating_sub(kept)
+    }
+
+    /// Whether the tools alone leave no room.
+    pub const fn is_filled_by_tools(&self) -> bool {
+        self.budget() == 0 && self.base() > 0 && self.tools > 0
+    }
+
+    /// How much room is left; `None`: the messages are too large.
+    pub const fn left(&self) -> Option<u64> {
+        self.budget().checked_sub(self.messages)
+    }
+
+    /// Whether the model can be asked.
+    pub fn is_open(&self, rules: &ContextPolicy) -> bool {
+        self.left().is_some_and(|left| left >= rules.gate.value.of(self.budget()).max(1))
+    }
+
+    /// Whether the conversation is to be reduced.
+    pub fn is_short(&self, rules: &ContextPolicy) -> bool {
+        self.left().is_none_or(|left| left < rules.evict_at.value.of(self.budget()))
+    }
+
+    /// What a step of a reduction is to come to; `None`: messages of so many tokens leave room enough without it. After a
+    /// refusal the last resort goes as far as all others: nobody may know how much was too much.
+    pub fn plan(
+        &self,
+        rules: &ContextPolicy,
+        number: u32,
+        step: &ReduceStep,
+        tokens: u64,
+        refused: bool,
+    ) -> Option<ReducePlan> {
+        let aim = self.aim(rules);
+        let most = if refused { aim } else { self.most(rules) };
+        let enough = if matches!(step, ReduceStep::Truncate { .. }) { most } else { aim };
+        let (step, keep_task) = (step.clone(), rules.keep_task.value);
+        (tokens > enough).then_some(ReducePlan { number, step, aim, most, input: None, keep_task })
+    }
+
+    /// How many tokens the messages may have, so that the conversation is not to be reduced.
+    pub fn most(&self, rules: &ContextPolicy) -> u64 {
+        self.budget().saturating_sub(rules.evict_at.value.of(self.budget()))
+    }
+
+    /// How many tokens the messages are to have after a reduction.
+    pub fn aim(&self, rules: &ContextPolicy) -> u64 {
+        self.budget().saturating_sub(rules.target.value.of(self.budget())).min(self.most(rules))
+    }
+}
+
+impl fmt::Display for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { window, reply, reserve, safety, tools, messages } = self;
+        let budget = self.budget();
+        write!(
+            f,
+            "window {window} - reply {reply} - reserve {reserve} - safety {safety} - tools {tools} = {budget} for \
+             messages, which have {messages}"
+        )
+    }
+}

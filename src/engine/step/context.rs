@@ -1,0 +1,297 @@
+//! A conversation that is too large for a window: it is reduced before a call, or once after a provider has refused it.
+
+use std::sync::Arc;
+
+use super::super::because::because;
+use super::super::directive::{Because, Note, Work};
+use super::super::event::TurnMeasure;
+use super::super::failure::Failure;
+use super::super::known_windows::{WindowInForce, WindowSource};
+use super::super::metric::MetricName;
+use super::super::reduce::{ContextReduced, ReduceContext, ReducePlan};
+use super::super::reductions::Reducing;
+use super::super::room::Room;
+use super::super::state::{LastTurn, Pending};
+use super::Step;
+use crate::policy::{ContextWindow, ErrorClass, ModelPolicy, ReduceStep, Setting, Share, estimated_tokens};
+use crate::session::{FinalReason, Reduction};
+
+/// What a model has room for in this turn.
+pub(super) struct Asked {
+    pub(super) target: String,
+    pub(super) policy: Arc<ModelPolicy>,
+    pub(super) window: WindowInForce,
+    /// In tokens as its provider counts them; `None`: nobody knows its window.
+    pub(super) room: Option<Room>,
+    /// How many tokens the host counted, if the provider counts others.
+    pub(super) counted: Option<u64>,
+}
+
+impl Asked {
+    pub(super) fn is_open(&self, step: &Step<'_>) -> bool {
+        self.room.is_none_or(|room| room.is_open(step.policy.context()))
+    }
+
+    /// What there is to be said of the window and of the count.
+    pub(super) fn facts(&self) -> impl Iterator<Item = String> {
+        let room = self.room.map(|room| room.to_string());
+        let counted = self.counted.map(|tokens| format!("{tokens} tokens as counted here"));
+        let source = self.window.source.filter(|source| *source != WindowSource::Policy);
+        [room, counted, source.map(|source| source.to_string())].into_iter().flatten()
+    }
+}
+
+impl Step<'_> {
+    /// Every model, and the room it has for the conversation.
+    pub(super) fn asked(&self, measure: TurnMeasure) -> Vec<Asked> {
+        let measure = self.measured(measure);
+        let ask = |target: &String| {
+            let policy = self.policy.model(target);
+            let window = self.state.known_windows.of(target, &policy);
+            let expected = self.expected(target, measure);
+            let room = match window.window {
+                ContextWindow::Tokens(tokens) => {
+                    Some(Room::of(self.policy.context(), &policy, tokens.get(), expected))
+                }
+                ContextWindow::Unknown => None,
+            };
+            // To a window the policy does not speak of nobody has fitted the reply.
+            let fitted = window.source == Some(WindowSource::Policy);
+            let room = if fitted { room } else { room.map(Room::with_half_for_the_reply) };
+            let counted = (expected != measure).then_some(tokens_of(measure));
+            Asked { target: target.clone(), policy, window, room, counted }
+        };
+        self.state.targets.iter().map(ask).collect()
+    }
+
+    /// The tokens as the provider of a model is going to count them.
+    fn expected(&self, target: &str, measure: TurnMeasure) -> TurnMeasure {
+        let scales = &self.state.scales;
+        TurnMeasure {
+            message_tokens: scales.expected(target, measure.message_tokens),
+            tool_tokens: scales.expected(target, measure.tool_tokens),
+            ..measure
+        }
+    }
+
+    /// What is sent: in the last turn no tool but the one of the report.
+    fn measured(&self, measure: TurnMeasure) -> TurnMeasure {
+        if self.state.last_turn != LastTurn::Now {
+            return measure;
+        }
+        let report = self.policy.output().map_or(0, |output| {
+            let schema = estimated_tokens(&output.schema.value.json().to_string());
+            schema.saturating_add(estimated_tokens(&output.description.value)).saturating_add(30)
+        });
+        TurnMeasure { tool_tokens: report.min(measure.tool_tokens), ..measure }
+    }
+
+    /// The conversation is measured: it is reduced if there is too little room for it, or the turn begins.
+    pub(super) fn begin_turn(&mut self, measure: TurnMeasure) {
+        self.state.reductions.measured = Some(measure);
+        if let Some(target) = self.short_of_room(measure) {
+            let limit = &self.policy.context().give_up_after;
+            if self.state.reductions.in_vain < limit.value.get() {
+                let before = measure.message_tokens;
+                return self.reduce_for(Reducing { measure, before, target, step: 0, refused: false });
+            }
+            let fact = format!("{} reductions in a row gained nothing", self.state.reductions.in_vain);
+            let why = vec![because(self.policy, "context.give_up_after", limit, [fact])];
+            if self.state.last_turn != LastTurn::Now {
+                self.begin_last_turn(FinalReason::Context, why);
+            }
+        }
+        self.choose_model(measure);
+    }
+
+    /// The model the conversation is too large for: the one that is asked next, or the one with the most room if none can
+    /// be asked. A model that other tools than these leave no room is none of them.
+    fn short_of_room(&self, measure: TurnMeasure) -> Option<usize> {
+        let rules = self.policy.context();
+        if rules.reduce.value.is_empty() {
+            return None;
+        }
+        let asked = self.asked(measure);
+        let now = self.state.now;
+        let open = || asked.iter().enumerate().filter(|(_, asked)| asked.is_open(self));
+        let rested = open().find(|(_, asked)| !self.state.resting.holds(&asked.target, &asked.policy, now));
+        let next = rested.or_else(|| open().next());
+        if let Some((place, next)) = next {
+            return next.room.filter(|room| room.is_short(rules)).map(|_| place);
+        }
+        let widest =
+            asked.iter().enumerate().rev().max_by_key(|(_, asked)| asked.room.map(|room| room.budget()));
+        widest.filter(|(_, asked)| asked.room.is_some_and(|room| room.budget() > 0)).map(|(place, _)| place)
+    }
+
+    /// Asks for the next step of a reduction, or goes on if there is room enough or no step is left.
+    pub(super) fn reduce_for(&mut self, mut what: Reducing) {
+        let rules = self.policy.context();
+        let asked = self.asked(what.measure);
+        let target = asked.get(what.target).and_then(|asked| Some((asked, asked.room?)));
+        let Some((asked, room)) = target else { return self.reduced(what) };
+        while let Some(step) = rules.reduce.value.get(what.step) {
+            let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
+            let scales = &self.state.scales;
+            let tokens = scales.expected(&asked.target, what.measure.message_tokens);
+            if let Some(plan) = room.plan(rules, number, step, tokens, what.refused) {
+                let plan = ReducePlan {
+                    aim: scales.counted(&asked.target, plan.aim),
+                    most: scales.counted(&asked.target, plan.most),
+                    input: self.most_asked(step, asked),
+                    ..plan
+                };
+                let why = self.why_reduced(asked, room, what.refused);
+                let target = asked.target.clone();
+                let work = self.state.issue(Pending::Reduce(what));
+                return self.ask(Work::ReduceContext(ReduceContext { work, target, plan }), why);
+            }
+            what.step = what.step.saturating_add(1);
+        }
+        self.reduced(what);
+    }
+
+    /// The most tokens that the request for a summary may have.
+    fn most_asked(&self, step: &ReduceStep, asked: &Asked) -> Option<u64> {
+        let ReduceStep::Summary { model, input_ppm, .. } = step else { return None };
+        let target = model.as_ref().unwrap_or(&asked.target);
+        let window = self.state.known_windows.of(target, &self.policy.model(target)).window;
+        let ContextWindow::Tokens(window) = window else { return None };
+        Some(self.state.scales.counted(target, Share::Part(*input_ppm).of(window.get())))
+    }
+
+    fn why_reduced(&self, asked: &Asked, room: Room, refused: bool) -> Vec<Because> {
+        let rules = self.policy.context();
+        let mut why = Vec::new();
+        if refused {
+            let fact = format!("the provider of {} refused the request for its size", asked.target);
+            why.push(because(self.policy, "context.recover", &rules.recover, [fact]));
+        } else {
+            why.push(because(self.policy, "context.evict_at", &rules.evict_at, [room.to_string()]));
+        }
+        let (rule, setting) = asked.window.setting(&asked.policy);
+        why.push(because(self.policy, rule, &setting, asked.facts().skip(1)));
+        why
+    }
+
+    /// The host has looked what a step comes to: it is made if it makes the conversation smaller and breaks nothing.
+    pub(super) fn context_reduced(&mut self, mut what: Reducing, reduction: Reduction) {
+        let rules = self.policy.context();
+        let step = rules.reduce.value.get(what.step).map_or("", ReduceStep::name);
+        if let Some(lacking) = &reduction.lacking {
+            self.warn(format!("the conversation cannot be reduced any further: {lacking}"));
+        }
+        if !reduction.splices.is_empty() {
+            match objection(&reduction, what.measure) {
+                Some(objection) => {
+                    self.warn(format!("the step `{step}` of a reduction is left out: {objection}"));
+                }
+                None if reduction.summarize.is_some() => return self.ask_summary(what, reduction),
+                None => self.make(&mut what, step, reduction),
+            }
+        }
+        what.step = what.step.saturating_add(1);
+        self.reduce_for(what);
+    }
+
+    pub(super) fn make(&mut self, what: &mut Reducing, step: &str, reduction: Reduction) {
+        let told = ContextReduced {
+            target: self.state.targets.get(what.target).cloned().unwrap_or_default(),
+            step: step.to_owned(),
+            tokens_before: what.measure.message_tokens,
+            tokens_after: reduction.message_tokens,
+            shortened: reduction.shortened,
+            left_out: reduction.dropped,
+        };
+        what.measure = TurnMeasure {
+            messages: reduction.messages,
+            message_tokens: reduction.message_tokens,
+            history_faults: reduction.history_faults,
+            ..what.measure
+        };
+        let rules = self.policy.context();
+        let names: Vec<&str> = rules.reduce.value.iter().map(ReduceStep::name).collect();
+        let shown = Setting::new(names.join(", "), rules.reduce.origin);
+        self.note(Note::Splice { splices: reduction.splices }, Vec::new());
+        self.note(Note::ContextReduced(told), vec![because(self.policy, "context.reduce", &shown, [])]);
+        self.count(MetricName::ContextReductionTotal, step.to_owned(), 1);
+    }
+
+    /// No step is left, or there is room enough: what was held back by the reduction goes on.
+    fn reduced(&mut self, what: Reducing) {
+        let gained = what.measure.message_tokens < what.before;
+        let reductions = &mut self.state.reductions;
+        reductions.in_vain = if gained { 0 } else { reductions.in_vain.saturating_add(1) };
+        reductions.measured = Some(what.measure);
+        match reductions.refusal.take() {
+            Some(_) if what.refused && gained => {
+                self.state.counted = Some(tokens_of(what.measure));
+                self.call_model();
+            }
+            Some(failure) if what.refused => self.model_failed(&failure),
+            _ => self.choose_model(what.measure),
+        }
+    }
+
+    /// A provider has refused the conversation for its size. What it says of the window is remembered, and once in a turn
+    /// the conversation is reduced and sent again. `false`: the failure is one like others.
+    pub(super) fn overflowed(&mut self, failure: &Failure, class: ErrorClass) -> bool {
+        if class != ErrorClass::ContextOverflow {
+            return false;
+        }
+        let place = self.state.rotation.current();
+        let (Some(target), Some(measure)) = (self.state.target().cloned(), self.state.reductions.measured)
+        else {
+            return false;
+        };
+        self.learn_from_refusal(&target, failure, tokens_of(self.measured(measure)));
+        let rules = self.policy.context();
+        let asked = self.state.reductions.asked;
+        if asked || !rules.recover.value || rules.reduce.value.is_empty() || self.another_has_room(measure) {
+            return false;
+        }
+        self.state.reductions.asked = true;
+        self.state.reductions.refusal = Some(failure.clone());
+        let before = measure.message_tokens;
+        self.reduce_for(Reducing { measure, before, target: place, step: 0, refused: true });
+        true
+    }
+
+    /// Whether another model that can be asked in this turn is known to have room enough.
+    fn another_has_room(&self, measure: TurnMeasure) -> bool {
+        let current = self.state.rotation.current();
+        let rules = self.policy.context();
+        let mut asked = self.asked(measure).into_iter().enumerate();
+        asked.any(|(place, asked)| {
+            let has = asked.room.is_some_and(|room| room.is_open(rules));
+            place != current && has && !self.state.rotation.is_left(place)
+        })
+    }
+}
+
+const fn tokens_of(measure: TurnMeasure) -> u64 {
+    measure.message_tokens.saturating_add(measure.tool_tokens)
+}
+
+/// What speaks against a step; `None`: nothing.
+fn objection(reduction: &Reduction, before: TurnMeasure) -> Option<String> {
+    let mut at = 0_usize;
+    let (mut removed, mut inserted) = (0_u64, 0_u64);
+    for splice in &reduction.splices {
+        if splice.at < at {
+            return Some("its pieces overlap".to_owned());
+        }
+        at = splice.at.saturating_add(splice.remove);
+        removed = removed.saturating_add(u64::try_from(splice.remove).unwrap_or(u64::MAX));
+        inserted = inserted.saturating_add(u64::try_from(splice.insert.len()).unwrap_or(u64::MAX));
+    }
+    let left = before.messages.checked_sub(removed).map(|left| left.saturating_add(inserted));
+    if u64::try_from(at).unwrap_or(u64::MAX) > before.messages || left != Some(reduction.messages) {
+        return Some("its pieces do not fit the conversation".to_owned());
+    }
+    if reduction.history_faults > before.history_faults {
+        return Some("it parts a call from its result".to_owned());
+    }
+    let (now, was) = (reduction.message_tokens, before.message_tokens);
+    (now >= was).then(|| format!("{was} tokens become {now}"))
+}

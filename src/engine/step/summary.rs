@@ -1,0 +1,106 @@
+//! A summary of what a reduction leaves out, which a model writes. Where there is none, the next step is made.
+
+use super::super::because::because;
+use super::super::call_timeouts::CallTimeouts;
+use super::super::directive::Work;
+use super::super::event::ModelReply;
+use super::super::failure::Failure;
+use super::super::reduce::Summarize;
+use super::super::reductions::Reducing;
+use super::super::result::head_of;
+use super::super::retry;
+use super::super::state::Pending;
+use super::Step;
+use crate::policy::{ReduceStep, Setting, estimated_tokens};
+use crate::session::{LEFT_OUT, Message, Reduction};
+
+impl Step<'_> {
+    /// The host has found what is left out, and what a model is to be asked.
+    pub(super) fn ask_summary(&mut self, what: Reducing, mut reduction: Reduction) {
+        let rules = self.policy.context();
+        let named = match rules.reduce.value.get(what.step) {
+            Some(ReduceStep::Summary { model, .. }) => model.clone(),
+            _ => None,
+        };
+        let target = named.or_else(|| self.state.targets.get(what.target).cloned());
+        let (Some(request), Some(target)) = (reduction.summarize.take(), target) else {
+            return self.next_step(what);
+        };
+        if !self.state.targets.contains(&target) {
+            self.warn(format!(
+                "no summary is written: the run has no model `{target}`; the next step is made"
+            ));
+            return self.next_step(what);
+        }
+        if request.cut > 0 {
+            let cut = request.cut;
+            self.warn(format!(
+                "some {cut} tokens were cut out of what {target} is to sum up: there is no room"
+            ));
+        }
+        self.state.reductions.summary = Some(Box::new(reduction));
+        let policy = self.policy.model(&target);
+        let now = self.state.now;
+        let summarize = Summarize {
+            work: self.state.issue(Pending::Summary(what)),
+            turn: self.state.turn,
+            target,
+            prompt: request.prompt,
+            timeout: retry::attempt_timeout(&policy.retry, now, self.state.deadline, now),
+            timeouts: CallTimeouts::from(&policy.timeouts),
+        };
+        let fact = format!("{} tokens are to be summed up", request.tokens);
+        let shown = Setting::new("summary", rules.reduce.origin);
+        let why = because(self.policy, "context.reduce", &shown, [fact]);
+        self.ask(Work::Summarize(summarize), vec![why]);
+    }
+
+    /// A model has answered: its text is the summary, if it makes the conversation smaller.
+    pub(super) fn summarized(&mut self, mut what: Reducing, reply: &ModelReply) {
+        if let Some(usage) = reply.usage {
+            self.state.usage = self.state.usage.plus(usage);
+        }
+        let Some(mut reduction) = self.state.reductions.summary.take() else { return self.next_step(what) };
+        let text = reply.text.trim();
+        if text.is_empty() {
+            self.warn("no summary was written: the reply is empty; the next step is made");
+            return self.next_step(what);
+        }
+        let shown = match self.policy.context().reduce.value.get(what.step) {
+            Some(ReduceStep::Summary { most, .. }) if !most.holds(text) => {
+                format!("{}…", head_of(text, most.of_prose()))
+            }
+            _ => text.to_owned(),
+        };
+        let mut inserted = reduction.splices.iter_mut().flat_map(|splice| &mut splice.insert);
+        let place = inserted.find_map(|message| match message {
+            Message::User { text, guidance: Some(slug) } if slug == LEFT_OUT => Some(text),
+            _ => None,
+        });
+        if let Some(place) = place {
+            *place = format!("{}\n{shown}", place.trim_end());
+        }
+        // The host counts it before the next call; until then an estimate will do.
+        reduction.message_tokens = reduction.message_tokens.saturating_add(estimated_tokens(&shown));
+        if reduction.message_tokens >= what.measure.message_tokens {
+            self.warn("the summary is no smaller than what it sums up; the next step is made");
+            return self.next_step(what);
+        }
+        self.make(&mut what, "summary", *reduction);
+        self.next_step(what);
+    }
+
+    /// No model has answered: that is told, and the next step is made.
+    pub(super) fn not_summarized(&mut self, what: Reducing, failure: &Failure) {
+        self.state.reductions.summary = None;
+        let class = failure.classified(self.policy).class;
+        let message = &failure.message;
+        self.warn(format!("no summary was written: {class}: {message}; the next step is made"));
+        self.next_step(what);
+    }
+
+    fn next_step(&mut self, mut what: Reducing) {
+        what.step = what.step.saturating_add(1);
+        self.reduce_for(what);
+    }
+}

@@ -1,0 +1,110 @@
+//! Conversations that are too large for a window, for a host that keeps them itself.
+
+use super::Guard;
+use crate::context::{TokenCounter, message_tokens, reduce};
+use crate::engine::{ContextReduced, ReducePlan, Room, TurnMeasure, WindowSource};
+use crate::host::trace;
+use crate::policy::{ContextWindow, Policy, ReduceStep};
+use crate::session::{Message, splice};
+
+impl Guard {
+    /// Whether a conversation is to be reduced before it goes into a request: in the window of the first target there is
+    /// less room left than `context.evict_at` in the policy says. `tool_tokens` are those of the definitions of the tools
+    /// ([`tool_tokens`](crate::context::tool_tokens)). Of a target whose window nobody knows nothing is said; what its
+    /// provider has told of its window and of the tokens it counts holds here, too.
+    pub fn is_short_of_room(
+        &self,
+        messages: &[Message],
+        tool_tokens: u64,
+        counter: &dyn TokenCounter,
+    ) -> bool {
+        let rules = self.inner.live.current();
+        let message_tokens = messages.iter().map(|message| message_tokens(counter, message)).sum();
+        let measure = TurnMeasure { message_tokens, tool_tokens, ..TurnMeasure::default() };
+        let room = self.room(&rules, measure);
+        room.is_some_and(|room| room.is_short(rules.context()))
+    }
+
+    /// Reduces a conversation that is [short of room](Self::is_short_of_room), step by step as `context.reduce` in the
+    /// policy says, until there is room enough. A step by which a model sums up is passed over: a guard calls nobody.
+    /// Returns what was done.
+    ///
+    /// ```
+    /// use unfazed::context::Estimate;
+    /// use unfazed::host::Guard;
+    /// use unfazed::policy::Policy;
+    /// use unfazed::session::Message;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), unfazed::policy::Report> {
+    /// let text = "version: 1\nmodels: {main: {context_window: 2000, output_reserve: 500}}\n";
+    /// let guard = Guard::builder(Policy::from_yaml("policy.yaml", text)?).targets(["main"]).build();
+    /// let mut messages: Vec<Message> = (0..50).map(|n| Message::user(format!("{n}: {}", "x".repeat(200)))).collect();
+    /// let done = guard.reduce_context(&mut messages, 0, &Estimate);
+    /// assert_eq!(done[0].step, "digest");
+    /// assert!(!guard.is_short_of_room(&messages, 0, &Estimate));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reduce_context(
+        &self,
+        messages: &mut Vec<Message>,
+        tool_tokens: u64,
+        counter: &dyn TokenCounter,
+    ) -> Vec<ContextReduced> {
+        let rules = self.inner.live.current();
+        let context = rules.context();
+        let mut done = Vec::new();
+        if !self.is_short_of_room(messages, tool_tokens, counter) {
+            return done;
+        }
+        let Some(room) = self.room(&rules, TurnMeasure { tool_tokens, ..TurnMeasure::default() }) else {
+            return done;
+        };
+        let target = self.inner.targets.first().map_or("", String::as_str);
+        for (number, step) in (1..).zip(context.reduce.value.iter()) {
+            let weights: Vec<u64> = messages.iter().map(|message| message_tokens(counter, message)).collect();
+            let tokens_before = weights.iter().copied().fold(0, u64::saturating_add);
+            let asks = matches!(step, ReduceStep::Summary { .. });
+            let plan = self.inner.session.learned(|_, scales| {
+                let tokens = scales.expected(target, tokens_before);
+                let plan = room.plan(context, number, step, tokens, false)?;
+                let [aim, most] = [plan.aim, plan.most].map(|tokens| scales.counted(target, tokens));
+                Some(ReducePlan { aim, most, ..plan })
+            });
+            let Some(plan) = plan.filter(|_| !asks) else { continue };
+            let reduction = reduce(&rules, &plan, messages, &weights, counter);
+            if reduction.splices.is_empty() {
+                continue;
+            }
+            splice(messages, &reduction.splices);
+            let told = ContextReduced {
+                target: target.to_owned(),
+                step: step.name().to_owned(),
+                tokens_before,
+                tokens_after: reduction.message_tokens,
+                shortened: reduction.shortened,
+                left_out: reduction.dropped,
+            };
+            let because = format!("context.reduce ({})", rules.place(context.reduce.origin));
+            self.inner.in_span(&rules, || trace::reduced(&told, &because));
+            done.push(told);
+        }
+        done
+    }
+
+    /// The room in the window of the first target.
+    fn room(&self, rules: &Policy, measure: TurnMeasure) -> Option<Room> {
+        let target = self.inner.targets.first()?;
+        let model = rules.model(target);
+        let (known, measure) = self.inner.session.learned(|windows, scales| {
+            let [message_tokens, tool_tokens] =
+                [measure.message_tokens, measure.tool_tokens].map(|tokens| scales.expected(target, tokens));
+            (windows.of(target, &model), TurnMeasure { message_tokens, tool_tokens, ..measure })
+        });
+        let ContextWindow::Tokens(window) = known.window else { return None };
+        let room = Room::of(rules.context(), &model, window.get(), measure);
+        let fitted = known.source == Some(WindowSource::Policy);
+        Some(if fitted { room } else { room.with_half_for_the_reply() })
+    }
+}

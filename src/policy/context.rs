@@ -1,0 +1,189 @@
+//! What is done so that a conversation stays within the window of a model.
+
+use core::fmt;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Setting, Size, Template};
+
+/// What is done so that a conversation stays within the window of a model.
+#[derive(Clone, Debug)]
+pub struct ContextPolicy {
+    /// What of the window is kept free besides the reply.
+    pub reserve: Setting<Share>,
+    /// What of the window is not used, in case there are more tokens than were counted.
+    pub safety: Setting<Share>,
+    /// With less room left than this the conversation is reduced.
+    pub evict_at: Setting<Share>,
+    /// With less room left than this the model is not asked.
+    pub gate: Setting<Share>,
+    /// Reductions go on until so much room is left.
+    pub target: Setting<Share>,
+    /// What is done, step by step, until there is room enough.
+    pub reduce: Setting<Arc<[ReduceStep]>>,
+    /// Whether what the user said last is kept whatever is left out.
+    pub keep_task: Setting<bool>,
+    /// Whether a request that a provider refused for its size is reduced once and sent again.
+    pub recover: Setting<bool>,
+    /// After so many reductions in a row that gained nothing the next turn is the last.
+    pub give_up_after: Setting<core::num::NonZeroU32>,
+    /// What the model is told.
+    pub messages: ContextMessages,
+}
+
+/// What the model is told of a conversation that was reduced.
+#[derive(Clone, Debug)]
+pub struct ContextMessages {
+    /// The result of a tool that was shortened. Variables: `tool`, `tokens`, `shown`.
+    pub shortened: Setting<Template>,
+    /// In the place of messages that were left out. Variables: `count`.
+    pub dropped: Setting<Template>,
+    /// Above the digest of messages that were left out. Variables: `count`.
+    pub digest: Setting<Template>,
+    /// What a model is asked that is to sum up messages; they follow it. Variables: `count`.
+    pub summarize: Setting<Template>,
+    /// Above the summary of messages that were left out. Variables: `count`.
+    pub summary: Setting<Template>,
+    /// In the place of what was cut out of a text. Variables: `tokens`.
+    pub cut: Setting<Template>,
+}
+
+/// A share of what there is: a part of it, or so many tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// A part, in parts per million.
+    Part(u32),
+    /// So many tokens.
+    Tokens(u64),
+}
+
+/// One step of a reduction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ReduceStep {
+    /// Results of tools are shortened, the oldest first.
+    Results {
+        /// So many messages at the end stay as they are.
+        /// Example: `6`
+        keep_last: u32,
+        /// Only results that are larger.
+        over: Size,
+        /// How much of the beginning stays.
+        show: Size,
+    },
+    /// The oldest messages are left out.
+    Drop {
+        /// So many messages at the end stay.
+        /// Example: `10`
+        keep_last: u32,
+    },
+    /// The oldest messages are left out, and a line about each of them stays.
+    Digest {
+        /// So many messages at the end stay.
+        /// Example: `10`
+        keep_last: u32,
+        /// The most of all the lines; the oldest are left out.
+        most: Size,
+        /// The most of the line about a message.
+        line: Size,
+        /// The most of the line about the result of a tool.
+        result_line: Size,
+    },
+    /// The oldest messages are left out, and a model sums them up.
+    Summary {
+        /// So many messages at the end stay.
+        /// Example: `10`
+        keep_last: u32,
+        /// The most of the summary.
+        most: Size,
+        /// The model that writes it; `None`: the one whose window it is for.
+        /// Example: `small`
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// How much of its window the request for it may fill, in parts per million.
+        /// Example: `800000`
+        input_ppm: u32,
+    },
+    /// The last resort: large texts are cut in their middle, then the oldest messages are left out, then what was
+    /// kept until then is cut.
+    Truncate {
+        /// So many messages at the end stay as long as can be.
+        /// Example: `6`
+        keep_last: u32,
+        /// Only texts that are larger are cut.
+        over: Size,
+        /// How much of the beginning stays.
+        head: Size,
+        /// How much of the end stays.
+        tail: Size,
+    },
+}
+
+impl Share {
+    /// How many tokens of `whole` that is.
+    pub fn of(self, whole: u64) -> u64 {
+        match self {
+            Self::Part(ppm) => {
+                let part = u128::from(whole).saturating_mul(ppm.into()) / 1_000_000;
+                u64::try_from(part).unwrap_or(u64::MAX)
+            }
+            Self::Tokens(tokens) => tokens,
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tokens(tokens) => write!(f, "{tokens} tokens"),
+            Self::Part(ppm) => {
+                let text = format!("{}.{:06}", ppm / 1_000_000, ppm % 1_000_000);
+                f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+            }
+        }
+    }
+}
+
+impl ReduceStep {
+    /// Its name, as policies write it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Results { .. } => "results",
+            Self::Drop { .. } => "drop",
+            Self::Digest { .. } => "digest",
+            Self::Summary { .. } => "summary",
+            Self::Truncate { .. } => "truncate",
+        }
+    }
+
+    /// So many messages at the end stay.
+    pub const fn keep_last(&self) -> u32 {
+        match self {
+            Self::Results { keep_last, .. }
+            | Self::Drop { keep_last }
+            | Self::Digest { keep_last, .. }
+            | Self::Summary { keep_last, .. }
+            | Self::Truncate { keep_last, .. } => *keep_last,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_part_or_a_number() {
+        assert_eq!(Share::Part(250_000).of(1001), 250);
+        assert_eq!(Share::Part(1_000_000).of(u64::MAX), u64::MAX);
+        assert_eq!(Share::Tokens(7).of(3), 7);
+    }
+
+    #[test]
+    fn shares_are_shown_as_they_are_written() {
+        let shown = [Share::Part(250_000), Share::Part(1_000_000), Share::Part(0), Share::Tokens(768)];
+        assert_eq!(shown.map(|share| share.to_string()), ["0.25", "1", "0", "768 tokens"]);
+    }
+}
