@@ -15,6 +15,7 @@ use unfazed::engine::{
 };
 use unfazed::host::Journal;
 use unfazed::policy::{Effect, Policy};
+use unfazed::replay::{Ending, Parts, replay};
 use unfazed::session::ToolCall;
 use unfazed::store::{Fsync, JsonlStore, Recorder, SessionId, Store, resume};
 use unfazed::time::Instant;
@@ -26,6 +27,7 @@ tools: {'*': {loop_guard: {enabled: false}, result: {max: 100000 chars}}}
 /// What a tool returns: as much as a page of source code.
 const RESULT: usize = 4_000;
 const RESUMED: u64 = 100 << 20;
+const REPLAYED: u64 = 10 << 20;
 const MANY: usize = 10_000;
 
 fn interpreter() -> Interpreter {
@@ -127,6 +129,24 @@ fn resumes(criterion: &mut Criterion) {
     group.finish();
 }
 
+fn replays(criterion: &mut Criterion) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (store, interpreter) = (store(dir.path()), interpreter());
+    record(&store, &id("replayed"), &interpreter, REPLAYED);
+    let bytes = store.info(&id("replayed")).expect("a session").bytes;
+    let mut group = criterion.benchmark_group("replay");
+    group.throughput(Throughput::Bytes(bytes)).sample_size(10);
+    group.bench_function("10 MB", |b| {
+        b.iter(|| {
+            let records = store.read(&id("replayed")).expect("a log");
+            let found = replay(interpreter.policy(), Parts::default(), records).expect("it is decided");
+            assert_eq!(found.ending, Ending::Same);
+            found.same
+        });
+    });
+    group.finish();
+}
+
 fn titles(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a folder");
     let store = store(dir.path());
@@ -160,5 +180,5 @@ fn many(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, append, resumes, titles, many);
+criterion_group!(benches, append, resumes, replays, titles, many);
 criterion_main!(benches);

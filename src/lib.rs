@@ -8,6 +8,7 @@ pub mod engine;
 pub mod host;
 pub mod policy;
 pub mod repair;
+pub mod replay;
 pub mod session;
 #[cfg(feature = "host")]
 pub mod store;

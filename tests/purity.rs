@@ -11,13 +11,14 @@ const ORDER: &[(&str, &[&str])] = &[
     ("session", &["policy"]),
     ("engine", &["repair", "policy", "session"]),
     ("context", &["policy", "session", "engine"]),
+    ("replay", &["policy", "session", "engine"]),
     ("host", &["repair", "policy", "session", "engine", "context"]),
     ("store", &["policy", "session", "engine", "context", "host"]),
     ("cases", &["policy", "session", "engine", "context", "host"]),
 ];
 
 /// The modules that are built without any feature: the interpreter.
-const CORE: &[&str] = &["time", "repair", "policy", "session", "engine", "context"];
+const CORE: &[&str] = &["time", "repair", "policy", "session", "engine", "context", "replay"];
 
 /// What the interpreter may not name outside its tests: clocks, files, the network, the environment, threads,
 /// random streams.

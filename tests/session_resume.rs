@@ -15,6 +15,7 @@ use unfazed::engine::{
 use unfazed::host::scripted::{self, Answer, Entry, Matcher, Script, ScriptedCall, ScriptedModel};
 use unfazed::host::{Agent, FunctionTool, RunReport, Silent, Stop, Task, Tools};
 use unfazed::policy::{Effect, Policy};
+use unfazed::replay::{Ending, Parts, replay};
 use unfazed::session::Message;
 use unfazed::store::{Fsync, JsonlStore, Recorder, Resumed, SessionId, SessionStatus, Store, resume};
 use unfazed::time::Instant;
@@ -65,7 +66,18 @@ impl Scene {
         let mut recorder = Recorder::new(self.store().create(&self.id, &header).unwrap());
         let task =
             Task { run: "trip".into(), system: "Be brief.".into(), task: task.into(), ..Task::default() };
-        block_on(agent.run_with(task, &mut Silent, Some(&mut recorder), Stop::new())).unwrap()
+        let report = block_on(agent.run_with(task, &mut Silent, Some(&mut recorder), Stop::new())).unwrap();
+        self.decides_the_same(agent);
+        report
+    }
+
+    /// What its policy decided is decided again the same, however often it went on.
+    fn decides_the_same(&self, agent: &Agent) {
+        let policy = agent.interpreter().unwrap().policy().clone();
+        let found = replay(&policy, Parts::default(), self.store().read(&self.id).unwrap()).unwrap();
+        if found.by_same() {
+            assert_eq!((found.ending, found.same), (Ending::Same, found.events));
+        }
     }
 
     fn resume(&self, agent: &Agent) -> Resumed {
@@ -76,7 +88,11 @@ impl Scene {
         let Resumed { past, log, .. } = self.resume(agent);
         let mut recorder = Recorder::new(log);
         let task = task.map(|task| Task { run: "trip".into(), task: task.into(), ..Task::default() });
-        block_on(agent.go_on(Some(past), task, &mut Silent, Some(&mut recorder), Stop::new())).unwrap()
+        let run =
+            async { agent.go_on(Some(past), task, &mut Silent, Some(&mut recorder), Stop::new()).await };
+        let report = block_on(run).unwrap();
+        self.decides_the_same(agent);
+        report
     }
 }
 

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use super::record::{Moment, Record};
+use crate::engine::{Directive, Event};
 use crate::time::Nanos;
 
 /// The longest piece of foreign text on a line, in characters.
 const SHOWN: usize = 90;
 
-/// One line of a timeline.
+/// One line of a timeline: what happened or was decided, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// From the start of the case.
@@ -17,6 +18,22 @@ pub struct Line {
     pub text: String,
     /// The rules that decided it, each with its place.
     pub why: Vec<String>,
+}
+
+impl Line {
+    /// What happened.
+    pub fn of_event(happened: &Event) -> Self {
+        let json = serde_json::to_value(happened).unwrap_or_default();
+        let text = event(&json).unwrap_or_else(|| word(&json, "event").replace('_', " "));
+        Self { at: Nanos::default(), text, why: Vec::new() }
+    }
+
+    /// What was decided.
+    pub fn of_directive(decided: &Directive) -> Self {
+        let json = serde_json::to_value(decided).unwrap_or_default();
+        let text = directive(&json).unwrap_or_else(|| word(&json, "directive").replace('_', " "));
+        Self { at: Nanos::default(), text, why: why(&json) }
+    }
 }
 
 /// The timeline of a case.

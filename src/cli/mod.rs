@@ -12,6 +12,7 @@ mod named;
 mod out;
 mod pages;
 mod policies;
+mod replay;
 mod rule;
 mod run;
 mod schema;
@@ -46,6 +47,7 @@ enum Command {
     Diff(diff::Args),
     Explain(explain::Args),
     Init(init::Args),
+    Replay(replay::Args),
     Rule(rule::Args),
     Run(run::Args),
     Schema(schema::Args),
@@ -62,6 +64,7 @@ const EXIT_CODES: &str = "Examples:
   unfazed run agent.yaml --task 'find the cheapest flight'
   unfazed sessions show latest
   unfazed context latest
+  unfazed replay latest --policy new.yaml
 
 Exit codes:
   0    all is well
@@ -85,6 +88,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Diff(args) => diff::run(&args, &settings),
         Command::Explain(args) => explain::run(&args, &settings),
         Command::Init(args) => init::run(&args),
+        Command::Replay(args) => replay::run(&args, &settings),
         Command::Rule(args) => rule::run(&args),
         Command::Run(args) => run::run(&args, &settings),
         Command::Schema(args) => schema::run(&args),

@@ -240,6 +240,19 @@ pub struct ToolFacts {
     /// Digest of its declaration.
     /// Example: `5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`
     pub digest: String,
+    /// JSON Schema of its arguments, by which they can be checked again; `None`: it was not written down.
+    /// Example: `{"type": "object", "properties": {"item": {"type": "string"}}}`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Value>,
+}
+
+impl ToolFacts {
+    /// Whether these are the same tools in the same order: what was written down of each does not matter.
+    #[cfg(feature = "host")]
+    pub(crate) fn same(before: &[Self], now: &[Self]) -> bool {
+        let digests = |tools: &[Self]| tools.iter().map(|tool| tool.digest.clone()).collect::<Vec<_>>();
+        digests(before) == digests(now)
+    }
 }
 
 /// What the host measured before a turn.
@@ -350,6 +363,7 @@ impl From<&ToolSpec> for ToolFacts {
     fn from(spec: &ToolSpec) -> Self {
         let text = serde_json::to_vec(spec).unwrap_or_default();
         let digest = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&text));
-        Self { name: spec.name.clone(), effect: spec.effect, digest }
+        let parameters = Some(spec.parameters.clone());
+        Self { name: spec.name.clone(), effect: spec.effect, digest, parameters }
     }
 }

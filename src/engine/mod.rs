@@ -32,6 +32,7 @@ pub(crate) mod orphans;
 mod problems;
 mod reduce;
 mod reductions;
+mod reflect;
 mod repeats;
 mod result;
 pub mod retry;
@@ -68,6 +69,8 @@ pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, told, violations};
 pub use reduce::{ContextReduced, ReduceContext, ReducePlan, Summarize};
+#[cfg(feature = "host")]
+pub(crate) use reflect::reflect;
 #[cfg(feature = "host")]
 pub(crate) use repeats::Lately;
 pub use repeats::{LoopPattern, LoopStage, Repetition};

@@ -171,7 +171,7 @@ fn everywhere(
     Ok(())
 }
 
-/// Reports reducers whose slice does not exist or cannot be changed that way.
+/// Reports reducers whose slice does not exist or cannot be changed that way, and messages that read a slice there is not.
 pub(super) fn reducers(parts: &[&Part], findings: &mut Findings) {
     let sessions: Vec<_> = parts.iter().filter_map(|part| part.blocks.session.as_ref()).collect();
     if findings.lost().any(&["session", "slices", "reducers"]) {
@@ -213,7 +213,7 @@ pub(super) fn reducers(parts: &[&Part], findings: &mut Findings) {
         match slices.get(slice) {
             None => findings.push(match removed.get(slice) {
                 Some(at) => no_slice_any_more(name, reducer, *at),
-                None => no_slice(reducer, &slices),
+                None => no_slice(&reducer.slice.value, reducer.slice.span, &slices),
             }),
             Some(Some(initial)) if guess && !set.contains(slice) => {
                 let kind = kind(initial);
@@ -226,6 +226,11 @@ pub(super) fn reducers(parts: &[&Part], findings: &mut Findings) {
             Some(_) => {}
         }
     }
+    for (name, span) in findings.slices_read() {
+        if !slices.contains_key(name.as_str()) {
+            findings.push(no_slice(&name, span, &slices));
+        }
+    }
 }
 
 fn no_slice_any_more(name: &str, reducer: &ReducerEntry, at: Span) -> Diagnostic {
@@ -236,8 +241,7 @@ fn no_slice_any_more(name: &str, reducer: &ReducerEntry, at: Span) -> Diagnostic
     ))
 }
 
-fn no_slice(reducer: &ReducerEntry, slices: &HashMap<&str, Option<&Value>>) -> Diagnostic {
-    let (name, span) = (&reducer.slice.value, reducer.slice.span);
+fn no_slice(name: &str, span: Span, slices: &HashMap<&str, Option<&Value>>) -> Diagnostic {
     let mut known: Vec<&str> = slices.keys().copied().collect();
     known.sort_unstable();
     let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no slice `{name}`"));

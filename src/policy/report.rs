@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::HashSet;
 
 use super::lost::{Lost, Within};
-use super::{Code, Diagnostic, Severity, Sources, visible};
+use super::{Code, Diagnostic, Severity, Sources, Span, visible};
 
 /// The most problems a report shows unless it is told otherwise. The rest is counted.
 const SHOWN: usize = 100;
@@ -17,6 +17,8 @@ pub struct Findings {
     errors: Kind,
     warnings: Kind,
     lost: Lost,
+    /// The slices that messages read, each with the place where.
+    slices: Vec<(String, Span)>,
 }
 
 /// The errors, or the warnings.
@@ -51,6 +53,18 @@ impl Findings {
         if kind.kept.len() < KEPT {
             kind.kept.push(diagnostic.capped());
         }
+    }
+
+    /// A message reads that slice.
+    pub(super) fn reads_slice(&mut self, name: &str, span: Span) {
+        if self.slices.len() < KEPT {
+            self.slices.push((name.to_owned(), span));
+        }
+    }
+
+    /// The slices that messages read.
+    pub(super) fn slices_read(&mut self) -> Vec<(String, Span)> {
+        core::mem::take(&mut self.slices)
     }
 
     /// Whether any of them is an error.
@@ -95,7 +109,7 @@ impl Findings {
 
     /// Ends the reading.
     pub fn into_report(self, sources: Sources) -> Report {
-        let Self { errors, warnings, lost: _ } = self;
+        let Self { errors, warnings, lost: _, slices: _ } = self;
         let dropped = (errors.dropped(), warnings.dropped());
         let mut diagnostics = errors.kept;
         diagnostics.extend(warnings.kept);

@@ -18,6 +18,8 @@ use super::did_you_mean::closest;
 const FUEL: u64 = 50_000;
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
 const NAME: &str = "message";
+/// What messages to the model know besides their own variables: what the session remembers.
+pub(crate) const SESSION: [&str; 2] = ["feedback", "slices"];
 
 /// A compiled template. Cloning shares it.
 #[derive(Clone)]
@@ -25,6 +27,8 @@ pub struct Template(Arc<Compiled>);
 
 struct Compiled {
     text: String,
+    /// What is read of the session, with dots: `feedback.latest.message`.
+    session: Box<[String]>,
     /// Made when it is rendered first: most templates of a policy never are, and each is large.
     env: OnceLock<Result<Environment<'static>, Error>>,
 }
@@ -61,7 +65,19 @@ impl Template {
         if let Some(name) = used.iter().find(|name| !variables.contains(&name.as_str())) {
             return Err(unknown(text, name, variables));
         }
-        Ok(Self(Arc::new(Compiled { text: text.to_owned(), env: OnceLock::new() })))
+        let reads = used.iter().any(|name| SESSION.contains(&name.as_str()));
+        let session = if reads { of_session(&template) } else { Box::default() };
+        Ok(Self(Arc::new(Compiled { text: text.to_owned(), session, env: OnceLock::new() })))
+    }
+
+    /// What it reads of the session, with dots: `feedback.latest.message`.
+    pub(crate) fn session(&self) -> &[String] {
+        &self.0.session
+    }
+
+    /// Whether it reads that variable of the session.
+    pub(crate) fn reads(&self, name: &str) -> bool {
+        self.session().iter().any(|path| path.split('.').next() == Some(name))
     }
 
     /// The text for these variables; what is beyond 64 KiB is cut off.
@@ -117,6 +133,13 @@ impl Template {
     pub fn as_str(&self) -> &str {
         &self.0.text
     }
+}
+
+fn of_session(template: &minijinja::Template<'_, '_>) -> Box<[String]> {
+    let of_session = |path: &String| path.split('.').next().is_some_and(|name| SESSION.contains(&name));
+    let mut paths: Vec<String> = template.undeclared_variables(true).into_iter().filter(of_session).collect();
+    paths.sort_unstable();
+    paths.into()
 }
 
 /// What every template knows: a few filters and tests, no functions, nothing that reads files.
@@ -254,7 +277,7 @@ fn rendering(error: &Error) -> String {
 }
 
 /// Where `name` first stands as a word inside a tag.
-fn place(text: &str, name: &str) -> Option<Range<usize>> {
+pub(crate) fn place(text: &str, name: &str) -> Option<Range<usize>> {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
     text.match_indices(name).map(|(at, _)| at..at.saturating_add(name.len())).find(|at| {
         let before = text.get(..at.start).unwrap_or("");

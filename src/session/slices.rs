@@ -51,9 +51,34 @@ impl Slices {
         self.feedback().next_back()
     }
 
+    /// The feedback about one tool, oldest first.
+    ///
+    /// ```
+    /// use unfazed::policy::{ErrorClass, Policy, Trigger};
+    /// use unfazed::session::Slices;
+    /// use serde_json::json;
+    /// let policy = Policy::builtin();
+    /// let mut slices = Slices::new(policy.session());
+    /// for (tool, message) in [("search", "no query"), ("fetch", "no url"), ("search", "too long")] {
+    ///     let feedback = json!({
+    ///         "source": "tool", "tool_name": tool, "attempt": 1, "max_attempts": 3, "error_type": "invalid_args",
+    ///         "message": message, "retry_scheduled_at": "2026-11-21T08:00:00Z", "next_delay_seconds": 0.2,
+    ///     });
+    ///     slices.reduce(policy.session(), Trigger::RetryFeedback, &json!({ "tool": tool, "feedback": feedback }));
+    /// }
+    /// let of_search: Vec<String> = slices.feedback_of("search").map(|feedback| feedback.message).collect();
+    /// assert_eq!(of_search, ["no query", "too long"]);
+    /// assert_eq!(slices.latest_feedback_of("fetch").unwrap().error_type, ErrorClass::InvalidArgs);
+    /// assert_eq!(slices.latest_feedback().unwrap().message, "too long");
+    /// assert_eq!(slices.get("feedback").unwrap().as_array().unwrap().len(), 3);
+    /// ```
+    pub fn feedback_of(&self, tool: &str) -> impl DoubleEndedIterator<Item = RetryFeedback> {
+        self.feedback().filter(move |feedback| feedback.tool_name.as_deref() == Some(tool))
+    }
+
     /// The latest feedback about one tool.
     pub fn latest_feedback_of(&self, tool: &str) -> Option<RetryFeedback> {
-        self.feedback().rev().find(|feedback| feedback.tool_name.as_deref() == Some(tool))
+        self.feedback_of(tool).next_back()
     }
 
     /// The reducer errors, oldest first.

@@ -162,7 +162,7 @@ impl<'i> Reading<'i> {
     fn take(&mut self) {
         let Some(envelope) = self.pending.take() else { return };
         if let Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } = &envelope.event {
-            self.foreign |= *tools != self.tools;
+            self.foreign |= !ToolFacts::same(tools, &self.tools);
         }
         // What other rules have decided is read again later.
         if !self.foreign {

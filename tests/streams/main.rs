@@ -7,8 +7,9 @@ mod policies;
 mod tape;
 
 use proptest::prelude::*;
-use unfazed::engine::{Drive, Envelope, State};
+use unfazed::engine::{Drive, Envelope, Record, State};
 use unfazed::policy::Policy;
+use unfazed::replay::{Ending, Replay};
 
 use host::{Host, fresh_state, interpreter};
 use tape::Tape;
@@ -36,6 +37,7 @@ fn live(drive: Drive, choices: Vec<u16>) -> (&'static Policy, Host) {
 fn replays(policy: &Policy, host: &Host) {
     let interpreter = interpreter(policy);
     let mut state = fresh_state();
+    let mut replay = Replay::new(policy.clone()).at(fresh_state());
     for (at, (line, directives)) in host.events.iter().zip(&host.directives).enumerate() {
         if at % 16 == host.events.len() % 16 {
             let text = serde_json::to_string(&state).unwrap();
@@ -44,9 +46,19 @@ fn replays(policy: &Policy, host: &Host) {
             state = read;
         }
         let envelope: Envelope = serde_json::from_str(line).unwrap();
+        replay.take(Record::Event(envelope.clone())).unwrap();
         let again = serde_json::to_string(&interpreter.step(&mut state, envelope)).unwrap();
         assert_eq!(&again, directives, "law 8: the same events give the same directives, byte for byte");
+        let (seq, list) = (state.seq, serde_json::from_str(directives).unwrap());
+        replay.take(Record::Directives { seq, policy: policy.digest().to_owned(), list }).unwrap();
+        replay.take(Record::State { seq, hash: state.digest() }).unwrap();
     }
+    let found = replay.end();
+    assert_eq!(
+        (found.ending, found.same),
+        (Ending::Same, found.events),
+        "law 8: a log is decided again the same"
+    );
     assert_eq!(state.digest(), host.state.digest(), "law 8: the same events give the same state");
 }
 

@@ -7,7 +7,7 @@ use unfazed::time::{Instant, Nanos};
 
 /// Which sessions are meant.
 #[derive(clap::Args, Default)]
-pub(super) struct Filter {
+pub(in crate::cli) struct Filter {
     /// Those of the agent of that name.
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
@@ -23,8 +23,13 @@ pub(super) struct Filter {
 }
 
 impl Filter {
+    /// Whether anything is said.
+    pub(in crate::cli) const fn is_given(&self) -> bool {
+        self.agent.is_some() || self.status.is_some() || self.since.is_some() || self.before.is_some()
+    }
+
     /// Whether the session is one of them.
-    pub(super) fn takes(&self, info: &SessionInfo) -> bool {
+    pub(in crate::cli) fn takes(&self, info: &SessionInfo) -> bool {
         self.agent.as_ref().is_none_or(|agent| info.meta.agent.as_ref() == Some(agent))
             && self.status.is_none_or(|status| info.meta.status == status)
             && self.since.is_none_or(|since| info.updated >= since)

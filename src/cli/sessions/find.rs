@@ -32,16 +32,16 @@ pub(crate) fn dir(settings: &Settings, file: Option<&AgentFile>) -> PathBuf {
 }
 
 /// The sessions in that folder.
-pub(super) fn store(dir: PathBuf) -> JsonlStore {
+pub(in crate::cli) fn store(dir: PathBuf) -> JsonlStore {
     JsonlStore::new(dir, Fsync::Turn)
 }
 
-pub(super) fn failed(error: &StoreError) -> Failed {
+pub(in crate::cli) fn failed(error: &StoreError) -> Failed {
     Failed::Stopped(error.to_string())
 }
 
 /// The session that is meant: its id, the beginning or the end of it, or `latest`.
-pub(super) fn one(store: &JsonlStore, wanted: &str) -> Result<SessionId, Failed> {
+pub(in crate::cli) fn one(store: &JsonlStore, wanted: &str) -> Result<SessionId, Failed> {
     if let Ok(id) = wanted.parse::<SessionId>()
         && store.path(&id).exists()
     {

@@ -18,7 +18,9 @@ use clap::Subcommand;
 use super::exit::{Exit, Failed};
 use super::settings::Settings;
 
+pub(in crate::cli) use filter::Filter;
 pub(crate) use find::{Found, dir, file, to_go_on};
+pub(in crate::cli) use find::{failed, one, store};
 
 /// Lists, searches, shows, exports, renames and deletes sessions
 #[derive(clap::Args)]
@@ -52,7 +54,7 @@ enum Command {
 }
 
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
-    let store = find::store(args.dir.clone().unwrap_or_else(|| dir(settings, None)));
+    let store = store(args.dir.clone().unwrap_or_else(|| dir(settings, None)));
     match &args.command {
         None => list::run(&list::Args::default(), &store),
         Some(Command::List(args)) => list::run(args, &store),

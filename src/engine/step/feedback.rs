@@ -6,6 +6,7 @@ use super::super::because::because;
 use super::super::directive::Note;
 use super::super::metric::{Metric, MetricName};
 use super::super::problems::told;
+use super::super::reflect::reflect;
 use super::Step;
 use crate::policy::{ErrorClass, RetryPolicy, Setting, Template, Trigger};
 use crate::session::{FeedbackSource, ReducerError, RetryFeedback};
@@ -80,7 +81,8 @@ impl Step<'_> {
 
     /// Text for the model.
     pub(super) fn say(&mut self, template: &Setting<Template>, vars: Value) -> String {
-        let Value::Object(vars) = vars else { return String::new() };
+        let Value::Object(mut vars) = vars else { return String::new() };
+        reflect(&template.value, &mut vars, &self.state.slices);
         match told(self.policy, &template.value, &vars) {
             Ok(text) => text,
             Err(error) => {

@@ -110,7 +110,7 @@ impl Run<'_> {
         let policy =
             (!policy.is_empty() && policy != now).then(|| Event::PolicyChanged { policy: now.to_owned() });
         let now: Vec<ToolFacts> = self.interpreter.tools().iter().map(ToolFacts::from).collect();
-        let tools = (now != tools).then_some(Event::ToolsChanged { tools: now });
+        let tools = (!ToolFacts::same(&now, tools)).then_some(Event::ToolsChanged { tools: now });
         for event in policy.into_iter().chain(tools) {
             if !self.state.is_over() {
                 let directives = self.step(event)?;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Guard, Inner};
 use crate::context::repair;
-use crate::engine::{OrphanToolCallsPruned, orphans, told};
+use crate::engine::{OrphanToolCallsPruned, orphans};
 use crate::host::trace;
 use crate::policy::{ErrorClass, HistoryCheck, Policy, Setting, Template};
 use crate::session::{Message, splice};
@@ -85,8 +85,7 @@ impl Inner {
             return None;
         }
         let mut say = |template: &Setting<Template>, vars: Value| {
-            let vars = vars.as_object().cloned().unwrap_or_default();
-            told(rules, &template.value, &vars).unwrap_or_else(|error| error.to_string())
+            self.say(rules, &template.value, &vars).unwrap_or_else(|error| error.to_string())
         };
         orphans::write(history, &mut repair, &mut say);
         splice(messages, &repair.splices);

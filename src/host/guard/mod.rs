@@ -36,6 +36,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use serde_json::Value;
+
 pub use attempts::CallContext;
 pub use classify::{Arguments, CallError, Classify, GivenUp, Refusal};
 pub use tool::ToolGuard;
@@ -45,7 +47,8 @@ use self::session::Session;
 use super::clock::Clock;
 use super::telemetry::Calls;
 use super::{LivePolicy, Metrics, MetricsSnapshot, ModelAttempt, ModelFacts};
-use crate::engine::{Catalogue, Metric, MetricName};
+use crate::engine::{Catalogue, Metric, MetricName, reflect, told};
+use crate::policy::{Policy, Template, TemplateError};
 use crate::session::{ReducerError, RetryFeedback, Slices};
 
 /// A policy around calls, with a session of its own. Cheap to clone; clones share the session.
@@ -149,6 +152,17 @@ impl Guard {
     /// Reads the slices of the session.
     pub fn slices<T>(&self, read: impl FnOnce(&Slices) -> T) -> T {
         self.inner.session.with(read)
+    }
+}
+
+impl Inner {
+    /// Text for the model, which may speak of what the session remembers.
+    fn say(&self, rules: &Policy, template: &Template, vars: &Value) -> Result<String, TemplateError> {
+        let mut vars = vars.as_object().cloned().unwrap_or_default();
+        if !template.session().is_empty() {
+            self.session.with(|slices| reflect(template, &mut vars, slices));
+        }
+        told(rules, template, &vars)
     }
 }
 

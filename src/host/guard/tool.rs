@@ -12,7 +12,7 @@ use super::seat::Seat;
 use super::session::{Failed, ToolCell, listens};
 use super::{Arguments, CallContext, CallError, Classify, GivenUp, Inner, Refusal};
 use crate::engine::retry::{Case, Obstacle, Progress, Verdict};
-use crate::engine::{Admission, MetricName, join_problems, may_run_again, told, violations};
+use crate::engine::{Admission, MetricName, join_problems, may_run_again, violations};
 use crate::policy::{
     Approval, Budget, CallOverride, Classified, Effect, ErrorClass, Policy, Problem, Seed, Setting, Template,
     ToolPolicy, Trigger,
@@ -517,9 +517,7 @@ impl ToolGuard {
     }
 
     pub(super) fn say(&self, template: &Setting<Template>, vars: &Value) -> String {
-        let empty = serde_json::Map::new();
-        let vars = vars.as_object().unwrap_or(&empty);
-        told(&self.rules, &template.value, vars).unwrap_or_else(|error| error.to_string())
+        self.inner.say(&self.rules, &template.value, vars).unwrap_or_else(|error| error.to_string())
     }
 }
 

@@ -249,6 +249,11 @@ impl<'a> Reader<'a> {
         self.text.get(span.range()).unwrap_or_default()
     }
 
+    /// A message reads that slice, which need not be in this document.
+    pub(crate) fn reads_slice(&mut self, name: &str, span: Span) {
+        self.findings.reads_slice(name, span);
+    }
+
     /// Where the bytes `range` of a string node's value are in the text; the whole node if escapes or folding
     /// make that unknowable.
     pub fn inside(&self, span: Span, value: &str, range: Option<Range<usize>>) -> Span {

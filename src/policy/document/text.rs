@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use crate::policy::check::{MOST_SELECTORS, too_many_selectors};
 use crate::policy::decode::{Decode, Described, Reader, Spanned, list};
+use crate::policy::did_you_mean::closest;
 use crate::policy::merge::Leaf;
+use crate::policy::template::{SESSION, place};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{Code, Diagnostic, Expr, Selector, Template, parse_duration};
 use crate::time::Nanos;
@@ -22,6 +24,9 @@ const EXPRESSION_COST: usize = 3;
 const REFUSED_COST: usize = 2_500;
 /// The same for a template that is refused.
 const REFUSED_TEMPLATE_COST: usize = 500;
+
+/// What is known of feedback.
+const FEEDBACK: [&str; 3] = ["latest", "all", "tools"];
 
 /// The variables an expression or template may use.
 pub(crate) trait Variables {
@@ -95,8 +100,11 @@ impl<V: Variables> Decode for Text<V> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let source = string(node, reader, "a template in a string")?;
         reader.spend(TEMPLATE_COST, node.span)?;
-        match Template::parse(&source, V::NAMES) {
-            Ok(template) => Some(Self { template, source, variables: PhantomData }),
+        match Template::parse(&source, &known::<V>()) {
+            Ok(template) => {
+                session(&template, &source, node, reader)?;
+                Some(Self { template, source, variables: PhantomData })
+            }
             Err(error) => {
                 let span = reader.inside(node.span, &source, error.at);
                 let problem = Diagnostic::error(Code::TEMPLATE, span, error.message);
@@ -108,9 +116,33 @@ impl<V: Variables> Decode for Text<V> {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        let description = format!("A template over {}.", list(V::NAMES));
+        let description = format!("A template over {}.", list(&known::<V>()));
         json_schema!({"type": "string", "description": description})
     }
+}
+
+/// The variables of a text. One that stands beside an expression is made of those of the expression alone.
+fn known<V: Variables>() -> Vec<&'static str> {
+    let session = SESSION.into_iter().filter(|_| V::EXAMPLE.is_empty());
+    V::NAMES.iter().copied().chain(session).collect()
+}
+
+/// What is read of the session: fields that feedback does not have are a mistake. Slices are known later.
+fn session(template: &Template, source: &str, node: &Node, reader: &mut Reader<'_>) -> Option<()> {
+    for path in template.session() {
+        let mut words = path.split('.');
+        let (Some(of), Some(name)) = (words.next(), words.next()) else { continue };
+        let span = reader.inside(node.span, source, place(source, path));
+        if of == "slices" {
+            reader.reads_slice(name, span);
+        } else if !FEEDBACK.contains(&name) {
+            let problem = Diagnostic::error(Code::TEMPLATE, span, format!("`feedback` has no `{name}`"));
+            let meant = closest(name, FEEDBACK).map(|meant| format!("did you mean `feedback.{meant}`?"));
+            reader.report(problem.help(meant.unwrap_or_else(|| format!("it has {}", list(&FEEDBACK)))));
+            return None;
+        }
+    }
+    Some(())
 }
 
 impl<V: Variables> Leaf for Text<V> {

@@ -239,6 +239,7 @@ mod limits {
 }
 
 mod conflicts;
+mod session_in_messages;
 
 mod bad_input {
     use super::*;

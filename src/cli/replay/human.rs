@@ -1,0 +1,211 @@
+//! What came of it, for people: a page about one session, a table of several.
+
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use unfazed::cases::Line;
+use unfazed::engine::Directive;
+use unfazed::replay::{Difference, Divergence, PassedOver, Replayed, Side, Tally};
+
+use super::Entry;
+use crate::cli::text::{delay, one_line, shorten};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
+
+/// The longest title and value that are shown.
+const TITLE: usize = 60;
+const VALUE: usize = 60;
+/// So much of a digest tells it from others.
+const DIGEST: usize = 12;
+
+/// A page about one session.
+pub(super) fn page(entry: &Entry) -> String {
+    let Ok(found) = &entry.result else { return String::new() };
+    let title = shorten(&one_line(&entry.title), TITLE);
+    let mut page = format!("session   {BOLD}{}{BOLD:#}  {title}\npolicy    {}\n", entry.id, policies(found));
+    for (digest, from) in found.by.iter().skip(1) {
+        let _ = writeln!(page, "          from event {from} on {} decided", short(digest));
+    }
+    let _ = writeln!(page, "same      {GOOD}{}{GOOD:#}{}", decisions(found.same), exactly(found));
+    if !found.unchecked.is_empty() {
+        let tools: Vec<&str> = found.unchecked.iter().map(String::as_str).collect();
+        let _ = writeln!(
+            page,
+            "unknown   the parameters of {}: arguments of its calls are taken as they are",
+            one_line(&tools.join(", "))
+        );
+    }
+    if let Some(divergence) = found.divergence() {
+        page.push_str(&diverges(divergence));
+        page.push_str(&tallies(found));
+        if found.left_out > 0 {
+            let _ = writeln!(
+                page,
+                "left out  {}: what happened then answers what was decided then",
+                decisions(found.left_out)
+            );
+        }
+    }
+    if let Some(seq) = found.undecided {
+        let _ =
+            writeln!(page, "broken    nothing was decided about event {seq}: the run was broken off there");
+    }
+    page
+}
+
+fn policies(found: &Replayed) -> String {
+    let now = short(&found.policy);
+    match found.by.first() {
+        None => format!("{now}; nothing was decided then"),
+        Some((then, _)) if *then == found.policy => format!("{now}, which decided then"),
+        Some((then, _)) => format!("{now}, {BAD}not the one that decided then{BAD:#} ({})", short(then)),
+    }
+}
+
+/// How exactly what is the same is the same.
+fn exactly(found: &Replayed) -> String {
+    let PassedOver { because, bounds, texts, times } = found.passed_over;
+    let passed = [("reasons", because), ("bounds", bounds), ("texts", texts), ("times", times)];
+    let passed = passed.into_iter().filter(|(_, count)| *count > 0);
+    let passed: Vec<String> = passed.map(|(part, count)| format!("{part} of {count}")).collect();
+    if !found.by_same() {
+        return ", without their reasons and bounds".to_owned();
+    }
+    if passed.is_empty() { ", byte for byte".to_owned() } else { format!(", but for {}", passed.join(", ")) }
+}
+
+fn diverges(Divergence { seq, at, event, difference, .. }: &Divergence) -> String {
+    let happened = Line::of_event(event).text;
+    let mut text =
+        format!("{BAD}diverges{BAD:#}  at event {seq} ({}): {}\n", at.to_rfc3339(), one_line(&happened));
+    match difference {
+        Difference::State { then, now } => {
+            let _ = writeln!(text, "  then    the state {then}\n  now     the state {now}");
+        }
+        Difference::Decision(side) => sides(&mut text, side, ""),
+        Difference::Because(side) => sides(&mut text, side, ", for other reasons"),
+    }
+    text
+}
+
+fn sides(text: &mut String, side: &Side, but: &str) {
+    decision(text, "then", side.then.as_ref(), "");
+    decision(text, "now", side.now.as_ref(), but);
+    let kind = |side: &Option<Directive>| {
+        let json = serde_json::to_value(side.as_ref()?).ok()?;
+        json.get("directive").cloned()
+    };
+    if kind(&side.then) == kind(&side.now)
+        && let Some((field, then, now)) = side.field()
+    {
+        let shown = |value: &serde_json::Value| shorten(&one_line(&value.to_string()), VALUE);
+        let _ = writeln!(text, "  differ  {field}: {} → {}", shown(&then), shown(&now));
+    }
+}
+
+fn decision(text: &mut String, when: &str, decided: Option<&Directive>, but: &str) {
+    let Some(decided) = decided else {
+        let _ = writeln!(text, "  {when:<6}  nothing more");
+        return;
+    };
+    let Line { text: what, why, .. } = Line::of_directive(decided);
+    let _ = writeln!(text, "  {when:<6}  {}{but}", one_line(&what));
+    for reason in why {
+        let _ = writeln!(text, "          {DIM}{}{DIM:#}", one_line(&reason));
+    }
+}
+
+fn tallies(found: &Replayed) -> String {
+    let mut text = "up to it              then         now\n".to_owned();
+    for (name, then, now) in rows(&found.recorded, &found.replayed) {
+        let _ = writeln!(text, "  {name:<12}  {then:>10}  {now:>10}");
+    }
+    text
+}
+
+fn rows(then: &Tally, now: &Tally) -> Vec<(&'static str, String, String)> {
+    let counts = [
+        ("model calls", then.model_calls, now.model_calls),
+        ("tool runs", then.tool_runs, now.tool_runs),
+        ("retries", then.retries, now.retries),
+        ("waits", then.waits, now.waits),
+    ];
+    let counts = counts.into_iter().map(|(name, then, now)| (name, then.to_string(), now.to_string()));
+    counts.chain([("asleep", delay(then.asleep), delay(now.asleep))]).collect()
+}
+
+/// A table of several sessions.
+pub(super) fn table(entries: &[Entry]) -> String {
+    let width = entries.iter().map(|entry| entry.id.as_str().len()).max().unwrap_or_default().max(7);
+    let mut table = format!(
+        "{BOLD}{:<width$}  {:>9}  {:<22}  {:>6}  {:>6}  {:>8}  {:>10}{BOLD:#}\n",
+        "session", "decisions", "result", "calls", "runs", "retries", "asleep"
+    );
+    for entry in entries {
+        let id = entry.id.as_str();
+        let line = match &entry.result {
+            Ok(found) => row(found),
+            Err(why) => format!("{:>9}  {BAD}{}{BAD:#}", "-", one_line(why)),
+        };
+        let _ = writeln!(table, "{id:<width$}  {line}");
+    }
+    table.push_str(&summary(entries));
+    table
+}
+
+fn row(found: &Replayed) -> String {
+    let all = found.same.saturating_add(found.left_out);
+    let (all, result) = match found.divergence() {
+        None if found.by_same() => (all, format!("{GOOD}{:<22}{GOOD:#}", "same")),
+        None => (all, format!("{GOOD}{:<22}{GOOD:#}", "same, by another policy")),
+        Some(divergence) => {
+            (all.saturating_add(1), format!("{BAD}{:<22}{BAD:#}", format!("diverges at {}", divergence.seq)))
+        }
+    };
+    let (then, now) = (&found.recorded, &found.replayed);
+    let asleep = match (then.asleep, now.asleep) {
+        (then, now) if now > then => format!("+{}", delay(now.saturating_sub(then))),
+        (then, now) if now < then => format!("-{}", delay(then.saturating_sub(now))),
+        _ => "0".to_owned(),
+    };
+    let calls = change(then.model_calls, now.model_calls);
+    let runs = change(then.tool_runs, now.tool_runs);
+    let retries = change(then.retries, now.retries);
+    format!("{all:>9}  {result}  {calls:>6}  {runs:>6}  {retries:>8}  {asleep:>10}")
+}
+
+fn change(then: u64, now: u64) -> String {
+    match now.checked_sub(then) {
+        Some(0) => "0".to_owned(),
+        Some(more) => format!("+{more}"),
+        None => format!("-{}", then.saturating_sub(now)),
+    }
+}
+
+fn summary(entries: &[Entry]) -> String {
+    let count = |is: &dyn Fn(&Entry) -> bool| entries.iter().filter(|entry| is(entry)).count();
+    let unusable = count(&|entry| entry.result.is_err());
+    let diverge = count(&|entry| entry.result.as_ref().is_ok_and(|found| found.divergence().is_some()));
+    let same = entries.len().saturating_sub(unusable).saturating_sub(diverge);
+    let mut text = match entries.len() {
+        1 => "1 session".to_owned(),
+        count => format!("{count} sessions"),
+    };
+    let _ = write!(text, ": {same} the same, {diverge} otherwise");
+    if unusable > 0 {
+        let _ = write!(text, ", {unusable} not decided");
+    }
+    text.push('\n');
+    text
+}
+
+fn decisions(count: u64) -> String {
+    if count == 1 { "1 decision".to_owned() } else { format!("{count} decisions") }
+}
+
+fn short(digest: &str) -> String {
+    shorten(&one_line(digest.get(..DIGEST).unwrap_or(digest)), DIGEST)
+}

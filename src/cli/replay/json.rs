@@ -1,0 +1,52 @@
+//! What came of it, for other programs.
+
+use serde_json::{Value, json};
+use unfazed::replay::{Difference, Divergence, Replayed, Side};
+
+use super::Entry;
+
+/// All of it as one document.
+pub(super) fn document(entries: &[Entry]) -> Value {
+    let (mut sessions, mut unusable) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match &entry.result {
+            Ok(found) => sessions.push(session(entry, found)),
+            Err(why) => unusable.push(json!({ "id": entry.id, "error": why })),
+        }
+    }
+    json!({ "v": 1, "sessions": sessions, "unusable": unusable })
+}
+
+fn session(entry: &Entry, found: &Replayed) -> Value {
+    let by = found.by.iter().map(|(policy, from)| json!({ "policy": policy, "from": from }));
+    json!({
+        "id": entry.id,
+        "title": entry.title,
+        "policy": found.policy,
+        "decided_by": by.collect::<Vec<_>>(),
+        "same_policy": found.by_same(),
+        "result": if found.divergence().is_some() { "diverges" } else { "same" },
+        "events": found.events,
+        "same": found.same,
+        "left_out": found.left_out,
+        "undecided": found.undecided,
+        "passed_over": found.passed_over,
+        "divergence": found.divergence().map(divergence),
+        "then": found.recorded,
+        "now": found.replayed,
+        "unchecked_tools": found.unchecked,
+    })
+}
+
+fn divergence(Divergence { seq, at, event, policy, difference }: &Divergence) -> Value {
+    let sides = |what: &str, side: &Side| {
+        let field = side.field().map(|(field, _, _)| field);
+        json!({ "what": what, "index": side.index, "field": field, "then": side.then, "now": side.now })
+    };
+    let difference = match difference {
+        Difference::Decision(side) => sides("decision", side),
+        Difference::Because(side) => sides("because", side),
+        Difference::State { then, now } => json!({ "what": "state", "then": then, "now": now }),
+    };
+    json!({ "seq": seq, "at": at.to_rfc3339(), "event": event, "decided_by": policy, "difference": difference })
+}

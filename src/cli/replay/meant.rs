@@ -1,0 +1,92 @@
+//! The sessions that are meant.
+
+use std::path::{Path, PathBuf};
+
+use unfazed::engine::{LogHeader, Record};
+use unfazed::store::{JsonlStore, Listing, SessionId, Store};
+
+use super::Args;
+use crate::cli::exit::Failed;
+use crate::cli::sessions::{dir, failed, one, store};
+use crate::cli::settings::Settings;
+
+/// A session that is meant.
+pub(super) struct Meant {
+    pub(super) id: SessionId,
+    pub(super) title: String,
+    pub(super) store: JsonlStore,
+    /// Why it cannot be looked at.
+    pub(super) damage: Option<String>,
+}
+
+impl Meant {
+    /// How it begins.
+    pub(super) fn header(&self) -> Result<LogHeader, Failed> {
+        match self.store.read(&self.id).map_err(|error| failed(&error))?.next() {
+            Some(Ok(Record::Session(header))) => Ok(header),
+            Some(Err(error)) => Err(failed(&error)),
+            _ => Err(Failed::Stopped(format!("session {} has no header", self.id))),
+        }
+    }
+}
+
+/// The sessions that are meant, and whether there may be several of them.
+pub(super) fn sessions(args: &Args, settings: &Settings) -> Result<(Vec<Meant>, bool), Failed> {
+    let folder = args.dir.clone().unwrap_or_else(|| dir(settings, None));
+    if args.sessions.is_empty() {
+        return Ok((all(args, &folder)?, true));
+    }
+    if args.filter.is_given() {
+        let message = "name sessions, or say which are meant by --agent, --status, --since and --before";
+        return Err(Failed::Usage(message.to_owned()));
+    }
+    let (mut meant, mut several) = (Vec::new(), args.sessions.len() > 1);
+    for wanted in &args.sessions {
+        let path = Path::new(wanted);
+        if path.is_dir() {
+            several = true;
+            meant.extend(all(args, path)?);
+        } else if path.is_file() {
+            meant.push(of_file(path)?);
+        } else {
+            let store = store(folder.clone());
+            let id = one(&store, wanted)?;
+            meant.push(named(store, id));
+        }
+    }
+    Ok((meant, several))
+}
+
+fn all(args: &Args, folder: &Path) -> Result<Vec<Meant>, Failed> {
+    let Listing { sessions, damaged } = store(folder.to_owned()).list().map_err(|error| failed(&error))?;
+    let meant = sessions.into_iter().filter(|info| args.filter.takes(info));
+    let store = || store(folder.to_owned());
+    let meant = meant.map(|info| Meant { id: info.id, title: info.meta.title, store: store(), damage: None });
+    let damaged = damaged.into_iter().filter(|_| !args.filter.is_given());
+    let damaged =
+        damaged.map(|(id, why)| Meant { id, title: String::new(), store: store(), damage: Some(why) });
+    Ok(meant.chain(damaged).collect())
+}
+
+/// The session whose log that file is.
+fn of_file(path: &Path) -> Result<Meant, Failed> {
+    let stem = path
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .filter(|_| path.extension().is_some_and(|end| end == "jsonl"));
+    let id = stem.and_then(|stem| stem.parse::<SessionId>().ok()).ok_or_else(|| {
+        Failed::Usage(format!(
+            "{} is not the log of a session: its name must be an id and `.jsonl`",
+            path.display()
+        ))
+    })?;
+    let folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+    let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+    Ok(named(store(folder), id))
+}
+
+fn named(store: JsonlStore, id: SessionId) -> Meant {
+    // A session that cannot be read is told when it is read.
+    let title = store.info(&id).map(|info| info.meta.title).unwrap_or_default();
+    Meant { id, title, store, damage: None }
+}

@@ -1,0 +1,128 @@
+//! `unfazed replay`: decides recorded sessions again, by the policy that decided or by another one.
+
+mod human;
+mod json;
+mod meant;
+mod rules;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use unfazed::replay::{Part, Replayed, replay};
+use unfazed::store::{SessionId, Store};
+
+use super::exit::{Exit, Failed};
+use super::out;
+use super::sessions::Filter;
+use super::settings::Settings;
+use meant::Meant;
+use rules::Rules;
+
+/// Decides recorded sessions again, by their policy or by another one, and says where something else is decided
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed replay latest                            # by the policy of its agent file
+  unfazed replay 1f0a7c --policy new.yaml          # where a new policy would decide otherwise
+  unfazed replay --since 7d --policy new.yaml      # the same of all sessions of a week
+  unfazed replay --all --exit-code --format json   # ends with 1 if anything differs
+  unfazed replay logs/ --policy policy.yaml        # the sessions of a folder, recorded by another host
+
+A SESSION is the id of a session, the beginning or the end of it, `latest`, a `.jsonl` file, or a folder of them.")]
+pub(crate) struct Args {
+    /// The sessions.
+    #[arg(value_name = "SESSION", required_unless_present_any = ["all", "agent", "status", "since", "before"])]
+    sessions: Vec<String>,
+    /// All sessions there are.
+    #[arg(long, conflicts_with = "sessions")]
+    all: bool,
+    #[command(flatten)]
+    filter: Filter,
+    /// The folder of the sessions, instead of the one of the settings.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The policy that decides, in place of the one of the session's agent file: a policy file, several of which are layers
+    /// of one policy, or an agent file.
+    #[arg(long, value_name = "FILE")]
+    policy: Vec<PathBuf>,
+    /// The profile that is chosen, in place of the one of the session.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Passes over decisions that differ in nothing but these: `because` (the reasons), `bounds` (how many attempts there are
+    /// said to be), `texts` (what models and people are told), `times` (waits and time limits). What another policy decided
+    /// is always compared without the first two.
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', value_parser = part)]
+    ignore: Vec<Part>,
+    /// Ends with 1 if anything differs.
+    #[arg(long)]
+    exit_code: bool,
+    /// How it is printed.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// How it is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Human,
+    /// As JSON.
+    Json,
+}
+
+/// A session, and what came of it.
+struct Entry {
+    id: SessionId,
+    title: String,
+    result: Result<Replayed, String>,
+}
+
+pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+    let (meant, several) = meant::sessions(args, settings)?;
+    if meant.is_empty() {
+        out::say("no such sessions\n");
+        return Ok(Exit::Nothing);
+    }
+    let profile = args.profile.as_deref().or(settings.profile.as_deref());
+    let mut rules = Rules::new(&args.policy, profile)?;
+    let mut entries = Vec::with_capacity(meant.len());
+    for one in meant {
+        let result = decide(args, &one, &mut rules);
+        if !several && let Err(error) = result {
+            return Err(error);
+        }
+        let result = result.map_err(|error| match error {
+            Failed::Report(_) => "its policy has mistakes".to_owned(),
+            error => error.to_string(),
+        });
+        entries.push(Entry { id: one.id, title: one.title, result });
+    }
+    match args.format {
+        Format::Human if several => out::styled(&human::table(&entries))?,
+        Format::Human => {
+            for entry in &entries {
+                out::styled(&human::page(entry))?;
+            }
+        }
+        Format::Json => out::raw(&format!("{:#}\n", json::document(&entries)))?,
+    }
+    let unusable = entries.iter().any(|entry| entry.result.is_err());
+    let differs = |entry: &Entry| entry.result.as_ref().is_ok_and(|found| found.divergence().is_some());
+    let differs = args.exit_code && entries.iter().any(differs);
+    Ok(if unusable || differs { Exit::Problem } else { Exit::Clean })
+}
+
+fn decide(args: &Args, one: &Meant, rules: &mut Rules) -> Result<Replayed, Failed> {
+    let stopped = |error: &dyn std::fmt::Display| Failed::Stopped(error.to_string());
+    if let Some(damage) = &one.damage {
+        return Err(stopped(damage));
+    }
+    let policy = rules.of(one)?;
+    let records = one.store.read(&one.id).map_err(|error| stopped(&error))?;
+    let parts = args.ignore.iter().copied().collect();
+    replay(&policy, parts, records).map_err(|error| stopped(&format!("session {}: {error}", one.id)))
+}
+
+fn part(name: &str) -> Result<Part, String> {
+    name.parse().map_err(|error: unfazed::replay::UnknownPart| error.to_string())
+}

@@ -1,0 +1,42 @@
+//! What messages to the model know of the session: the feedback there was, and the slices.
+
+use serde_json::{Map, Value, json};
+
+use crate::policy::Template;
+use crate::session::{RetryFeedback, Slices};
+
+/// Adds to the variables of a message what it reads of the session.
+pub(crate) fn reflect(template: &Template, vars: &mut Map<String, Value>, slices: &Slices) {
+    if template.reads("feedback") {
+        vars.insert("feedback".to_owned(), feedback(slices));
+    }
+    if template.reads("slices") {
+        let slices = slices.iter().map(|(name, value)| (name.to_owned(), value.clone()));
+        vars.insert("slices".to_owned(), slices.collect::<Map<_, _>>().into());
+    }
+}
+
+/// All feedback, and that of each tool.
+fn feedback(slices: &Slices) -> Value {
+    let all: Vec<Value> = slices.feedback().map(|feedback| shown(&feedback)).collect();
+    let mut tools: Map<String, Value> = Map::new();
+    for feedback in &all {
+        let Some(tool) = feedback.get("tool_name").and_then(Value::as_str) else { continue };
+        let known = tools.entry(tool).or_insert_with(|| json!({ "latest": null, "all": [] }));
+        let Some(known) = known.as_object_mut() else { continue };
+        known.insert("latest".to_owned(), feedback.clone());
+        if let Some(Value::Array(all)) = known.get_mut("all") {
+            all.push(feedback.clone());
+        }
+    }
+    json!({ "latest": all.last(), "all": all, "tools": tools })
+}
+
+/// Without the time of the next attempt: what models are told is the same from run to run.
+fn shown(feedback: &RetryFeedback) -> Value {
+    let mut shown = serde_json::to_value(feedback).unwrap_or_default();
+    if let Some(fields) = shown.as_object_mut() {
+        fields.shift_remove("retry_scheduled_at");
+    }
+    shown
+}

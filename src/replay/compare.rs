@@ -1,0 +1,217 @@
+//! Two lists of decisions, one beside the other.
+
+use core::mem::Discriminant as Kind;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::part::{Part, Parts};
+use crate::engine::{Directive, Directives, Note, Order, Work};
+
+/// What differs first between what was decided and what is decided now.
+#[derive(Debug, PartialEq)]
+pub enum Difference {
+    /// A decision: another one, one that is missing, or one too many.
+    Decision(Side),
+    /// The decision is the same, for other reasons.
+    Because(Side),
+    /// The decisions are the same, and the state they lead to is another.
+    State {
+        /// The digest of the state that was written down.
+        then: String,
+        /// The digest of the state now.
+        now: String,
+    },
+}
+
+/// A decision on both sides.
+#[derive(Debug, PartialEq)]
+pub struct Side {
+    /// Its number in the list of decisions about that event, from 0.
+    pub index: usize,
+    /// What was decided; `None`: nothing.
+    pub then: Option<Directive>,
+    /// What is decided now; `None`: nothing.
+    pub now: Option<Directive>,
+}
+
+impl Side {
+    /// The first field that differs, as a JSON pointer, and its value on both sides.
+    pub fn field(&self) -> Option<(String, Value, Value)> {
+        let [then, now] =
+            [&self.then, &self.now].map(|side| side.as_ref().and_then(|d| serde_json::to_value(d).ok()));
+        first(&then?, &now?, &mut String::new())
+    }
+}
+
+/// What is passed over of what differs.
+///
+/// # Errors
+/// The first difference that is not.
+pub(super) fn lists(then: Directives, now: Directives, parts: Parts) -> Result<Parts, Box<Difference>> {
+    // The same bytes are what counts; nearly always they are.
+    let bytes = |list: &Directives| serde_json::to_vec(list).ok();
+    if bytes(&then) == bytes(&now) {
+        return Ok(Parts::default());
+    }
+    let ((then, then_counted), (now, now_counted)) = (apart(then), apart(now));
+    let passed = pairs(then, now, parts)?;
+    let counted = pairs(then_counted, now_counted, parts)?;
+    Ok(counted.iter().fold(passed, Parts::with))
+}
+
+/// Directives with their numbers in the list.
+type Numbered = Vec<(usize, Directive)>;
+
+/// What decides, and what only counts it.
+fn apart(list: Directives) -> (Numbered, Numbered) {
+    let counts =
+        |(_, directive): &(usize, Directive)| !matches!(directive.order, Order::Note(Note::Metric(_)));
+    list.0.into_iter().enumerate().partition(counts)
+}
+
+fn pairs(then: Numbered, now: Numbered, parts: Parts) -> Result<Parts, Box<Difference>> {
+    let mut passed = Parts::default();
+    let (mut reasons, mut other) = (None, None);
+    let (mut then, mut now) = (then.into_iter(), now.into_iter());
+    loop {
+        let (one, two) = match (then.next(), now.next()) {
+            (None, None) => break,
+            (Some((index, one)), Some((_, two))) if kind(&one) == kind(&two) => {
+                match differ(&one, &two, parts) {
+                    Ok(parts) => passed = parts.iter().fold(passed, Parts::with),
+                    Err(Differs::Reasons) => {
+                        let side = || Side { index, then: Some(one), now: Some(two) };
+                        reasons.get_or_insert_with(side);
+                    }
+                    Err(Differs::Order) => {
+                        let is_work = matches!(one.order, Order::Work(_));
+                        let side = Side { index, then: Some(one), now: Some(two) };
+                        // What is done tells more than what was noted before it.
+                        if is_work {
+                            return Err(Box::new(Difference::Decision(side)));
+                        }
+                        other.get_or_insert(side);
+                    }
+                }
+                continue;
+            }
+            sides => sides,
+        };
+        let index = one.as_ref().or(two.as_ref()).map_or(0, |(index, _)| *index);
+        let [then, now] = [one, two].map(|side| side.map(|(_, directive)| directive));
+        return Err(Box::new(Difference::Decision(Side { index, then, now })));
+    }
+    match (other, reasons) {
+        (Some(side), _) => Err(Box::new(Difference::Decision(side))),
+        (None, Some(side)) => Err(Box::new(Difference::Because(side))),
+        (None, None) => Ok(passed),
+    }
+}
+
+/// The kind of a directive.
+fn kind(directive: &Directive) -> (Option<Kind<Work>>, Option<Kind<Note>>) {
+    match &directive.order {
+        Order::Work(work) => (Some(core::mem::discriminant(work)), None),
+        Order::Note(note) => (None, Some(core::mem::discriminant(note))),
+    }
+}
+
+/// What of a decision differs and may not be passed over.
+enum Differs {
+    Order,
+    Reasons,
+}
+
+/// The parts in which they differ, all of which may be passed over.
+fn differ(then: &Directive, now: &Directive, parts: Parts) -> Result<Parts, Differs> {
+    if then.order == now.order {
+        return match (then.because == now.because, parts.has(Part::Because)) {
+            (true, _) => Ok(Parts::default()),
+            (false, true) => Ok(Parts::default().with(Part::Because)),
+            (false, false) => Err(Differs::Reasons),
+        };
+    }
+    let [mut one, mut other] =
+        [then, now].map(|directive| serde_json::to_value(directive).unwrap_or_default());
+    let mut passed = Parts::default();
+    for part in parts.iter() {
+        let before = (one.clone(), other.clone());
+        part.take_out(&mut one);
+        part.take_out(&mut other);
+        if count(&before.0, &before.1) > count(&one, &other) {
+            passed = passed.with(part);
+        }
+    }
+    if one == other { Ok(passed) } else { Err(Differs::Order) }
+}
+
+/// In how many fields two values differ.
+fn count(one: &Value, other: &Value) -> usize {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let added = other.keys().filter(|name| !one.contains_key(*name)).count();
+            let changed =
+                one.iter().map(|(name, value)| other.get(name).map_or(1, |other| count(value, other)));
+            changed.sum::<usize>().saturating_add(added)
+        }
+        (one, other) => usize::from(one != other),
+    }
+}
+
+/// The first field that differs, with both values.
+fn first(one: &Value, other: &Value, path: &mut String) -> Option<(String, Value, Value)> {
+    let at = path.len();
+    let mut inside = |name: &str, one: &Value, other: &Value| {
+        path.push('/');
+        path.push_str(&name.replace('~', "~0").replace('/', "~1"));
+        let found = first(one, other, path);
+        path.truncate(at);
+        found
+    };
+    match (one, other) {
+        (one, other) if one == other => None,
+        (Value::Object(one), Value::Object(other)) => {
+            let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
+            let value = |side: &serde_json::Map<String, Value>, name: &str| {
+                side.get(name).cloned().unwrap_or_default()
+            };
+            names.into_iter().find_map(|name| inside(name, &value(one, name), &value(other, name)))
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            let mut pairs = one.iter().zip(other).enumerate();
+            pairs.find_map(|(index, (one, other))| inside(&index.to_string(), one, other))
+        }
+        _ => Some((path.clone(), one.clone(), other.clone())),
+    }
+}
+
+/// The names the files of a policy had: the same files may be named from another folder now.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    /// By the names they have now.
+    then: BTreeMap<String, String>,
+}
+
+impl Files {
+    /// Names the files of `now` as those of `then` were, where nothing else of a place differs.
+    pub(super) fn name_as(&mut self, then: &Directives, now: &mut Directives) {
+        for (then, now) in then.0.iter().zip(&mut now.0) {
+            for (then, now) in then.because.iter().zip(&mut now.because) {
+                let (then, now) = (&then.place, &mut now.place);
+                if (then.line, then.column) != (now.line, now.column) {
+                    continue;
+                }
+                let taken = || self.then.values().any(|name| *name == then.file);
+                match self.then.get(&now.file) {
+                    Some(name) => now.file.clone_from(name),
+                    None if !taken() => {
+                        let name = core::mem::replace(&mut now.file, then.file.clone());
+                        self.then.insert(name, then.file.clone());
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+}

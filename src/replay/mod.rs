@@ -1,0 +1,277 @@
+//! Sessions decided again: by the policy that decided, or by another one, from the records of their logs alone.
+//!
+//! The same policy decides the same, byte for byte. Another policy decides the same up to a place: there the first difference
+//! is told, and replaying ends, since the events that follow answer what was decided then.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod compare;
+mod part;
+mod replayed;
+mod tally;
+
+use core::fmt;
+
+pub use compare::{Difference, Side};
+pub use part::{Part, Parts, UnknownPart};
+pub use replayed::{Divergence, Ending, PassedOver, Replayed};
+pub use tally::Tally;
+
+use crate::engine::{
+    Catalogue, CatalogueError, Directives, Envelope, Event, Interpreter, NameClash, Record, RunStarted,
+    State, ToolFacts, ToolSpec,
+};
+use crate::policy::Policy;
+use compare::Files;
+
+/// A session that is decided again, record by record.
+///
+/// ```
+/// use unfazed::engine::{Catalogue, Directives, Envelope, Event, Interpreter, Record, RunStarted, State};
+/// use unfazed::policy::Policy;
+/// use unfazed::replay::{Ending, Replay};
+/// use unfazed::time::Instant;
+/// let interpreter = Interpreter::new(Policy::builtin(), Catalogue::default());
+/// let started = RunStarted { run: "r".into(), task: "What does it cost?".into(), ..RunStarted::default() };
+/// let envelope = Envelope { seq: 1, now: Instant(0), event: Event::RunStarted(started) };
+/// let mut state = State::new();
+/// let list = interpreter.step(&mut state, envelope.clone());
+/// let records = [
+///     Record::Event(envelope),
+///     Record::Directives { seq: 1, policy: Policy::builtin().digest().to_owned(), list },
+///     Record::State { seq: 1, hash: state.digest() },
+/// ];
+/// let mut replay = Replay::new(Policy::builtin());
+/// for record in records {
+///     replay.take(record)?;
+/// }
+/// let replayed = replay.end();
+/// assert_eq!((replayed.same, replayed.ending), (1, Ending::Same));
+/// # Ok::<(), unfazed::replay::ReplayError>(())
+/// ```
+#[derive(Debug)]
+pub struct Replay {
+    policy: Policy,
+    pass_over: Parts,
+    interpreter: Interpreter,
+    state: State,
+    /// The event that was read last, until the state it led to is read.
+    event: Option<Envelope>,
+    /// What was decided about it then.
+    then: Option<(String, Directives)>,
+    files: Files,
+    /// All that was compared so far was decided by this policy, and no part of it was passed over.
+    exact: bool,
+    found: Replayed,
+}
+
+/// Why a session cannot be decided again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The tools it had cannot be used.
+    #[error("the tools of event {seq} cannot be used: {source}")]
+    Tools {
+        /// The event.
+        seq: u64,
+        /// What is wrong with them.
+        source: CatalogueError,
+    },
+    /// The policy cannot be used with the tools it had.
+    #[error("the policy does not go with the tools of event {seq}: {source}")]
+    Clash {
+        /// The event.
+        seq: u64,
+        /// What is wrong.
+        source: NameClash,
+    },
+}
+
+impl Replay {
+    /// Nothing is read yet; `policy` will decide about all of it.
+    pub fn new(policy: Policy) -> Self {
+        let found = Replayed::new(policy.digest());
+        let interpreter = Interpreter::new(policy.clone(), Catalogue::default());
+        Self {
+            policy,
+            pass_over: Parts::default(),
+            interpreter,
+            state: State::new(),
+            event: None,
+            then: None,
+            files: Files::default(),
+            exact: true,
+            found,
+        }
+    }
+
+    /// Goes on where decisions differ in nothing but these parts. What another policy has decided is always compared without
+    /// [`Part::Because`] and [`Part::Bounds`].
+    #[must_use]
+    pub fn pass_over(mut self, parts: Parts) -> Self {
+        self.pass_over = parts;
+        self
+    }
+
+    /// The state before the first record, where it is not that of a session before its first event.
+    #[must_use]
+    pub fn at(mut self, state: State) -> Self {
+        self.state = state;
+        self
+    }
+
+    /// Takes the next record. After the first difference they are only counted.
+    ///
+    /// # Errors
+    /// The tools that were written down cannot be used, or not by this policy.
+    pub fn take(&mut self, record: Record) -> Result<(), ReplayError> {
+        match record {
+            Record::Session(header) => self.found.header = Some(header),
+            Record::Event(envelope) => {
+                // Without a state it was decided about in no session that went on; what follows counts on it.
+                if let Some(undecided) = self.event.take().filter(|_| self.goes_on()) {
+                    drop(self.decide(undecided)?);
+                }
+                self.found.happened(&envelope);
+                (self.event, self.then) = (Some(envelope), None);
+            }
+            Record::Directives { policy, list, .. } => self.then = Some((policy, list)),
+            Record::State { seq, hash } => {
+                if let (Some(envelope), Some(then)) = (self.event.take(), self.then.take()) {
+                    self.found.decided(&then.0, seq);
+                    if self.goes_on() {
+                        self.compare(envelope, then, &hash)?;
+                    } else {
+                        self.found.left_out = self.found.left_out.saturating_add(1);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was found, all records being read.
+    pub fn end(mut self) -> Replayed {
+        // What was decided without the state it led to was never begun.
+        self.found.undecided = self.event.map(|envelope| envelope.seq);
+        self.found
+    }
+
+    const fn goes_on(&self) -> bool {
+        matches!(self.found.ending, Ending::Same)
+    }
+
+    fn compare(
+        &mut self,
+        envelope: Envelope,
+        (policy, then): (String, Directives),
+        hash: &str,
+    ) -> Result<(), ReplayError> {
+        let by_same = policy == self.policy.digest();
+        let (seq, at, event) = (envelope.seq, envelope.now, envelope.event.clone());
+        let again = self.decide(envelope)?;
+        self.found.recorded.add(&then);
+        self.found.replayed.add(&again);
+        match self.differs(by_same, then, again, hash) {
+            None => self.found.same = self.found.same.saturating_add(1),
+            Some(difference) => {
+                let divergence = Divergence { seq, at, event, policy, difference: *difference };
+                self.found.ending = Ending::Diverges(Box::new(divergence));
+            }
+        }
+        Ok(())
+    }
+
+    fn differs(
+        &mut self,
+        by_same: bool,
+        then: Directives,
+        mut again: Directives,
+        hash: &str,
+    ) -> Option<Box<Difference>> {
+        let mut parts = self.pass_over;
+        if by_same {
+            self.files.name_as(&then, &mut again);
+        } else {
+            parts = parts.with(Part::Because).with(Part::Bounds);
+        }
+        let passed = match compare::lists(then, again, parts) {
+            Ok(passed) => passed,
+            Err(difference) => return Some(difference),
+        };
+        self.exact &= by_same && passed.is_empty();
+        if by_same {
+            self.found.passed_over.add(passed);
+        }
+        let now = self.exact.then(|| self.state.digest()).filter(|digest| digest != hash)?;
+        Some(Box::new(Difference::State { then: hash.to_owned(), now }))
+    }
+
+    fn decide(&mut self, envelope: Envelope) -> Result<Directives, ReplayError> {
+        if matches!(envelope.event, Event::RunStarted(_)) && self.state.is_over() {
+            self.state = self.state.next_run();
+        }
+        if let Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } = &envelope.event {
+            self.interpreter = self.with_tools(tools, envelope.seq)?;
+        }
+        Ok(self.interpreter.step(&mut self.state, envelope))
+    }
+
+    fn with_tools(&mut self, tools: &[ToolFacts], seq: u64) -> Result<Interpreter, ReplayError> {
+        let unchecked = tools.iter().filter(|tool| tool.parameters.is_none());
+        self.found.unchecked.extend(unchecked.map(|tool| tool.name.clone()));
+        let specs = tools.iter().map(|tool| ToolSpec {
+            name: tool.name.clone(),
+            // Nothing is decided by it.
+            description: String::new(),
+            parameters: tool.parameters.clone().unwrap_or_else(|| true.into()),
+            effect: tool.effect,
+        });
+        let tools = Catalogue::new(specs).map_err(|source| ReplayError::Tools { seq, source })?;
+        tools.fits(&self.policy).map_err(|source| ReplayError::Clash { seq, source })?;
+        Ok(Interpreter::new(self.policy.clone(), tools))
+    }
+}
+
+/// Decides a session again whose records are all there.
+///
+/// # Errors
+/// A record that cannot be read, or one that cannot be decided about again.
+pub fn replay<E>(
+    policy: &Policy,
+    parts: Parts,
+    records: impl IntoIterator<Item = Result<Record, E>>,
+) -> Result<Replayed, Unreplayable<E>> {
+    let mut replay = Replay::new(policy.clone()).pass_over(parts);
+    for record in records {
+        replay.take(record.map_err(Unreplayable::Read)?).map_err(Unreplayable::Decide)?;
+    }
+    Ok(replay.end())
+}
+
+/// Why a session was not decided again.
+#[derive(Debug)]
+pub enum Unreplayable<E> {
+    /// It cannot be read.
+    Read(E),
+    /// It cannot be decided again.
+    Decide(ReplayError),
+}
+
+impl<E: fmt::Display> fmt::Display for Unreplayable<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => error.fmt(f),
+            Self::Decide(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> core::error::Error for Unreplayable<E> {}

@@ -1,0 +1,133 @@
+//! What comes of deciding a session again.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::compare::Difference;
+use super::part::{Part, Parts};
+use super::tally::Tally;
+use crate::engine::{Envelope, Event, LogHeader};
+use crate::time::Instant;
+
+/// What comes of deciding a session again.
+#[derive(Debug)]
+pub struct Replayed {
+    /// How the session began.
+    pub header: Option<LogHeader>,
+    /// Digest of the policy that decided now.
+    pub policy: String,
+    /// Digests of the policies that decided then, each with the first event it decided about.
+    pub by: Vec<(String, u64)>,
+    /// Events in the log.
+    pub events: u64,
+    /// Events about which the same was decided.
+    pub same: u64,
+    /// What differed and was passed over, of what the same policy had decided.
+    pub passed_over: PassedOver,
+    /// How it ended.
+    pub ending: Ending,
+    /// Decisions after the first difference.
+    pub left_out: u64,
+    /// The last event, if nothing was decided about it: the run was broken off there.
+    pub undecided: Option<u64>,
+    /// What the decisions that were compared had asked for; of the first that differs, what it had.
+    pub recorded: Tally,
+    /// What they ask for now.
+    pub replayed: Tally,
+    /// The tools whose parameters were not written down: arguments of their calls are taken as they are.
+    pub unchecked: BTreeSet<String>,
+}
+
+/// How it ended.
+#[derive(Debug, PartialEq)]
+pub enum Ending {
+    /// The same is decided about every event.
+    Same,
+    /// Something else is decided.
+    Diverges(Box<Divergence>),
+}
+
+/// The first event about which something else is decided.
+#[derive(Debug, PartialEq)]
+pub struct Divergence {
+    /// Its number.
+    pub seq: u64,
+    /// When it was.
+    pub at: Instant,
+    /// The event.
+    pub event: Event,
+    /// Digest of the policy that decided about it then.
+    pub policy: String,
+    /// What differs.
+    pub difference: Difference,
+}
+
+/// How many decisions differed in something that was passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PassedOver {
+    /// In their reasons.
+    pub because: u64,
+    /// In how many attempts and turns there are said to be.
+    pub bounds: u64,
+    /// In what models and people are told.
+    pub texts: u64,
+    /// In waits and time limits.
+    pub times: u64,
+}
+
+impl PassedOver {
+    pub(super) fn add(&mut self, parts: Parts) {
+        for part in parts.iter() {
+            let count = match part {
+                Part::Because => &mut self.because,
+                Part::Bounds => &mut self.bounds,
+                Part::Texts => &mut self.texts,
+                Part::Times => &mut self.times,
+            };
+            *count = count.saturating_add(1);
+        }
+    }
+}
+
+impl Replayed {
+    pub(super) fn new(policy: &str) -> Self {
+        Self {
+            header: None,
+            policy: policy.to_owned(),
+            by: Vec::new(),
+            events: 0,
+            same: 0,
+            passed_over: PassedOver::default(),
+            ending: Ending::Same,
+            left_out: 0,
+            undecided: None,
+            recorded: Tally::default(),
+            replayed: Tally::default(),
+            unchecked: BTreeSet::new(),
+        }
+    }
+
+    /// Whether nothing but the policy that decided now had decided then.
+    pub fn by_same(&self) -> bool {
+        self.by.iter().all(|(policy, _)| *policy == self.policy)
+    }
+
+    /// The first difference.
+    pub fn divergence(&self) -> Option<&Divergence> {
+        match &self.ending {
+            Ending::Same => None,
+            Ending::Diverges(divergence) => Some(divergence),
+        }
+    }
+
+    pub(super) const fn happened(&mut self, _: &Envelope) {
+        self.events = self.events.saturating_add(1);
+    }
+
+    pub(super) fn decided(&mut self, policy: &str, seq: u64) {
+        if self.by.last().is_none_or(|(last, _)| last != policy) {
+            self.by.push((policy.to_owned(), seq));
+        }
+    }
+}

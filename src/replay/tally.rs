@@ -1,0 +1,62 @@
+//! What decisions cost: calls, runs, attempts, seconds asleep.
+
+use serde::Serialize;
+
+use crate::engine::{Directives, Order, Work};
+use crate::time::Nanos;
+
+/// What was asked for by decisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// Calls of models.
+    pub model_calls: u64,
+    /// Runs of tools.
+    pub tool_runs: u64,
+    /// Those of both that were not the first attempt.
+    pub retries: u64,
+    /// Waits.
+    pub waits: u64,
+    /// How long they were, together.
+    pub asleep: Nanos,
+    /// Questions to a person or the planner.
+    pub questions: u64,
+}
+
+impl Tally {
+    /// Counts what is asked for there.
+    pub fn add(&mut self, list: &Directives) {
+        for directive in &list.0 {
+            if let Order::Work(work) = &directive.order {
+                self.work(work);
+            }
+        }
+    }
+
+    /// Adds what another one counted.
+    pub const fn join(&mut self, other: &Self) {
+        self.model_calls = self.model_calls.saturating_add(other.model_calls);
+        self.tool_runs = self.tool_runs.saturating_add(other.tool_runs);
+        self.retries = self.retries.saturating_add(other.retries);
+        self.waits = self.waits.saturating_add(other.waits);
+        self.asleep = Nanos(self.asleep.0.saturating_add(other.asleep.0));
+        self.questions = self.questions.saturating_add(other.questions);
+    }
+
+    fn work(&mut self, work: &Work) {
+        let (count, attempt) = match work {
+            Work::CallModel(call) => (&mut self.model_calls, call.attempt),
+            Work::Summarize(_) => (&mut self.model_calls, 1),
+            Work::RunTool(run) => (&mut self.tool_runs, run.attempt),
+            Work::Wait(wait) => {
+                self.asleep = Nanos(self.asleep.0.saturating_add(wait.delay.0));
+                (&mut self.waits, 1)
+            }
+            Work::Consult(_) | Work::Ask(_) => (&mut self.questions, 1),
+            Work::PrepareTurn(_) | Work::RepairHistory(_) | Work::ReduceContext(_) => return,
+        };
+        *count = count.saturating_add(1);
+        if attempt > 1 {
+            self.retries = self.retries.saturating_add(1);
+        }
+    }
+}
