@@ -137,6 +137,13 @@ async fn failures_have_the_form_the_policy_says() {
 }
 
 #[tokio::test]
+async fn a_failure_gets_no_further_than_a_result() {
+    let guard = guard("{fetch: {retry: {max_attempts: 1}, result: {max: 20 chars}}}");
+    let shown = fail(&guard.tool("fetch"), &json!({})).await;
+    assert_eq!(shown.chars().count(), 20, "{shown}");
+}
+
+#[tokio::test]
 async fn what_is_shown_follows_the_policy_in_force() {
     let live = LivePolicy::new(policy("version: 1"));
     let tool = Guard::new(live.clone()).tool("fetch");

@@ -13,7 +13,7 @@ pub(crate) fn one_line(text: &str) -> String {
                     out.push(' ');
                 }
             }
-            c if c.is_control() => out.extend(c.escape_default()),
+            c if misleads(c) => out.extend(c.escape_default()),
             c => out.push(c),
         }
     }
@@ -24,13 +24,20 @@ pub(crate) fn one_line(text: &str) -> String {
 pub(crate) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() && !matches!(c, '\n' | '\t') {
+        if misleads(c) && !matches!(c, '\n' | '\t') {
             out.extend(c.escape_default());
         } else {
             out.push(c);
         }
     }
     out
+}
+
+/// Whether a terminal would do something else with it than show it: control characters, and those that turn the direction
+/// of text, behind which other text can be made to look as if it stood elsewhere.
+pub(crate) fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// At most `most` characters of the text.
@@ -69,6 +76,12 @@ mod tests {
     #[test]
     fn lines_stay_and_escapes_are_shown() {
         assert_eq!(visible("a\n\tb\u{1b}]0;x\u{7}\u{9b}"), "a\n\tb\\u{1b}]0;x\\u{7}\\u{9b}");
+    }
+
+    #[test]
+    fn text_cannot_be_turned_round() {
+        assert_eq!(visible("pay \u{202e}001\u{2066} in"), "pay \\u{202e}001\\u{2066} in");
+        assert_eq!(one_line("שלום\u{200f}"), "שלום\\u{200f}");
     }
 
     #[test]

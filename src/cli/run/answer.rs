@@ -1,5 +1,7 @@
 //! An answer in lines, laid out while its pieces come.
 
+use crate::cli::text::misleads;
+
 /// How many spaces a tabulator is.
 const TAB: usize = 4;
 
@@ -28,7 +30,7 @@ impl Answer {
                 '\n' => whole.push(self.end()),
                 '\r' => {}
                 '\t' => (0..TAB).for_each(|_| self.put(' ', &mut whole)),
-                c if c.is_control() => c.escape_default().for_each(|c| self.put(c, &mut whole)),
+                c if misleads(c) => c.escape_default().for_each(|c| self.put(c, &mut whole)),
                 c => self.put(c, &mut whole),
             }
         }

@@ -36,7 +36,10 @@ impl Step<'_> {
         };
         let mut why = self.why_stopped(&exhausted.action, &policy.retry, progress, case, reason);
         if reason == StopReason::MayHaveActed {
-            why.push(because(self.policy, "effect", &policy.effect.map(Shown), []));
+            let effect = self.effect_of(&slot.tool, policy);
+            let told =
+                (policy.effect.value != effect).then(|| format!("the tool itself says {}", Shown(effect)));
+            why.push(because(self.policy, "effect", &policy.effect.map(Shown), told));
         }
         self.count(MetricName::RetryAttempts, exhausted.action.clone(), progress.attempt.into());
         self.count_overdrawn(&exhausted.action, reason);

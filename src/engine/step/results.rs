@@ -23,7 +23,8 @@ impl Step<'_> {
         }
     }
 
-    /// What the model is shown of a failure: `told` in the words of the policy, or what is wrong as JSON.
+    /// What the model is shown of a failure: `told` in the words of the policy, or what is wrong as JSON. What tools say
+    /// is a part of both, and no failure gets around the cap.
     pub(super) fn show_failure(
         &mut self,
         index: usize,
@@ -36,7 +37,7 @@ impl Step<'_> {
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let result = || ToolResult::failed(&slot.tool, error.to_owned(), class, &slot.ran);
         let value = match policy.result.form.value {
-            ResultForm::Text => return told,
+            ResultForm::Text => Value::String(told),
             ResultForm::Json => result().failure(),
             ResultForm::Full => result().full(),
         };

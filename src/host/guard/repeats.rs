@@ -75,7 +75,7 @@ impl ToolGuard {
         let rules = &policy.result;
         let result = || ToolResult::failed(&self.name, error.to_owned(), class, &RunFacts::default());
         match rules.form.value {
-            ResultForm::Text => told,
+            ResultForm::Text => self.capped(rules, &Value::String(told)),
             ResultForm::Json => self.capped(rules, &result().failure()),
             ResultForm::Full => self.capped(rules, &result().full()),
         }
