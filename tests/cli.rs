@@ -271,9 +271,10 @@ fn a_second_signal_leaves_no_tool_running() {
         };
         signal(first);
         wait_for("the first signal is taken", || {
-            let session =
-                fs::read_dir(dir.path().join(".unfazed/sessions")).unwrap().next().unwrap().unwrap();
-            fs::read_to_string(session.path()).unwrap().contains("stop_requested")
+            let files = fs::read_dir(dir.path().join(".unfazed/sessions")).unwrap();
+            let mut logs = files.map(|file| file.unwrap().path());
+            let log = logs.find(|path| path.extension().is_some_and(|is| is == "jsonl")).unwrap();
+            fs::read_to_string(log).unwrap().contains("stop_requested")
         });
         let asked = Instant::now();
         signal(second);
@@ -353,8 +354,8 @@ tools:
         let run =
             run.env("PROVIDER_KEY", "sk-planted-1").env("SHOP_TOKEN", "shop-planted-2").output().unwrap();
         assert_eq!(code(&run), 0, "{}", err(&run));
-        let session = fs::read_dir(dir.path().join(".unfazed/sessions")).unwrap().next().unwrap().unwrap();
-        let session = fs::read_to_string(session.path()).unwrap();
+        let files = fs::read_dir(dir.path().join(".unfazed/sessions")).unwrap();
+        let session: String = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
         for (what, text) in [("stdout", out(&run)), ("stderr", err(&run)), ("session", session)] {
             assert!(!text.contains("planted"), "{what}:\n{text}");
         }

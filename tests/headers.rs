@@ -70,8 +70,9 @@ fn run(api: &str, answered: &'static str, headers: &str) -> (String, String) {
     let server = thread::spawn(move || answer(&listener, answered));
     let output = unfazed(&dir, &["run", "agent.yaml", "--log", "trace"]);
     assert!(output.status.success(), "{}", said(&output));
-    let session = fs::read_dir(dir.path().join(".unfazed/sessions")).unwrap().next().unwrap().unwrap();
-    (server.join().unwrap(), said(&output) + &fs::read_to_string(session.path()).unwrap())
+    let files = fs::read_dir(dir.path().join(".unfazed/sessions")).unwrap();
+    let session: String = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    (server.join().unwrap(), said(&output) + &session)
 }
 
 #[test]

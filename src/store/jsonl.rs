@@ -516,6 +516,34 @@ mod tests {
     }
 
     #[test]
+    fn the_state_before_the_next_is_kept_also_when_the_session_goes_on() {
+        let scene = scene();
+        let mut log = scene.create();
+        log.keep_state(b"one").unwrap();
+        log.keep_state(b"two").unwrap();
+        drop(log);
+        let mut log = scene.store.open(&scene.id).unwrap();
+        log.keep_state(b"three").unwrap();
+        assert!(log.kept_states().ends_with(&[b"two".to_vec(), b"three".to_vec()]));
+        // From now on there are two again.
+        log.keep_state(b"four").unwrap();
+        assert_eq!(log.kept_states(), [b"three".to_vec(), b"four".to_vec()]);
+    }
+
+    #[test]
+    fn directives_without_the_state_they_were_written_with_are_cut_off() {
+        let scene = scene();
+        let list = Directives::default();
+        let mut log = scene.create();
+        log.append(&[state(1)]).unwrap();
+        let whole = scene.written();
+        log.append(&[RecordRef::Directives { seq: 2, policy: "p", list: &list }]).unwrap();
+        drop(log);
+        drop(scene.store.open(&scene.id).unwrap());
+        assert_eq!(scene.written(), whole);
+    }
+
+    #[test]
     fn a_record_too_deep_to_be_read_again_is_not_written() {
         let scene = scene();
         let mut log = scene.create();

@@ -54,7 +54,7 @@ const COLUMNS: usize = 80;
   unfazed run agent.yaml --approve no    # what wants a person's agreement does not run
   unfazed run agent.yaml --metrics-addr 127.0.0.1:9464
   unfazed run agent.yaml --stream always 2> run.log    # answers while they come, in a file too
-  unfazed run --resume latest                          # goes on with the run that was broken off last
+  unfazed run --resume latest                          # goes on with what was broken off last
   unfazed run --resume 1f0a7c 'and by train?'          # asks the next question in a session
 
 Exit codes:

@@ -1,6 +1,6 @@
 //! What is to be run: an agent file, or a session that goes on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Args;
 use crate::cli::exit::Failed;
@@ -17,6 +17,12 @@ pub(super) struct Request {
     pub(super) profile: Option<String>,
     /// The session that goes on.
     pub(super) resume: Option<Found>,
+}
+
+/// The path as it is named in this folder: so the files of the policy have the names they had.
+fn from_here(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(here).unwrap_or(path).to_path_buf()
 }
 
 /// What the command line asks for.
@@ -43,7 +49,7 @@ pub(super) fn of(args: &Args, settings: &Settings) -> Result<Request, Failed> {
     let known = found.header.agent.as_ref();
     let agent = match (&args.agent_file, known) {
         (Some(file), _) => file.clone(),
-        (None, Some(agent)) => PathBuf::from(&agent.file),
+        (None, Some(agent)) => from_here(Path::new(&agent.file)),
         (None, None) => {
             return Err(Failed::Usage(format!(
                 "session {} does not say which agent it is of; give --agent FILE",

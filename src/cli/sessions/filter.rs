@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn a_time_is_a_date_or_so_long_ago() {
         let day = time("2026-11-21").unwrap();
-        assert_eq!(day.to_rfc3339(), "2026-11-21T00:00:00Z");
+        assert_eq!(day.to_rfc3339(), "2026-11-21T00:00:00.000Z");
         assert_eq!(time("2026-11-21T08:00:00Z").unwrap().since(day), Nanos::from_secs(8 * 3600));
         assert_eq!(time("2026-11-21 08:00:00").unwrap().since(day), Nanos::from_secs(8 * 3600));
         assert!(time("1h").unwrap() > time("1d").unwrap());

@@ -31,10 +31,21 @@ pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
     let info = store.info(&id).map_err(|error| failed(&error))?;
     let title = one_line(&info.meta.title);
     out::styled(&format!("{BOLD}{title}{BOLD:#}\n{id}  {}\n\n", info.meta.status.name().replace('_', " ")))?;
+    // A message has an empty line before it and one after it.
+    let mut apart = true;
     for piece in read(store, &id, !args.quiet).map_err(|error| failed(&error))? {
         match piece {
-            Piece::Decided(lines) => out::styled(&lines)?,
-            Piece::Said(message) => out::styled(&said(&message))?,
+            Piece::Decided(lines) => {
+                apart = false;
+                out::styled(&lines)?;
+            }
+            Piece::Said(message) => {
+                let message = said(&message);
+                if !message.is_empty() {
+                    out::styled(&format!("{}{message}", if apart { "" } else { "\n" }))?;
+                    apart = true;
+                }
+            }
             Piece::Damaged(why) => return Err(Failed::Stopped(why)),
         }
     }
@@ -56,5 +67,5 @@ fn said(message: &Message) -> String {
     }
     let lines: String =
         text.trim_end().lines().map(|line| format!("    {line}").trim_end().to_owned() + "\n").collect();
-    format!("\n  {BOLD}{who}{BOLD:#}\n{lines}\n")
+    format!("  {BOLD}{who}{BOLD:#}\n{lines}\n")
 }

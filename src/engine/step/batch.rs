@@ -166,8 +166,8 @@ impl Step<'_> {
         self.append(message);
     }
 
-    /// Gives every call that is still open a result: what it was refused for, that it did not run, or that nobody
-    /// knows.
+    /// Gives every call that is still open a result: what it answered, what it was refused for, that it did not run, or
+    /// that nobody knows.
     pub(super) fn close_batch(&mut self) {
         for index in 0..self.state.batch.len() {
             let Some(slot) = self.state.batch.get(index) else { continue };
@@ -182,9 +182,16 @@ impl Step<'_> {
                 | SlotPhase::Asked
                 | SlotPhase::Invalid(_)
                 | SlotPhase::Report(_) => self.answer_not_started(index),
-                SlotPhase::UnderWay | SlotPhase::Doubtful(_) | SlotPhase::Ended(..) => {
-                    self.answer_interrupted(index);
+                SlotPhase::Ended(ToolOutcome::Ok { data }, _) => {
+                    let data = data.clone();
+                    self.answer_ended(index, &data);
                 }
+                SlotPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, _) => {
+                    self.answer_not_started(index);
+                }
+                SlotPhase::UnderWay
+                | SlotPhase::Doubtful(_)
+                | SlotPhase::Ended(ToolOutcome::Failed { .. }, _) => self.answer_interrupted(index),
             }
         }
         self.clear_batch();
@@ -201,6 +208,14 @@ impl Step<'_> {
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let text = self.say(&policy.messages.interrupted, json!({ "tool": slot.tool }));
         self.answer(index, text, true);
+    }
+
+    /// A call that has ended, and is no longer settled because the run is over: the model is told what it answered.
+    fn answer_ended(&mut self, index: usize, data: &Value) {
+        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let text = self.show_result(&slot, &policy, data);
+        self.answer(index, text, false);
     }
 
     fn answer_not_started(&mut self, index: usize) {

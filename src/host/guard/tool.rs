@@ -277,16 +277,16 @@ impl ToolGuard {
         }
         let vars = json!({ "tool": &*self.name, "answered": false });
         let message = self.say(&policy.messages.not_approved, &vars);
-        Err(CallError::Refused(self.refused(policy, ErrorClass::PermissionDenied, message)))
+        Err(CallError::Refused(Box::new(self.refused(policy, ErrorClass::PermissionDenied, message))))
     }
 
     /// The model is told that the call did not run, and so are reducers.
-    fn refused(&self, policy: &ToolPolicy, class: ErrorClass, mut message: String) -> Box<Refusal> {
+    fn refused(&self, policy: &ToolPolicy, class: ErrorClass, mut message: String) -> Refusal {
         let event = json!({ "tool": &*self.name, "error_type": class, "message": message });
         if let Some(error) = self.inner.reduce(&self.rules, Trigger::ToolRefused, &event) {
             message = self.reducer_text(policy, &error);
         }
-        Box::new(Refusal { class, message, delay: Nanos::ZERO, last_turn: false })
+        Refusal { class, message, delay: Nanos::ZERO, last_turn: false }
     }
 
     pub(super) fn policy_of_call(&self, args: &Value) -> Arc<ToolPolicy> {
@@ -379,7 +379,7 @@ impl ToolGuard {
             Admission::Refused => {
                 let vars = json!({ "tool": &*self.name, "failures": self.cell.failures() });
                 let message = self.say(&policy.breaker.message, &vars);
-                Err(self.refused(policy, ErrorClass::CircuitOpen, message))
+                Err(Box::new(self.refused(policy, ErrorClass::CircuitOpen, message)))
             }
         }
     }

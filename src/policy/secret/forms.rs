@@ -83,6 +83,7 @@ pub(super) fn keys(text: &str) -> Vec<Range<usize>> {
 
 /// What has the form of a secret in any text, not only in a file of ours: keys of well-known services, passwords in
 /// addresses, and private keys. What may just as well be the mark of a page to go on at is none.
+#[cfg(feature = "host")]
 pub(super) fn anywhere(text: &str) -> Vec<Range<usize>> {
     let word = |range: &Range<usize>| text.get(range.clone()).unwrap_or_default();
     // A token has three parts; a list that goes on elsewhere often says so in one that begins alike.
@@ -101,6 +102,7 @@ pub(super) fn anywhere(text: &str) -> Vec<Range<usize>> {
 }
 
 /// Private keys between their dashes; one that has no end ends with the text.
+#[cfg(feature = "host")]
 fn private_keys(text: &str) -> Vec<Range<usize>> {
     const BEGIN: &str = "PRIVATE KEY-----";
     let mut found: Vec<Range<usize>> = Vec::new();
