@@ -253,7 +253,8 @@ async fn a_breaker_of_the_session_goes_on_in_the_next_run_of_it() {
         let first = run(&agent).await;
         let past = Past { state: first.state, messages: first.messages, ..Past::default() };
         let next = Task { run: "run-2".into(), ..task() };
-        let second = agent.go_on(Some(past), Some(next), &mut Silent, None, Stop::new()).await.unwrap();
+        let second =
+            Box::pin(agent.go_on(Some(past), Some(next), &mut Silent, None, Stop::new())).await.unwrap();
         let last =
             second.messages.iter().rev().find(|message| matches!(message, Message::Tool { .. })).unwrap();
         assert_eq!(last.text() != "2", refused, "{scope}: {}", last.text());

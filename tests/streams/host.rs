@@ -7,7 +7,7 @@ use unfazed::context::{Estimate, estimate_message, findings, measure, reduce, re
 use unfazed::engine::{
     Answer, Ask, BreakerPhase, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope,
     Event, Failure, FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, Question, RunStarted,
-    RunTool, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work, may_run_again,
+    RunTool, State, ToolFacts, ToolOutcome, ToolSpec, Wait, Work, may_run_again,
 };
 use unfazed::policy::{Approval, Attempts, Bound, Effect, ErrorClass, Policy, RetryPolicy, Unanswered};
 use unfazed::session::{FeedbackSource, Message, RetryFeedback, ToolCall, splice};

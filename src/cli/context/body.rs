@@ -27,11 +27,9 @@ pub(super) fn weights(counter: &dyn TokenCounter, body: &Value, request: &Reques
     for (message, counted) in listed.into_iter().flatten().zip(&request.messages) {
         let from = messages.len();
         add(&mut messages, message);
-        let mut rest = counted.tokens;
         let own: Vec<u64> =
             messages.iter().skip(from).skip(1).map(|message| message_tokens(counter, message)).collect();
-        own.iter().for_each(|tokens| rest = rest.saturating_sub(*tokens));
-        weights.push(rest);
+        weights.push(own.iter().copied().fold(counted.tokens, u64::saturating_sub));
         weights.extend(own);
     }
     weights

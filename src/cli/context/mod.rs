@@ -34,7 +34,7 @@ Exit codes:
   3    there is nothing to count")]
 pub(crate) struct Args {
     /// A session (its id, the beginning or the end of it, `latest`, or its file), an agent file, or the JSON body of a request
-    /// to a model (OpenAI's or Anthropic's format), which is read from standard input for `-`.
+    /// to a model (chat completions, or Anthropic's messages), which is read from standard input for `-`.
     #[arg(value_name = "SOURCE")]
     source: String,
     /// The model whose window it is: a name of the agent file or, for a request, any name of a model.

@@ -152,19 +152,16 @@ impl Subject {
             None => None,
         };
         let last = logged.target.as_ref().or_else(|| logged.started.targets.first());
-        let (found, tools, failed) = match &named {
-            Some((path, named)) => {
-                let model = model_of(&named.file.value, asked.model, last)?;
-                let found = Found::of_agent(title, model, policy_of(named, asked)?, named);
-                let inventory = inventory(path, &asked.loader)?;
-                let tools = tools(&found, &inventory);
-                (found, tools, inventory.failed)
-            }
-            None => {
-                let (policy, _) = policies::load(asked.policy, &asked.loader)?;
-                let model = asked.model.or(last.map(String::as_str)).unwrap_or("main").to_owned();
-                (Found::named(title, model, policy), logged.all_tools(), Vec::new())
-            }
+        let (found, tools, failed) = if let Some((path, named)) = &named {
+            let model = model_of(&named.file.value, asked.model, last)?;
+            let found = Found::of_agent(title, model, policy_of(named, asked)?, named);
+            let inventory = inventory(path, &asked.loader)?;
+            let tools = tools(&found, &inventory);
+            (found, tools, inventory.failed)
+        } else {
+            let (policy, _) = policies::load(asked.policy, &asked.loader)?;
+            let model = asked.model.or(last.map(String::as_str)).unwrap_or("main").to_owned();
+            (Found::named(title, model, policy), logged.all_tools(), Vec::new())
         };
         let found = found.with_log(&logged);
         let messages = logged.fold.messages().to_vec();
