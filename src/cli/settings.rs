@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use figment::Figment;
 use figment::error::Kind;
 use figment::providers::{Format, Serialized, Toml};
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 /// Flags every command takes.
@@ -43,6 +44,9 @@ pub(crate) struct Settings {
     pub(crate) profile: Option<String>,
     /// Where sessions are kept, instead of where the agent file says.
     pub(crate) sessions: Option<PathBuf>,
+    /// The database they are kept in instead. It may hold a password: the settings file cannot name it.
+    #[serde(skip)]
+    pub(crate) sessions_url: Option<SecretString>,
 }
 
 /// When to use colour.
@@ -68,6 +72,7 @@ impl Flags {
             policy: Vec::new(),
             profile: None,
             sessions: None,
+            sessions_url: None,
         };
         let mut figment = Figment::from(Serialized::defaults(defaults));
         let here = Path::new("unfazed.toml");
@@ -87,9 +92,11 @@ impl Flags {
         if self.log_json {
             figment = figment.merge(Serialized::default("log_json", true));
         }
-        figment
-            .extract()
-            .map_err(|errors| errors.into_iter().map(|error| explain(&error)).collect::<Vec<_>>().join("\n"))
+        let settings: Settings = figment.extract().map_err(|errors| {
+            errors.into_iter().map(|error| explain(&error)).collect::<Vec<_>>().join("\n")
+        })?;
+        let url = std::env::var("UNFAZED_SESSIONS_URL").ok().filter(|url| !url.is_empty());
+        Ok(Settings { sessions_url: url.map(SecretString::from), ..settings })
     }
 }
 

@@ -66,7 +66,7 @@ record! {
         /// Example: `{"fs": {"command": ["npx", "-y", "@modelcontextprotocol/server-filesystem", "."]}}`
         pub mcp: IndexMap<String, McpEntry> = IndexMap::new(),
         /// Where sessions are kept.
-        pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), fsync: FsyncEntry::Turn, redact: RedactEntry::Forms },
+        pub session: SessionEntry = SessionEntry { dir: ".unfazed/sessions".to_owned(), url: None, fsync: FsyncEntry::Turn, redact: RedactEntry::Forms },
         /// What becomes of work under way when the run ends.
         pub stop: StopEntry = StopEntry { drain: Nanos::from_secs(5) },
         /// Processes in the background.
@@ -308,6 +308,10 @@ record! {
         /// The folder; the path starts at the folder the command runs in.
         /// Example: `.unfazed/sessions`
         pub dir: String = ".unfazed/sessions".to_owned(),
+        /// Where the address of a `PostgreSQL` database is that keeps them instead: `postgres://USER@HOST:PORT/DATABASE`. The
+        /// folder then only has the large results of tools.
+        /// Example: `{"env": "DATABASE_URL"}`
+        pub url: Option<KeySource>,
         /// When what was written is forced to the disk.
         pub fsync: FsyncEntry = FsyncEntry::Turn,
         /// What is taken out of all that is said and comes back, before anybody sees it.

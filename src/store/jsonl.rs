@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::list;
 use super::read::{ReadError, read_log};
-use super::scan::{End, MAX_LINE, Scan};
+use super::scan::{End, Scan};
 use super::search;
-use super::{Line, Listing, SessionId, SessionInfo, SessionLog, SessionMeta, Store, StoreError, beside};
+use super::{
+    Line, Listing, SessionId, SessionInfo, SessionLog, SessionMeta, Store, StoreError, beside, written,
+};
 use crate::engine::{LogHeader, Record, RecordError, RecordRef};
 
-/// The deepest JSON that is written: readers refuse what is deeper.
-const MAX_DEPTH: usize = 120;
 /// So much of a log is read at once.
 const READ_AHEAD: usize = 256 << 10;
 
@@ -90,6 +90,14 @@ impl JsonlStore {
 }
 
 impl Store for JsonlStore {
+    fn place(&self) -> String {
+        self.dir.display().to_string()
+    }
+
+    fn place_of(&self, id: &SessionId) -> PathBuf {
+        self.path(id)
+    }
+
     fn create(&self, id: &SessionId, header: &LogHeader) -> Result<Box<dyn SessionLog>, StoreError> {
         let path = self.path(id);
         self.make_dir().map_err(|source| io_error("make the folder", &self.dir, source))?;
@@ -164,10 +172,10 @@ impl Store for JsonlStore {
         list::info(id, &path)
     }
 
-    fn search(&self, sessions: &[SessionId], text: &str) -> Vec<SessionId> {
+    fn search(&self, sessions: &[SessionId], text: &str) -> Result<Vec<SessionId>, StoreError> {
         let paths: Vec<_> = sessions.iter().map(|id| self.path(id)).collect();
         let found = search::Query::new(text).files(&paths);
-        sessions.iter().zip(found).filter(|(_, found)| *found).map(|(id, _)| id.clone()).collect()
+        Ok(sessions.iter().zip(found).filter(|(_, found)| *found).map(|(id, _)| id.clone()).collect())
     }
 
     fn rename(&self, id: &SessionId, title: &str) -> Result<(), StoreError> {
@@ -195,16 +203,7 @@ impl SessionLog for JsonlLog {
     fn append(&mut self, records: &[RecordRef<'_>]) -> Result<(), StoreError> {
         self.lines.clear();
         for record in records {
-            let start = self.lines.len();
-            record.write_to(&mut self.lines).map_err(|error| self.unwritable(error.to_string()))?;
-            // What no reader would take must not get into the log.
-            let line = &self.lines[start..];
-            if line.len() as u64 >= MAX_LINE {
-                return Err(self.unwritable(format!("a record is longer than {MAX_LINE} bytes")));
-            }
-            if depth(line) > MAX_DEPTH {
-                return Err(self.unwritable(format!("a record is nested deeper than {MAX_DEPTH} levels")));
-            }
+            written::add(*record, &mut self.lines).map_err(|why| self.unwritable(why))?;
         }
         let before = self.length;
         self.write_lines()?;
@@ -315,25 +314,6 @@ fn check_file(id: &SessionId, path: &Path) -> Result<(), StoreError> {
         }
         Err(source) => Err(io_error("open", path, source)),
     }
-}
-
-/// How deep the brackets of one line of JSON are nested.
-fn depth(line: &[u8]) -> usize {
-    let (mut now, mut most, mut text, mut escaped) = (0_usize, 0, false, false);
-    for byte in line {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if text => escaped = true,
-            b'"' => text = !text,
-            b'[' | b'{' if !text => {
-                now += 1;
-                most = most.max(now);
-            }
-            b']' | b'}' if !text => now = now.saturating_sub(1),
-            _ => {}
-        }
-    }
-    most
 }
 
 pub(super) fn io_error(what: &'static str, path: &Path, source: io::Error) -> StoreError {

@@ -6,17 +6,22 @@ mod jsonl;
 mod list;
 mod mend;
 mod meta;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod read;
 mod recorder;
 mod resume;
 mod scan;
 mod search;
+mod written;
 
 use std::path::{Path, PathBuf};
 
 pub use id::{SessionId, SessionIdError};
 pub use jsonl::{Fsync, JsonlStore};
 pub use meta::{Listing, META_FORMAT, SessionInfo, SessionMeta, SessionStatus};
+#[cfg(feature = "postgres")]
+pub use postgres::{Migrated, PgConfig, PgStore, Shared};
 pub use read::{ReadError, Records, read_log};
 pub use recorder::Recorder;
 pub use resume::{ResumeError, Resumed, resume};
@@ -27,6 +32,12 @@ use crate::engine::{LogHeader, Record, RecordError, RecordRef};
 
 /// A place that keeps sessions.
 pub trait Store: Send + Sync {
+    /// What people call the place.
+    fn place(&self) -> String;
+
+    /// Where in it people find the session of that id, whether there is one or not.
+    fn place_of(&self, id: &SessionId) -> PathBuf;
+
     /// Begins a session.
     ///
     /// # Errors
@@ -74,7 +85,10 @@ pub trait Store: Send + Sync {
     fn info(&self, id: &SessionId) -> Result<SessionInfo, StoreError>;
 
     /// The sessions in whose messages `text` stands, in capital letters or not. Those that cannot be read are left out.
-    fn search(&self, sessions: &[SessionId], text: &str) -> Vec<SessionId>;
+    ///
+    /// # Errors
+    /// None of them can be looked at.
+    fn search(&self, sessions: &[SessionId], text: &str) -> Result<Vec<SessionId>, StoreError>;
 
     /// Gives a session a title. Its log is not touched.
     ///
@@ -183,6 +197,18 @@ pub enum StoreError {
         /// The log.
         path: PathBuf,
         /// What is wrong with the record.
+        why: String,
+    },
+    /// The address of a database cannot be read.
+    #[error(
+        "this is not the address of a PostgreSQL database; write `postgres://USER@HOST:PORT/DATABASE`, with special characters \
+         of the password as in `%40`"
+    )]
+    Address,
+    /// The tables of a database are not those of this program.
+    #[error("{why}")]
+    Schema {
+        /// Which, where, and what to do.
         why: String,
     },
     /// A line of the log cannot be read.

@@ -90,12 +90,14 @@ impl Subject {
         }
         let path = Path::new(source);
         if !path.is_file() {
-            let path = sessions::file(asked.settings, source)?;
-            return Self::session(&path, asked);
+            let (id, records) = sessions::records(asked.settings, source)?;
+            let records = records.map(|record| record.map_err(|error| sessions::failed(&error)));
+            return Self::session(format!("session {id}"), records, asked);
         }
         let bytes = files::read(path)?;
         if path.extension().is_some_and(|end| end == "jsonl") {
-            return Self::session(path, asked);
+            let title = format!("session {}", path.file_stem().unwrap_or_default().to_string_lossy());
+            return Self::session(title, records_of(path)?, asked);
         }
         if named::kind(&bytes) == Kind::Agent {
             return Self::agent(path, &bytes, asked);
@@ -139,9 +141,12 @@ impl Subject {
         Ok(Self { failed: inventory.failed, ..found.subject(parts, messages) })
     }
 
-    fn session(path: &Path, asked: &Asked<'_>) -> Result<Self, Failed> {
-        let logged = Logged::read(path)?;
-        let title = format!("session {}", path.file_stem().unwrap_or_default().to_string_lossy());
+    fn session(
+        title: String,
+        records: impl Iterator<Item = Result<Record, Failed>>,
+        asked: &Asked<'_>,
+    ) -> Result<Self, Failed> {
+        let logged = Logged::of(records)?;
         let agent = logged.agent.as_ref().filter(|(path, _)| path.is_file());
         let named = match agent {
             Some((path, profile)) => {
@@ -228,14 +233,20 @@ impl Found {
     }
 }
 
+/// The records of a log.
+fn records_of(path: &Path) -> Result<impl Iterator<Item = Result<Record, Failed>>, Failed> {
+    let shown = path.display().to_string();
+    let file =
+        std::fs::File::open(path).map_err(|error| Failed::io(format!("cannot read {shown}"), error))?;
+    let damaged = move |error| Failed::Stopped(format!("{shown}: {error}"));
+    Ok(read_log(BufReader::new(file)).map(move |record| record.map_err(&damaged)))
+}
+
 impl Logged {
-    fn read(path: &Path) -> Result<Self, Failed> {
-        let shown = path.display();
-        let file =
-            std::fs::File::open(path).map_err(|error| Failed::io(format!("cannot read {shown}"), error))?;
+    fn of(records: impl Iterator<Item = Result<Record, Failed>>) -> Result<Self, Failed> {
         let mut logged = Self::default();
-        for record in read_log(BufReader::new(file)) {
-            logged.take(record.map_err(|error| Failed::Stopped(format!("{shown}: {error}")))?);
+        for record in records {
+            logged.take(record?);
         }
         Ok(logged)
     }

@@ -1,20 +1,21 @@
 //! The sessions that are meant.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use unfazed::engine::{LogHeader, Record};
-use unfazed::store::{JsonlStore, Listing, SessionId, Store};
+use unfazed::store::{Fsync, JsonlStore, Listing, SessionId, Store};
 
 use super::Args;
 use crate::cli::exit::Failed;
-use crate::cli::sessions::{dir, failed, one, store};
+use crate::cli::sessions::{Place, failed, one};
 use crate::cli::settings::Settings;
 
 /// A session that is meant.
 pub(super) struct Meant {
     pub(super) id: SessionId,
     pub(super) title: String,
-    pub(super) store: JsonlStore,
+    pub(super) store: Arc<dyn Store>,
     /// Why it cannot be looked at.
     pub(super) damage: Option<String>,
 }
@@ -32,9 +33,9 @@ impl Meant {
 
 /// The sessions that are meant, and whether there may be several of them.
 pub(super) fn sessions(args: &Args, settings: &Settings) -> Result<(Vec<Meant>, bool), Failed> {
-    let folder = args.dir.clone().unwrap_or_else(|| dir(settings, None));
+    let place = Place::named(args.dir.as_deref(), None, settings)?;
     if args.sessions.is_empty() {
-        return Ok((all(args, &folder)?, true));
+        return Ok((all(args, &Arc::from(place.open(Fsync::Turn)?))?, true));
     }
     if args.filter.is_given() {
         let message = "name sessions, or say which are meant by --agent, --status, --since and --before";
@@ -45,22 +46,27 @@ pub(super) fn sessions(args: &Args, settings: &Settings) -> Result<(Vec<Meant>, 
         let path = Path::new(wanted);
         if path.is_dir() {
             several = true;
-            meant.extend(all(args, path)?);
+            meant.extend(all(args, &folder(path))?);
         } else if path.is_file() {
             meant.push(of_file(path)?);
         } else {
-            let store = store(folder.clone());
-            let id = one(&store, wanted)?;
+            let store: Arc<dyn Store> = Arc::from(place.open(Fsync::Turn)?);
+            let id = one(store.as_ref(), wanted)?;
             meant.push(named(store, id));
         }
     }
     Ok((meant, several))
 }
 
-fn all(args: &Args, folder: &Path) -> Result<Vec<Meant>, Failed> {
-    let Listing { sessions, damaged } = store(folder.to_owned()).list().map_err(|error| failed(&error))?;
+/// The sessions in that folder.
+fn folder(path: &Path) -> Arc<dyn Store> {
+    Arc::new(JsonlStore::new(path, Fsync::Turn))
+}
+
+fn all(args: &Args, store: &Arc<dyn Store>) -> Result<Vec<Meant>, Failed> {
+    let Listing { sessions, damaged } = store.list().map_err(|error| failed(&error))?;
     let meant = sessions.into_iter().filter(|info| args.filter.takes(info));
-    let store = || store(folder.to_owned());
+    let store = || Arc::clone(store);
     let meant = meant.map(|info| Meant { id: info.id, title: info.meta.title, store: store(), damage: None });
     let damaged = damaged.into_iter().filter(|_| !args.filter.is_given());
     let damaged =
@@ -80,12 +86,12 @@ fn of_file(path: &Path) -> Result<Meant, Failed> {
             path.display()
         ))
     })?;
-    let folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-    let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
-    Ok(named(store(folder), id))
+    let parent = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+    let parent = if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent };
+    Ok(named(folder(&parent), id))
 }
 
-fn named(store: JsonlStore, id: SessionId) -> Meant {
+fn named(store: Arc<dyn Store>, id: SessionId) -> Meant {
     // A session that cannot be read is told when it is read.
     let title = store.info(&id).map(|info| info.meta.title).unwrap_or_default();
     Meant { id, title, store, damage: None }

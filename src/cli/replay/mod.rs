@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use unfazed::replay::{Part, Replayed, replay};
-use unfazed::store::{SessionId, Store};
+use unfazed::store::SessionId;
 
 use super::exit::{Exit, Failed};
 use super::out;

@@ -32,6 +32,7 @@ pub(crate) use self::inventory::{Inventory, Offered};
 use self::json::{JsonLines, Unwritten};
 use self::metrics::MetricsServer;
 use self::request::Request;
+pub(crate) use self::secrets::sessions_url;
 use self::setup::{Setup, Wishes};
 use self::signals::Signals;
 use self::timeline::GivenUp;

@@ -97,6 +97,12 @@ fn access<'a>(
     access
 }
 
+/// The address of the database that the file keeps its sessions in, if it does.
+pub(crate) fn sessions_url(file: &AgentFile, folder: &Path) -> Option<Result<SecretString, Failed>> {
+    let (_, url) = read(file.session.url.as_ref()?, "the address of the database", folder)?;
+    Some(url.map_err(|why| Failed::Usage(format!("session: {why}"))))
+}
+
 /// The key, or the value of that header, or why there is none; and where the file says so.
 fn secret(
     source: &KeySource,
@@ -104,18 +110,34 @@ fn secret(
     folder: &Path,
 ) -> Option<(Span, Result<SecretString, String>)> {
     let what = header.map_or_else(|| "the key".to_owned(), |name| format!("the header `{name}`"));
-    let (span, from, text) = match (&source.env, &source.file) {
+    let (span, secret) = read(source, &what, folder)?;
+    let secret = secret.and_then(|secret| match header.map(|name| check_header(name, &secret)) {
+        Some(Err(error)) => Err(format!("{}: {error}", from(source, folder))),
+        Some(Ok(())) | None => Ok(secret),
+    });
+    Some((span, secret))
+}
+
+/// Where a secret comes from.
+fn from(source: &KeySource, folder: &Path) -> String {
+    match (&source.env, &source.file) {
+        (Some(name), _) => format!("the environment variable {}", name.value),
+        (None, Some(path)) => folder.join(&path.value).display().to_string(),
+        (None, None) => String::new(),
+    }
+}
+
+/// A secret that is `what`, or why there is none; and where the file says so.
+fn read(source: &KeySource, what: &str, folder: &Path) -> Option<(Span, Result<SecretString, String>)> {
+    let from = from(source, folder);
+    let (span, text) = match (&source.env, &source.file) {
         (Some(Spanned { value: name, span }), _) => {
-            let from = format!("the environment variable {name}");
-            let text = std::env::var(name).map_err(|_| format!("{from} is not set; it holds {what}"));
-            (*span, from, text)
+            (*span, std::env::var(name).map_err(|_| format!("{from} is not set; it holds {what}")))
         }
         (None, Some(Spanned { value: path, span })) => {
-            let path = folder.join(path);
-            let from = path.display().to_string();
-            let text =
-                files::bytes(&path).map_err(|error| format!("cannot read {what} from {from}: {error}"));
-            (*span, from, text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+            let text = files::bytes(&folder.join(path))
+                .map_err(|error| format!("cannot read {what} from {from}: {error}"));
+            (*span, text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
         }
         (None, None) => return None,
     };
@@ -123,11 +145,7 @@ fn secret(
         if text.trim().is_empty() {
             return Err(format!("{from} is empty; it should hold {what}"));
         }
-        let secret = SecretString::from(text);
-        match header.map(|name| check_header(name, &secret)) {
-            Some(Err(error)) => Err(format!("{from}: {error}")),
-            Some(Ok(())) | None => Ok(secret),
-        }
+        Ok(SecretString::from(text))
     });
     Some((span, text))
 }

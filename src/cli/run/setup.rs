@@ -16,7 +16,7 @@ use unfazed::host::{
     ProcessConfig, ProcessTool, Processes, Tool, ToolInput, Tools, WindowQuestion, builtin,
 };
 use unfazed::policy::Loader;
-use unfazed::store::{Fsync, JsonlStore, Resumed, SessionId, SessionLog, Store};
+use unfazed::store::{Fsync, Resumed, SessionId, SessionLog};
 
 use crate::cli::exit::Failed;
 use crate::cli::files;
@@ -76,7 +76,11 @@ impl Setup {
         }
         let mut secrets = Secrets::read(&file, &folder)?;
         let file = file.value;
-        let hidden: Vec<_> = secrets.all().chain(passed_secrets(&file)).collect();
+        let place = match &resume {
+            Some(found) => found.place.clone(),
+            None => sessions::of_run(settings, Some((&file, &folder)))?,
+        };
+        let hidden: Vec<_> = secrets.all().chain(passed_secrets(&file)).chain(place.secrets()).collect();
         let tools = tools(&file, &folder);
         let policy_now = policy.clone();
         let (agent, digest) = if reload {
@@ -107,19 +111,18 @@ impl Setup {
         for server in &mcp {
             agent = agent.tool_source(server.clone());
         }
-        let (session, past) = if let Some(found) = resume {
-            let store = JsonlStore::new(found.dir, fsync(file.session.fsync));
+        let store = place.open(fsync(file.session.fsync))?;
+        let (session, past) = if resume.is_some() {
             let interpreter = agent.interpreter().map_err(stopped)?;
-            let resumed = unfazed::store::resume(&store, &id, &interpreter);
+            let resumed = unfazed::store::resume(&*store, &id, &interpreter);
             let Resumed { past, log, .. } = resumed.map_err(stopped)?;
             (log, Some(past))
         } else {
-            let store = JsonlStore::new(sessions::dir(settings, Some(&file)), fsync(file.session.fsync));
             let header = LogHeader::new(id.to_string(), digest, Clock::system().now());
             let header = header.of_agent(facts(&file, path, profile));
             (store.create(&id, &header).map_err(stopped)?, None)
         };
-        let agent = agent.results(session.path().with_extension("results"));
+        let agent = agent.results(place.results(&id));
         let AgentFile { system, task, seed, .. } = file;
         Ok(Self { agent, id, session, past, servers, mcp, system, task: task.map(|task| task.value), seed })
     }

@@ -1,6 +1,6 @@
 //! `unfazed sessions delete`: deletes sessions with all that belongs to them.
 
-use unfazed::store::{JsonlStore, SessionId, Store};
+use unfazed::store::{SessionId, Store};
 
 use super::find::{failed, one};
 use crate::cli::exit::{Exit, Failed};
@@ -17,7 +17,7 @@ pub(super) struct Args {
     ids: Vec<String>,
 }
 
-pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
+pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     // Nothing is deleted before all are known.
     let ids: Vec<SessionId> = args.ids.iter().map(|id| one(store, id)).collect::<Result<_, _>>()?;
     for id in ids {

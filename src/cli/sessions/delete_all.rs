@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, IsTerminal};
 
-use unfazed::store::{JsonlStore, SessionId, Store, StoreError};
+use unfazed::store::{SessionId, Store, StoreError};
 
 use super::filter::Filter;
 use super::find::failed;
@@ -25,13 +25,13 @@ pub(super) struct Args {
     damaged: bool,
 }
 
-pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
+pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     let listing = store.list().map_err(|error| failed(&error))?;
     let meant = listing.sessions.into_iter().filter(|info| args.filter.takes(info)).map(|info| info.id);
     let mut ids: Vec<SessionId> = meant.collect();
     ids.extend(listing.damaged.into_iter().filter(|_| args.damaged).map(|(id, _)| id));
     if ids.is_empty() {
-        out::say(&format!("no such sessions in {}\n", store.dir().display()));
+        out::say(&format!("no such sessions in {}\n", store.place()));
         return Ok(Exit::Nothing);
     }
     if !args.yes && !agreed(ids.len(), store)? {
@@ -53,8 +53,8 @@ pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
 }
 
 /// Asks whether so many are to be deleted.
-fn agreed(count: usize, store: &JsonlStore) -> Result<bool, Failed> {
-    let (what, dir) = (sessions(count), store.dir().display());
+fn agreed(count: usize, store: &dyn Store) -> Result<bool, Failed> {
+    let (what, dir) = (sessions(count), store.place());
     if !std::io::stdin().is_terminal() {
         let message =
             format!("{what} in {dir} would be deleted, and nobody is there to be asked; --yes deletes them");

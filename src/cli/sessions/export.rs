@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 use unfazed::engine::{Fold, Order, Record};
 use unfazed::session::Message;
-use unfazed::store::{JsonlStore, SessionId, SessionInfo, Store, StoreError};
+use unfazed::store::{SessionId, SessionInfo, Store, StoreError};
 
 use super::find::{failed, one};
 use super::list;
@@ -46,7 +46,7 @@ enum Format {
     Openai,
 }
 
-pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
+pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     let id = one(store, &args.id)?;
     let text = match args.format {
         Format::Json => json(store, &id).map(|value| format!("{value:#}\n")),
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
     Ok(Exit::Clean)
 }
 
-fn messages(store: &JsonlStore, id: &SessionId) -> Result<Vec<Message>, StoreError> {
+fn messages(store: &dyn Store, id: &SessionId) -> Result<Vec<Message>, StoreError> {
     let mut fold = Fold::new();
     for record in store.read(id)? {
         if let Record::Directives { list, .. } = record? {
@@ -78,7 +78,7 @@ fn messages(store: &JsonlStore, id: &SessionId) -> Result<Vec<Message>, StoreErr
     Ok(fold.into_parts().1)
 }
 
-fn json(store: &JsonlStore, id: &SessionId) -> Result<Value, StoreError> {
+fn json(store: &dyn Store, id: &SessionId) -> Result<Value, StoreError> {
     let (mut fold, mut decisions, mut now) = (Fold::new(), Vec::new(), None);
     for record in store.read(id)? {
         match record? {
@@ -99,7 +99,7 @@ fn json(store: &JsonlStore, id: &SessionId) -> Result<Value, StoreError> {
     Ok(json!({ "v": 1, "session": session, "messages": fold.messages(), "decisions": decisions }))
 }
 
-fn markdown(store: &JsonlStore, id: &SessionId) -> Result<String, StoreError> {
+fn markdown(store: &dyn Store, id: &SessionId) -> Result<String, StoreError> {
     let SessionInfo { meta, updated, .. } = store.info(id)?;
     let mut page = format!("# {}\n\n", one_line(&meta.title));
     let facts = [

@@ -1,17 +1,17 @@
 //! Finding sessions by what people type of their ids.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use unfazed::engine::{LogHeader, Record};
 use unfazed::host::agent_file::AgentFile;
-use unfazed::store::{Fsync, JsonlStore, Listing, SessionId, SessionInfo, SessionStatus, Store, StoreError};
+use unfazed::store::{Fsync, Listing, SessionId, SessionInfo, SessionStatus, Store, StoreError};
 
 use crate::cli::exit::Failed;
 use crate::cli::settings::Settings;
 use crate::cli::{files, out};
 
-/// Where sessions are kept if nobody says otherwise.
-const DIR: &str = ".unfazed/sessions";
+use super::place::{self, Place};
+
 /// The session that was written last.
 const LATEST: &str = "latest";
 /// So many are named where several are meant.
@@ -21,19 +21,8 @@ const SHOWN: usize = 5;
 #[derive(Clone)]
 pub(crate) struct Found {
     pub(crate) id: SessionId,
-    pub(crate) dir: PathBuf,
+    pub(crate) place: Place,
     pub(crate) header: LogHeader,
-}
-
-/// Where sessions are kept: as the settings say, or the agent file, or where they usually are.
-pub(crate) fn dir(settings: &Settings, file: Option<&AgentFile>) -> PathBuf {
-    let said = settings.sessions.clone().or_else(|| file.map(|file| PathBuf::from(&file.session.dir)));
-    said.unwrap_or_else(|| PathBuf::from(DIR))
-}
-
-/// The sessions in that folder.
-pub(in crate::cli) fn store(dir: PathBuf) -> JsonlStore {
-    JsonlStore::new(dir, Fsync::Turn)
 }
 
 pub(in crate::cli) fn failed(error: &StoreError) -> Failed {
@@ -41,9 +30,9 @@ pub(in crate::cli) fn failed(error: &StoreError) -> Failed {
 }
 
 /// The session that is meant: its id, the beginning or the end of it, or `latest`.
-pub(in crate::cli) fn one(store: &JsonlStore, wanted: &str) -> Result<SessionId, Failed> {
+pub(in crate::cli) fn one(store: &dyn Store, wanted: &str) -> Result<SessionId, Failed> {
     if let Ok(id) = wanted.parse::<SessionId>()
-        && store.path(&id).exists()
+        && is_there(store, &id)
     {
         return Ok(id);
     }
@@ -57,9 +46,9 @@ pub(in crate::cli) fn one(store: &JsonlStore, wanted: &str) -> Result<SessionId,
     match found.as_slice() {
         [id] => Ok((*id).clone()),
         [] => {
-            let dir = store.dir().display();
+            let place = store.place();
             Err(Failed::Usage(format!(
-                "there is no session `{wanted}` in {dir}; `unfazed sessions` lists those there are, and UNFAZED_SESSIONS \
+                "there is no session `{wanted}` in {place}; `unfazed sessions` lists those there are, and UNFAZED_SESSIONS \
                  names another folder"
             )))
         }
@@ -75,10 +64,20 @@ pub(in crate::cli) fn one(store: &JsonlStore, wanted: &str) -> Result<SessionId,
     }
 }
 
-/// The file of the session that is meant.
-pub(crate) fn file(settings: &Settings, wanted: &str) -> Result<PathBuf, Failed> {
-    let store = store(dir(settings, None));
-    one(&store, wanted).map(|id| store.path(&id))
+/// The records of a session, in order.
+pub(in crate::cli) type Records = Box<dyn Iterator<Item = Result<Record, StoreError>> + Send>;
+
+/// The session that is meant, and its records.
+pub(in crate::cli) fn records(settings: &Settings, wanted: &str) -> Result<(SessionId, Records), Failed> {
+    let store = place::of_run(settings, None)?.open(Fsync::Turn)?;
+    let id = one(store.as_ref(), wanted)?;
+    let records = store.read(&id).map_err(|error| failed(&error))?;
+    Ok((id, records))
+}
+
+/// Whether there is such a session, whatever state it is in.
+fn is_there(store: &dyn Store, id: &SessionId) -> bool {
+    !matches!(store.info(id), Err(StoreError::NotFound { .. }))
 }
 
 /// The session that is to go on.
@@ -91,10 +90,12 @@ pub(crate) fn to_go_on(
     // The agent file may say where its sessions are; what is wrong with it is told later.
     let file =
         agent.and_then(|path| AgentFile::read(&path.display().to_string(), &files::bytes(path).ok()?).ok());
-    let dir = dir(settings, file.as_ref().map(|file| &file.value));
-    let store = store(dir.clone());
-    let is_id = wanted.parse::<SessionId>().is_ok_and(|id| store.path(&id).exists());
-    let id = if wanted == LATEST && !is_id { latest(&store, has_task)? } else { one(&store, wanted)? };
+    let folder = agent.and_then(Path::parent).unwrap_or(Path::new(""));
+    let place = place::of_run(settings, file.as_ref().map(|file| (&file.value, folder)))?;
+    let store = place.open(Fsync::Turn)?;
+    let store = store.as_ref();
+    let is_id = wanted.parse::<SessionId>().is_ok_and(|id| is_there(store, &id));
+    let id = if wanted == LATEST && !is_id { latest(store, has_task)? } else { one(store, wanted)? };
     let info = store.info(&id).map_err(|error| failed(&error))?;
     if !has_task && !goes_on(info.meta.status) {
         let status = info.meta.status.name();
@@ -104,14 +105,14 @@ pub(crate) fn to_go_on(
     }
     let first = store.read(&id).map_err(|error| failed(&error))?.next();
     match first {
-        Some(Ok(Record::Session(header))) => Ok(Found { id, dir, header }),
+        Some(Ok(Record::Session(header))) => Ok(Found { id, place, header }),
         Some(Err(error)) => Err(failed(&error)),
         _ => Err(Failed::Stopped(format!("session {id} has no header"))),
     }
 }
 
 /// The last session that can go on. Those that are passed over are said.
-fn latest(store: &JsonlStore, has_task: bool) -> Result<SessionId, Failed> {
+fn latest(store: &dyn Store, has_task: bool) -> Result<SessionId, Failed> {
     let Listing { sessions, damaged } = store.list().map_err(|error| failed(&error))?;
     for (id, why) in damaged {
         out::say(&format!("passed over  {id}: {why}\n"));
@@ -127,9 +128,9 @@ fn latest(store: &JsonlStore, has_task: bool) -> Result<SessionId, Failed> {
         }
     }
     Err(Failed::Usage(if has_task {
-        format!("no session in {} can go on", store.dir().display())
+        format!("no session in {} can go on", store.place())
     } else {
-        format!("no run in {} was broken off; give a task to begin the next one", store.dir().display())
+        format!("no run in {} was broken off; give a task to begin the next one", store.place())
     }))
 }
 
@@ -137,6 +138,6 @@ const fn goes_on(status: SessionStatus) -> bool {
     matches!(status, SessionStatus::New | SessionStatus::Running | SessionStatus::BrokenOff)
 }
 
-fn none(store: &JsonlStore) -> Failed {
-    Failed::Usage(format!("there are no sessions in {}", store.dir().display()))
+fn none(store: &dyn Store) -> Failed {
+    Failed::Usage(format!("there are no sessions in {}", store.place()))
 }

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use unfazed::store::{JsonlStore, Listing, SessionInfo, SessionStatus, Store};
+use unfazed::store::{Listing, SessionInfo, SessionStatus, Store};
 
 use super::filter::Filter;
 use super::find::failed;
@@ -40,7 +40,7 @@ pub(super) enum Format {
     Json,
 }
 
-pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
+pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     let mut listing = store.list().map_err(|error| failed(&error))?;
     listing.sessions.retain(|info| args.filter.takes(info));
     listing.sessions.truncate(args.limit.unwrap_or(usize::MAX));
@@ -48,14 +48,14 @@ pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
 }
 
 /// Prints sessions, and says which cannot be used.
-pub(super) fn print(listing: &Listing, format: Format, store: &JsonlStore) -> Result<Exit, Failed> {
+pub(super) fn print(listing: &Listing, format: Format, store: &dyn Store) -> Result<Exit, Failed> {
     match format {
         Format::Json => out::raw(&format!("{:#}\n", json(listing, store)))?,
         Format::Human => {
             let lines: String = listing.sessions.iter().map(line).collect();
             out::raw(&lines)?;
             if listing.sessions.is_empty() {
-                out::say(&format!("no sessions in {}\n", store.dir().display()));
+                out::say(&format!("no sessions in {}\n", store.place()));
             }
             damaged(listing);
         }
@@ -81,7 +81,7 @@ fn line(info: &SessionInfo) -> String {
     format!("{:<36}  {updated}  {status:<10}  {agent:<12}  {title}\n", id.as_str())
 }
 
-fn json(listing: &Listing, store: &JsonlStore) -> Value {
+fn json(listing: &Listing, store: &dyn Store) -> Value {
     let sessions: Vec<Value> = listing.sessions.iter().map(|info| one(info, store)).collect();
     let damaged: Vec<Value> =
         listing.damaged.iter().map(|(id, why)| json!({ "id": id, "error": why })).collect();
@@ -89,7 +89,7 @@ fn json(listing: &Listing, store: &JsonlStore) -> Value {
 }
 
 /// A session as other programs read it.
-pub(super) fn one(info: &SessionInfo, store: &JsonlStore) -> Value {
+pub(super) fn one(info: &SessionInfo, store: &dyn Store) -> Value {
     let SessionInfo { id, meta, updated, bytes } = info;
     json!({
         "id": id,
@@ -105,6 +105,6 @@ pub(super) fn one(info: &SessionInfo, store: &JsonlStore) -> Value {
         "messages": meta.messages,
         "tokens": meta.tokens,
         "bytes": bytes,
-        "path": store.path(id).display().to_string(),
+        "path": store.place_of(id).display().to_string(),
     })
 }

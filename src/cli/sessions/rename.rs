@@ -1,6 +1,6 @@
 //! `unfazed sessions rename`: gives a session a title.
 
-use unfazed::store::{JsonlStore, Store};
+use unfazed::store::Store;
 
 use super::find::{failed, one};
 use crate::cli::exit::{Exit, Failed};
@@ -19,7 +19,7 @@ pub(super) struct Args {
     title: String,
 }
 
-pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
+pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     let title = args.title.trim();
     if title.is_empty() {
         return Err(Failed::Usage("the title is empty: say what the session is to be called".into()));

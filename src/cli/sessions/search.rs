@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use unfazed::store::{JsonlStore, Query, SessionId, Store};
+use unfazed::store::{Query, SessionId, Store};
 
 use super::filter::Filter;
 use super::find::failed;
@@ -32,7 +32,7 @@ pub(super) struct Args {
     format: Format,
 }
 
-pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
+pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     if args.text.is_empty() {
         return Err(Failed::Usage("the text is empty: say what is looked for".into()));
     }
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
     if !args.titles {
         let rest = listing.sessions.iter().map(|info| &info.id).filter(|id| !found.contains(id));
         let rest: Vec<SessionId> = rest.cloned().collect();
-        found.extend(store.search(&rest, &args.text));
+        found.extend(store.search(&rest, &args.text).map_err(|error| failed(&error))?);
     }
     listing.sessions.retain(|info| found.contains(&info.id));
     listing.sessions.truncate(args.limit.unwrap_or(usize::MAX));

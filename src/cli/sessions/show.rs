@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use unfazed::session::Message;
-use unfazed::store::{JsonlStore, Store};
+use unfazed::store::Store;
 
 use super::find::{failed, one};
 use super::transcript::{Piece, read};
@@ -26,7 +26,7 @@ pub(super) struct Args {
     quiet: bool,
 }
 
-pub(super) fn run(args: &Args, store: &JsonlStore) -> Result<Exit, Failed> {
+pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     let id = one(store, &args.id)?;
     let info = store.info(&id).map_err(|error| failed(&error))?;
     let title = one_line(&info.meta.title);

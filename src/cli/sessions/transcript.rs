@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use unfazed::engine::{Event, Note, Order, Record, ToolOutcome};
 use unfazed::host::Observer;
 use unfazed::session::Message;
-use unfazed::store::{JsonlStore, SessionId, Store, StoreError};
+use unfazed::store::{SessionId, Store, StoreError};
 
 use crate::cli::run::Timeline;
 use crate::cli::status::Status;
@@ -27,7 +27,7 @@ struct Paper(Arc<Mutex<Vec<u8>>>);
 
 /// Reads the story of a session, piece by piece. With `why`, each decision with the lines of the policy that made it.
 pub(super) fn read(
-    store: &JsonlStore,
+    store: &dyn Store,
     id: &SessionId,
     why: bool,
 ) -> Result<impl Iterator<Item = Piece>, StoreError> {

@@ -312,9 +312,16 @@ impl Step<'_> {
     }
 
     pub(super) fn succeeded(&mut self, index: usize, data: &Value) {
-        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         self.count_success(&slot, &policy);
+        self.has_acted(index, data);
+    }
+
+    /// A call has done what it should, whatever its tool said; `data` is what the model is told.
+    pub(super) fn has_acted(&mut self, index: usize, data: &Value) {
+        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         self.repeats_result(&slot, data);
         let corrections =
             self.state.corrections.remove(&slot.tool).map_or(Vec::new(), |series| series.history);

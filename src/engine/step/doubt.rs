@@ -200,7 +200,9 @@ impl Step<'_> {
                 let vars =
                     json!({ "tool": slot.tool, "error": failure.message, "error_type": class, "by": by });
                 let text = self.say(&policy.messages.acted, vars);
-                self.succeeded(index, &Value::String(text));
+                // The tool is no better for it: its run failed.
+                self.count_failure(&slot, &policy);
+                self.has_acted(index, &Value::String(text));
             }
             EffectState::Started | EffectState::Unknown => {
                 self.failed_for_certain(index, &failure, before, at);

@@ -1,0 +1,54 @@
+//! What is searched of a session: what the user, models and tools said, in small letters.
+
+use crate::engine::{Note, Order, RecordRef};
+use crate::session::Message;
+
+/// What was said in a record.
+pub(super) fn said(record: &RecordRef<'_>) -> Vec<String> {
+    let RecordRef::Directives { list, .. } = record else { return Vec::new() };
+    let messages = list.0.iter().filter_map(|directive| match &directive.order {
+        Order::Note(Note::Append { message }) => Some(message),
+        _ => None,
+    });
+    messages.flat_map(texts).filter(|text| !text.is_empty()).map(folded).collect()
+}
+
+/// Instructions are the same in every session.
+fn texts(message: &Message) -> Vec<&str> {
+    match message {
+        Message::System { .. } => Vec::new(),
+        Message::User { text, .. } | Message::Tool { text, .. } => vec![text],
+        Message::Assistant { text, calls, .. } => {
+            std::iter::once(text.as_str()).chain(calls.iter().map(|call| call.arguments.as_str())).collect()
+        }
+    }
+}
+
+/// In small letters, and without zero characters, which the database cannot hold.
+pub(super) fn folded(text: &str) -> String {
+    // Letter by letter: a letter must not depend on what stands beside it.
+    text.chars().flat_map(char::to_lowercase).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect()
+}
+
+/// A pattern that finds the text itself anywhere.
+pub(super) fn pattern(text: &str) -> String {
+    let mut pattern = String::from("%");
+    for c in folded(text).chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_finds_the_text_and_nothing_else() {
+        assert_eq!(pattern("50%_\\ÄΣ\0"), "%50\\%\\_\\\\äσ\u{fffd}%");
+    }
+}

@@ -1,0 +1,114 @@
+//! A server that is killed while a session is written.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use unfazed::engine::{LogHeader, Outcome, ToolSpec};
+use unfazed::host::scripted::{self, Answer, Entry, Matcher, Script, ScriptedCall, ScriptedModel};
+use unfazed::host::{Agent, FunctionTool, Silent, Stop, ToolError, Tools};
+use unfazed::policy::{Effect, Policy};
+use unfazed::store::{PgStore, Recorder, Store, StoreError, resume};
+use unfazed::time::Instant;
+
+use crate::server::{self, Database, Server};
+use crate::suite::{append, header, id, seqs, state, task};
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of main.rs"]
+fn a_server_that_is_killed_and_comes_back_loses_nothing_and_doubles_nothing() {
+    let database = Database::on(Server::new());
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let store = database.store();
+            let mut log = store.create(&id("trip"), &header()).unwrap();
+            for seq in 1..=1500 {
+                append(&mut *log, &[state(seq)]).unwrap();
+                done.store(seq, Ordering::Relaxed);
+            }
+        });
+        for kill_at in [100, 600, 1000] {
+            while done.load(Ordering::Relaxed) < kill_at {
+                assert!(!writer.is_finished(), "the writer has given up");
+                std::thread::yield_now();
+            }
+            database.server.kill();
+            database.server.start();
+        }
+    });
+    assert_eq!(seqs(&database.store(), "trip"), (1..=1500).collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of main.rs"]
+fn a_server_that_stays_away_stops_the_writer_and_what_it_had_is_whole() {
+    let database = Database::on(Server::new());
+    let store = PgStore::connect(database.config().patience(Duration::from_millis(300))).unwrap();
+    let mut log = store.create(&id("trip"), &header()).unwrap();
+    append(&mut *log, &[state(1)]).unwrap();
+    database.server.kill();
+    let error = append(&mut *log, &[state(2)]).unwrap_err();
+    assert!(matches!(error, StoreError::Write { .. }), "{error}");
+    let said = error.to_string();
+    assert!(said.starts_with("cannot write to session `postgres://") && said.contains("is kept"), "{said}");
+    database.server.start();
+    // Who has the lease may try again.
+    append(&mut *log, &[state(2)]).unwrap();
+    drop(log);
+    assert_eq!(seqs(&store, "trip"), [1, 2]);
+}
+
+/// An agent whose first turn calls the tool.
+fn agent(tool: impl Fn() + Send + Sync + Copy + 'static) -> Agent {
+    let spec = ToolSpec {
+        name: "look".into(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+        effect: Some(Effect::ReadOnly),
+    };
+    let tool = FunctionTool::new(spec, move |_: Value, _| {
+        tool();
+        async { Ok::<_, ToolError>(json!("a lamp")) }
+    });
+    let call = ScriptedCall { name: "look".into(), arguments: "{}".into(), id: None };
+    let call = Entry::new(scripted::Outcome::Answer(Answer { calls: vec![call], ..Answer::default() }));
+    let first = call.when(Matcher { turn: Some(1), ..Matcher::default() });
+    Agent::new(Policy::from_yaml("policy.yaml", "version: 1").unwrap())
+        .model("m", ScriptedModel::new(Script::new("script", [first, Entry::text("Done.")])))
+        .tools(Tools::new().with(tool))
+}
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of main.rs"]
+fn a_run_whose_server_goes_away_stops_with_a_clear_error_and_goes_on_later() {
+    let database = Database::on(Server::new());
+    let config = database.config().patience(Duration::from_millis(300)).lease(Duration::from_millis(300));
+    let store = PgStore::connect(config).unwrap();
+    let pid = database.server.pid();
+    let killing = agent(move || server::kill(pid));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let digest = killing.interpreter().unwrap().policy().digest().to_owned();
+    let log = store.create(&id("trip"), &LogHeader::new("trip", digest, Instant(1))).unwrap();
+    let mut recorder = Recorder::new(log);
+    let mut silent = Silent;
+    let run = killing.run_with(task("Look."), &mut silent, Some(&mut recorder), Stop::new());
+    let said = runtime.block_on(run).unwrap_err().to_string();
+    assert!(said.contains("cannot write to session `postgres://127.0.0.1:"), "{said}");
+    drop(recorder);
+    database.server.start();
+    let other = database.store();
+    let harmless = agent(|| ());
+    let interpreter = harmless.interpreter().unwrap();
+    let end = std::time::Instant::now() + Duration::from_secs(30);
+    let resumed = loop {
+        match resume(&other as &dyn Store, &id("trip"), &interpreter) {
+            Ok(resumed) => break resumed,
+            // Nobody was there to hear that the lease ends: it runs out.
+            Err(error) => assert!(std::time::Instant::now() < end, "{error}"),
+        }
+    };
+    let mut recorder = Recorder::new(resumed.log);
+    let run = harmless.go_on(Some(resumed.past), None, &mut silent, Some(&mut recorder), Stop::new());
+    assert_eq!(runtime.block_on(run).unwrap().outcome, Outcome::Answered { text: "Done.".into() });
+}
