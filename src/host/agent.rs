@@ -112,7 +112,8 @@ impl Agent {
         journal: Option<&mut dyn Journal>,
         stop: impl Into<Stop>,
     ) -> Result<RunReport, RunError> {
-        self.live(Past::default(), Some(task), observer, journal, stop.into()).await
+        // A run is large; who awaits it need not be.
+        Box::pin(self.live(Past::default(), Some(task), observer, journal, stop.into())).await
     }
 
     async fn live(

@@ -57,7 +57,8 @@ impl Agent {
             observer.resumed(past);
         }
         let past = past.unwrap_or_default();
-        self.live(past, task, observer, journal, stop.into()).await
+        // A run is large; who awaits it need not be.
+        Box::pin(self.live(past, task, observer, journal, stop.into())).await
     }
 }
 
