@@ -32,7 +32,7 @@ AGENT = """version: 1
 task: What is the price?
 policy: policy.yaml
 models:
-  m: {{api: {api}, base_url: "{base}", model: {model}, stream: {stream}, api_key: {{env: JUDGE_KEY}}}}
+  m: {{api: {api}, base_url: "{base}", model: {model}, stream: {stream}, ask_window: false, api_key: {{env: JUDGE_KEY}}}}
 """
 
 TOOLS = """tools:
