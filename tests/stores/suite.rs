@@ -209,7 +209,13 @@ pub(crate) fn sessions_are_listed_with_what_is_known_the_last_one_first(place: &
         listing.sessions.into_iter().map(of).collect::<Vec<_>>()
     };
     let desk = Some("desk".to_owned());
-    let now = listed(&*place.host());
+    let mut now = listed(&*place.host());
+    // The times of files go by steps of some milliseconds.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while now[0].0 != "first" && std::time::Instant::now() < until {
+        append(&mut *first, &[state(1)]).unwrap();
+        now = listed(&*place.host());
+    }
     assert_eq!(now[0], ("first".into(), SessionStatus::Running, desk.clone()));
     assert_eq!(now[1], ("second".into(), SessionStatus::New, None));
     drop((first, second));
