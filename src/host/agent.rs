@@ -128,6 +128,7 @@ impl Agent {
         let journal = journal.unwrap_or(&mut unwritten);
         let (generation, policy) = self.policy.numbered();
         let results = Arc::new(Results::new(self.results.clone()));
+        let versions = self.versions();
         let tools = with_readers(&self.all_tools(), &policy, &results);
         let catalogue = tools.catalogue()?;
         catalogue.fits(&policy)?;
@@ -143,6 +144,7 @@ impl Agent {
             results,
             generation,
             told: 0,
+            versions,
             offered: offered(&interpreter),
             tools,
             interpreter,
@@ -175,6 +177,8 @@ struct Run<'a> {
     generation: u64,
     /// Which complaint about the policy's files was told last.
     told: u64,
+    /// Which tools of the agent's sources were looked at last.
+    versions: Vec<u64>,
     /// The tools as they were before this turn, and the ones that read kept results.
     tools: Tools,
     /// Every tool the model may be shown, the report's included.
@@ -387,15 +391,17 @@ impl Run<'_> {
     async fn look_at_tools(&mut self, outside: &Stop) -> Option<Event> {
         let agent = self.agent;
         let looks = agent.sources.iter().map(|source| source.refresh());
-        let looked = tokio::select! {
+        tokio::select! {
             biased;
             () = outside.kill.cancelled() => return None,
             () = outside.now.cancelled() => return None,
-            looked = futures_util::future::join_all(looks) => looked,
-        };
-        if !looked.contains(&true) {
+            _ = futures_util::future::join_all(looks) => {}
+        }
+        let versions = agent.versions();
+        if versions == self.versions {
             return None;
         }
+        self.versions = versions;
         let policy = self.interpreter.policy().clone();
         let tools = with_readers(&agent.all_tools(), &policy, &self.results);
         let fit = tools.catalogue().map_err(|error| error.to_string()).and_then(|catalogue| {

@@ -54,5 +54,5 @@ pub use tool::{
     ProcessTool, Processes, Stdin, ToolContext, ToolError, Tools, builtin,
 };
 #[cfg(feature = "mcp")]
-pub use tool::{McpConfig, McpError, McpReach, McpServer};
+pub use tool::{McpConfig, McpError, McpReach, McpServer, McpServers};
 pub use windows::known_window;

@@ -123,13 +123,16 @@ pub trait Tool: Send + Sync {
     }
 }
 
-/// Tools that may change while a run goes on.
+/// Tools that may change while a run goes on. Several runs may look at one source.
 pub trait ToolSource: Send + Sync {
     /// The tools as they are now, in the order they are shown to the model.
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
 
-    /// Looks whether they are others now, and says so. Called before every turn; must end soon.
-    fn refresh(&self) -> BoxFuture<'_, bool>;
+    /// A number that is another one whenever [`ToolSource::tools`] are others, and never one that it was before.
+    fn version(&self) -> u64;
+
+    /// Looks whether they are others now. Called before every turn; must end soon.
+    fn refresh(&self) -> BoxFuture<'_, ()>;
 }
 
 /// One run of a tool.

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use unfazed::context::ModelCatalogue;
+use unfazed::engine::ToolSpec;
 use unfazed::host::PolicyFiles;
 use unfazed::host::scripted::Script;
 use unfazed::host::tools_file::ToolsFile;
-use unfazed::policy::{CallFile, LintOptions, Loader, Report};
+use unfazed::policy::{CallFile, Effect, KnownTool, LintOptions, Loader, Report};
 
 use super::exit::{self, Exit, Failed};
-use super::named::{self, Kind};
+use super::named::{self, Kind, Named};
 use super::{files, out};
 
 /// Checks policy, agent and script files, and the files an agent file names; prints every problem with its place
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
             Kind::Agent => {
                 let (named, found) = named::read(path, &bytes, &loader(args, &options));
                 reports.extend(found);
-                reports.extend(named.map(|named| named.policy.lint(&options)));
+                reports.extend(named.map(|named| lint(&named, path, options.clone())));
             }
             Kind::Script => reports.extend(Script::from_yaml(&name, &bytes).err()),
             Kind::Call => reports.extend(CallFile::read(&name, &bytes).err()),
@@ -162,6 +163,21 @@ fn loader(args: &Args, options: &LintOptions) -> Loader {
         Some(name) => loader.profile(name),
         None => loader.every_profile(),
     }
+}
+
+/// What the policy of an agent hardly means. Unless servers bring further tools, the file tells which there are.
+fn lint(named: &Named, path: &Path, mut options: LintOptions) -> Report {
+    if named.file.value.mcp.is_empty() {
+        let tools = super::run::tools(&named.file.value, path.parent().unwrap_or(Path::new("")));
+        let known = |tool: &ToolSpec| KnownTool {
+            name: tool.name.clone(),
+            effect: tool.effect.unwrap_or(Effect::Unknown),
+            inner_retries: 0,
+            arguments: None,
+        };
+        options.witnesses = Some(tools.iter().map(|tool| known(tool.spec())).collect());
+    }
+    named.policy.lint(&options)
 }
 
 /// What is wrong with a policy, or what it hardly means.

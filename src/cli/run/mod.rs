@@ -33,6 +33,7 @@ use self::json::{JsonLines, Unwritten};
 use self::metrics::MetricsServer;
 use self::request::Request;
 pub(crate) use self::secrets::sessions_url;
+pub(crate) use self::setup::tools;
 use self::setup::{Setup, Wishes};
 use self::signals::Signals;
 use self::timeline::GivenUp;

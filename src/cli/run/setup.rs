@@ -129,7 +129,7 @@ impl Setup {
 }
 
 /// The tools that the file itself names.
-pub(super) fn tools(file: &AgentFile, folder: &Path) -> Tools {
+pub(crate) fn tools(file: &AgentFile, folder: &Path) -> Tools {
     let most = usize::try_from(file.background.max.get()).unwrap_or(usize::MAX);
     let processes = Processes::new(most);
     file.tools.iter().filter_map(|(name, entry)| tool(name, entry, folder, &processes)).collect()

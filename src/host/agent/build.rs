@@ -59,6 +59,11 @@ impl Agent {
         self.tools.iter().map(Arc::clone).chain(changing).collect()
     }
 
+    /// Which tools the sources have, for a run that looks whether they are others.
+    pub(super) fn versions(&self) -> Vec<u64> {
+        self.sources.iter().map(|source| source.version()).collect()
+    }
+
     /// Every tool a model may be shown as things are now, the one that reads kept results and the report's among them.
     ///
     /// # Errors

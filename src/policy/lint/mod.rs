@@ -49,6 +49,9 @@ use super::{Diagnostic, Effect, Findings, Policy, Report};
 pub struct LintOptions {
     /// All tools of the host; `None`: they are not known.
     pub tools: Option<Vec<KnownTool>>,
+    /// The tools an agent has, if nothing else is to be concluded from them than which may say whether another has
+    /// acted (`after_effect: {kind: verify}`); `None`: they are not known.
+    pub witnesses: Option<Vec<KnownTool>>,
     /// All models of the host; `None`: they are not known.
     pub models: Option<Vec<KnownModel>>,
     /// How often clients of models retry inside each attempt, where nothing else is said.
@@ -99,7 +102,7 @@ impl LintOptions {
 
 impl Default for LintOptions {
     fn default() -> Self {
-        Self { tools: None, models: None, inner_retries: 0, most_attempts: Self::MOST_ATTEMPTS }
+        Self { tools: None, witnesses: None, models: None, inner_retries: 0, most_attempts: Self::MOST_ATTEMPTS }
     }
 }
 

@@ -9,7 +9,8 @@ pub(super) fn judge(view: &View<'_>, subject: &str, policy: &ToolPolicy, found: 
     let AfterEffect::Verify(check) = &policy.after_effect.value else { return };
     let Some(span) = found.place(policy.after_effect.origin) else { return };
     let name = &check.tool;
-    let known = view.options.tools.as_ref().map(|tools| tools.iter().find(|tool| tool.name == *name));
+    let tools = view.options.tools.as_ref().or(view.options.witnesses.as_ref());
+    let known = tools.map(|tools| tools.iter().find(|tool| tool.name == *name));
     if known == Some(None) {
         let message = format!("whether {subject} has acted is never found out: there is no tool `{name}`");
         let problem = Diagnostic::warning(Code::NO_WITNESS, span, message);

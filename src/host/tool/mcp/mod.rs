@@ -9,6 +9,7 @@ mod content;
 mod declare;
 mod failure;
 mod link;
+mod set;
 mod stdio;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 
 use self::link::Link;
+pub use self::set::McpServers;
 use super::{DEFAULT_ENV, ToolError, expiry};
 use crate::engine::{EffectState, ToolOutcome, ToolSpec};
 use crate::host::{BoxFuture, Tool, ToolInput, ToolSource};
@@ -89,6 +91,8 @@ struct Server {
     /// Its tools may be others than those that are known.
     changed: Arc<AtomicBool>,
     tools: Mutex<Vec<(String, ToolSpec)>>,
+    /// How often its tools were others.
+    version: AtomicU64,
 }
 
 enum Slot {
@@ -146,6 +150,7 @@ impl McpServer {
             failed_starts: AtomicU64::new(0),
             changed: Arc::new(AtomicBool::new(false)),
             tools: Mutex::new(Vec::new()),
+            version: AtomicU64::new(0),
         };
         let link = server.link().await?;
         server.changed.store(false, Ordering::Release);
@@ -177,7 +182,11 @@ impl ToolSource for McpServer {
         known.iter().map(tool).collect()
     }
 
-    fn refresh(&self) -> BoxFuture<'_, bool> {
+    fn version(&self) -> u64 {
+        self.0.version.load(Ordering::Acquire)
+    }
+
+    fn refresh(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.0.refresh())
     }
 }
@@ -218,8 +227,8 @@ impl Server {
         }
     }
 
-    /// Takes note of the tools the server has now. Says whether they are others.
-    async fn list(&self, link: &Link) -> Result<bool, McpError> {
+    /// Takes note of the tools the server has now.
+    async fn list(&self, link: &Link) -> Result<(), McpError> {
         let within = self.config.start_timeout;
         let listed = tokio::time::timeout(within.to_std(), link.list()).await;
         let declared = listed
@@ -242,25 +251,26 @@ impl Server {
             }
         }
         let mut known = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        let others = *known != tools;
-        *known = tools;
-        Ok(others)
+        if *known != tools {
+            *known = tools;
+            self.version.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
     }
 
-    async fn refresh(&self) -> bool {
+    async fn refresh(&self) {
         if !self.changed.swap(false, Ordering::AcqRel) {
-            return false;
+            return;
         }
         let up = match &*self.slot.lock().await {
             Slot::Up(link) if link.is_alive() => Some(Arc::clone(link)),
             _ => None,
         };
         // The tools of a server that is down stay: the next call of one starts it again.
-        let Some(link) = up else { return false };
-        self.list(&link).await.unwrap_or_else(|error| {
+        let Some(link) = up else { return };
+        if let Err(error) = self.list(&link).await {
             tracing::warn!(server = self.config.name, error = %error, "the tools cannot be listed again");
-            false
-        })
+        }
     }
 
     async fn shutdown(&self) {
