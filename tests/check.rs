@@ -52,7 +52,7 @@ fn formatted(format: &str) -> (String, i32) {
 fn mailer(outbox: &str, rest: &str) -> TempDir {
     let agent = format!(
         "version: 1\nname: mailer\npolicy: policy.yaml\nmodels: {{main: {{api: scripted, script: model.yaml}}}}\n\
-         tools:\n  send: {{kind: process, command: [cat], effect: non_idempotent}}\n{outbox}{rest}"
+         tools:\n  send: {{kind: process, command: [cat], description: Mail., parameters: {{}}, effect: non_idempotent}}\n{outbox}{rest}"
     );
     let policy = "version: 1\ntools:\n  send:\n    effect: non_idempotent\n    \
                   after_effect: {kind: verify, tool: outbox, arguments: {to: args.to}, acted: result.count > 0}\n";
@@ -62,11 +62,14 @@ fn mailer(outbox: &str, rest: &str) -> TempDir {
 
 #[test]
 fn an_agent_without_the_tool_that_is_to_say_whether_another_has_acted_is_told_so() {
-    let there = "  outbox: {kind: process, command: [cat], effect: read_only}\n";
-    let acts = "  outbox: {kind: process, command: [cat], effect: idempotent}\n";
+    let there = "  outbox: {kind: process, command: [cat], description: Sent mail., parameters: {}, effect: read_only}\n";
+    let acts = "  outbox: {kind: process, command: [cat], description: Sent mail., parameters: {}, effect: idempotent}\n";
     let found = |dir: &TempDir| out(&unfazed(dir, &["check", "agent.yaml", "--format", "short"]));
     assert_eq!(found(&mailer(there, "")), "");
-    assert!(found(&mailer("", "")).contains("W0239 whether tool `send` has acted is never found out: there is no tool `outbox`"));
+    assert!(
+        found(&mailer("", ""))
+            .contains("[W0239]: whether tool `send` has acted is never found out: there is no tool `outbox`")
+    );
     assert!(found(&mailer(acts, "")).contains("`outbox` is not known to be `read_only`"));
     // Servers may bring it.
     assert_eq!(found(&mailer("", "mcp: {mail: {command: [mail-server]}}\n")), "");

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use unfazed::engine::{EffectState, Envelope, Event, Failure, ModelReply, Outcome, Proposal, ToolOutcome};
 use unfazed::host::scripted::{Entry, Script, ScriptedModel};
 use unfazed::host::{
-    Agent, Aside, BoxFuture, McpConfig, McpReach, McpServer, McpServers, Model, ModelRequest, Observer, Progress, Task,
-    ToolInput, ToolSource,
+    Agent, Aside, BoxFuture, McpConfig, McpReach, McpServer, McpServers, Model, ModelRequest, Observer,
+    Progress, Task, ToolInput, ToolSource,
 };
 use unfazed::policy::{Effect, ErrorClass, Policy};
 use unfazed::session::{Message, ToolCall};
@@ -438,12 +438,10 @@ async fn servers_are_added_and_removed_while_runs_go_on_and_the_tokens_of_their_
     let notes = Notes::new();
     let servers = McpServers::new();
     let offered = Arc::new(Mutex::new(Vec::new()));
-    let mover = Mover {
-        servers: servers.clone(),
-        config: config("normal", &notes),
-        offered: Arc::clone(&offered),
-    };
-    let policy = Policy::from_yaml("policy.yaml", "version: 1\ntools: {\"*\": {effect: idempotent}}\n").unwrap();
+    let mover =
+        Mover { servers: servers.clone(), config: config("normal", &notes), offered: Arc::clone(&offered) };
+    let policy =
+        Policy::from_yaml("policy.yaml", "version: 1\ntools: {\"*\": {effect: idempotent}}\n").unwrap();
     let agent = Agent::new(policy).model("main", mover).tool_source(servers.clone());
     let mut seen = Seen::default();
     let task = Task { run: "run-1".into(), task: "move".into(), ..Task::default() };

@@ -11,9 +11,13 @@ use crate::repair::{repair_broken, too_long};
 /// How many digits of a number are told.
 const MOST_DIGITS: usize = 40;
 
-/// What the validators have against the value. One that cannot be evaluated counts as one that does not hold.
-pub(crate) fn violations(validators: &[Validator], vars: Value) -> Vec<Problem> {
-    let Value::Object(vars) = vars else { return Vec::new() };
+/// What the validators have against the value. One that cannot be evaluated counts as one that does not hold. `vars` is a
+/// copy of the value, made only if there is somebody to see it.
+pub(crate) fn violations(validators: &[Validator], vars: impl FnOnce() -> Value) -> Vec<Problem> {
+    if validators.is_empty() {
+        return Vec::new();
+    }
+    let Value::Object(vars) = vars() else { return Vec::new() };
     validators.iter().filter_map(|validator| violation(validator, &vars)).collect()
 }
 

@@ -242,7 +242,7 @@ impl<'a> Draft<'a> {
         let mut splices: Vec<Splice> = Vec::new();
         let put_at = put_in.as_ref().map(|(at, _)| *at);
         let mut put_in = put_in.map(|(_, message)| message);
-        for (at, now) in now.iter().enumerate() {
+        for (at, now) in now.into_iter().enumerate() {
             if put_at == Some(at)
                 && let Some(splice) = open(&mut splices, at)
             {
@@ -250,7 +250,7 @@ impl<'a> Draft<'a> {
             }
             let other = match now {
                 Now::Same(_) => continue,
-                Now::Other(message, _) => Some(Message::clone(message)),
+                Now::Other(message, _) => Some(*message),
                 Now::Nothing => None,
             };
             if let Some(splice) = open(&mut splices, at) {

@@ -31,14 +31,12 @@ impl<'t> Plain<'t> {
 
     /// The text with these values; `None`: one of its names is none of them.
     pub(super) fn write(&self, values: &[(&str, &str)]) -> Option<String> {
-        let mut text = String::new();
-        for piece in &self.0 {
-            text.push_str(match piece {
-                Piece::Text(text) => text,
-                Piece::Name(name) => values.iter().find(|(known, _)| known == name)?.1,
-            });
-        }
-        Some(text)
+        let pieces = self.0.iter().map(|piece| match piece {
+            Piece::Text(text) => Some(*text),
+            Piece::Name(name) => values.iter().find(|(known, _)| known == name).map(|(_, value)| *value),
+        });
+        let room = pieces.clone().flatten().map(str::len).fold(0, usize::saturating_add);
+        pieces.fold(Some(String::with_capacity(room)), |text, piece| Some(text? + piece?))
     }
 }
 

@@ -43,7 +43,7 @@ impl Step<'_> {
             for left_out in rules.left_out {
                 self.warn(left_out);
             }
-            let vars = json!({ "args": arguments, "tool": call.name });
+            let vars = || json!({ "args": arguments, "tool": call.name });
             problems = violations(&rules.policy.validators.value, vars);
         }
         if !problems.is_empty() {

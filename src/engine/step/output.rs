@@ -130,7 +130,7 @@ impl Step<'_> {
             return;
         };
         let Ok(report) = parse(self.policy, raw) else { return };
-        let vars = json!({ "output": report, "tool": output.tool.value });
+        let vars = || json!({ "output": report, "tool": output.tool.value });
         let holds = output.schema.value.problems(&report).is_empty()
             && violations(&output.validators.value, vars).is_empty();
         if holds {
@@ -194,8 +194,8 @@ impl Step<'_> {
             problems = output.schema.value.problems(&report);
         }
         if problems.is_empty() {
-            problems =
-                violations(&output.validators.value, json!({ "output": report, "tool": output.tool.value }));
+            let vars = || json!({ "output": report, "tool": output.tool.value });
+            problems = violations(&output.validators.value, vars);
         }
         if !problems.is_empty() {
             return Err(Fault::Invalid(problems));

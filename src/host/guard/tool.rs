@@ -260,7 +260,7 @@ impl ToolGuard {
         let mut problems =
             self.inner.tools.schema(&self.name).map(|schema| schema.problems(args)).unwrap_or_default();
         if problems.is_empty() {
-            let vars = json!({ "args": args, "tool": &*self.name });
+            let vars = || json!({ "args": args, "tool": &*self.name });
             problems = violations(&rules.validators.value, vars);
         }
         if !problems.is_empty() {

@@ -102,7 +102,13 @@ impl LintOptions {
 
 impl Default for LintOptions {
     fn default() -> Self {
-        Self { tools: None, witnesses: None, models: None, inner_retries: 0, most_attempts: Self::MOST_ATTEMPTS }
+        Self {
+            tools: None,
+            witnesses: None,
+            models: None,
+            inner_retries: 0,
+            most_attempts: Self::MOST_ATTEMPTS,
+        }
     }
 }
 
