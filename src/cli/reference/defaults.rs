@@ -49,17 +49,22 @@ impl Defaults {
         if whole {
             return String::new();
         }
-        let mut told: Vec<(String, Option<&str>)> = Vec::new();
+        let mut told: Vec<(String, Vec<&str>)> = Vec::new();
         for place in places {
             let Some(value) = self.at(place, key) else { continue };
             let text = shown(value);
-            if !told.iter().any(|(known, _)| *known == text) {
-                told.push((text, Some(place.as_str()).filter(|place| *place != places[0])));
+            match told.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, places)) => places.push(place),
+                None => told.push((text, vec![place])),
             }
         }
-        let told = told.into_iter().map(|(text, place)| match place {
-            Some(place) => format!("in `{place}`: {text}"),
-            None => text,
+        let told = told.into_iter().map(|(text, at)| {
+            // What the first place says is the default of those that say nothing.
+            if at[0] == places[0] {
+                return text;
+            }
+            let at: Vec<_> = at.iter().map(|place| format!("`{place}`")).collect();
+            format!("in {}: {text}", at.join(", "))
         });
         told.collect::<Vec<_>>().join("; ")
     }
@@ -100,7 +105,7 @@ mod tests {
         ("input", "0.5", "context: {reduce: [{kind: summary, keep_last: 2, most: 100 tokens HERE}]}"),
         ("priority", "-1", "tools: {t: {effect: read_only HERE}, \"t*\": {effect: idempotent}}"),
         ("priority", "-1", "models: {m: {cool_down: 2s HERE}, \"m*\": {cool_down: 1s}}"),
-        ("initial", "[1]", "session: {slices: {s: {x: null HERE}}}"),
+        ("initial", "[1]", "session: {slices: {s: { HERE}}}"),
         ("request_at_fault", "true", "errors: [{code: x, class: rate_limit HERE}]"),
     ];
 
@@ -110,8 +115,7 @@ mod tests {
         for ((place, key, value), (shown, other, text)) in LEFT_OUT.iter().zip(SHOWN) {
             assert_eq!(key, shown);
             let load = |here: &str| {
-                let text = format!("version: 1\n{}\n", text.replace(" HERE", here).replace("x: null, ", ""));
-                let text = text.replace("x: null", "");
+                let text = format!("version: 1\n{}\n", text.replace(" HERE", here).replace("{, ", "{"));
                 Policy::from_yaml("p.yaml", &text).unwrap_or_else(|report| panic!("{}", report.human(false)))
             };
             let without = load("");

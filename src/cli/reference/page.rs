@@ -160,7 +160,14 @@ impl<'s> Writer<'_, 's> {
         let mut told = Vec::new();
         let mut text = String::new();
         for (key, schema) in mappings.iter().copied().flatten() {
-            let Form::Words(words) = self.walk.form(schema) else { continue };
+            let words = match self.walk.form(schema) {
+                Form::Words(words) => words,
+                Form::Any(branches) => match branches.first().map(|branch| self.walk.form(branch)) {
+                    Some(Form::Words(words)) => words,
+                    _ => continue,
+                },
+                _ => continue,
+            };
             if types::is_class(schema) || told.contains(&key) {
                 continue;
             }

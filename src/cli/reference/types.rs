@@ -8,6 +8,9 @@ use super::walk::{Form, Walk};
 /// Where the unit of a value is told in its description.
 const UNITS: &[&str] = &["With a unit: ", "Units: ", "Unit: "];
 
+/// More words are not listed in the cell of a table.
+const MOST_WORDS: usize = 6;
+
 /// What may be written: `whole number from 1, or unlimited`.
 pub(super) fn name(walk: &Walk<'_>, schema: &Value) -> String {
     let text = plain_name(walk, schema);
