@@ -47,6 +47,7 @@ fn plain_name<'s>(walk: &Walk<'s>, schema: &'s Value) -> String {
         },
         Form::Names(value) => format!("mapping of names to {}", name(walk, value)),
         Form::List(items) => format!("list of {}", name(walk, items)),
+        Form::Words(words) if words.len() > MOST_WORDS => "one of the words below".to_owned(),
         Form::Words(words) => words
             .iter()
             .filter_map(|word| Some(code(word.get("const")?.as_str()?)))
