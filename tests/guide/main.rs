@@ -16,6 +16,7 @@
 mod blocks;
 #[cfg(unix)]
 mod commands;
+mod events;
 mod links;
 mod shown;
 
