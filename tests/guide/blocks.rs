@@ -28,7 +28,7 @@ impl Block {
     /// The name of the file it is, by its first line.
     pub(crate) fn name(&self) -> &str {
         let name = self.text.lines().next().and_then(|line| line.strip_prefix("# "));
-        let name = name.filter(|name| name.ends_with(".yaml") && !name.contains(' '));
+        let name = name.filter(|name| name.rsplit('.').next() == Some("yaml") && !name.contains(' '));
         name.unwrap_or_else(|| {
             panic!("{}: say what file this is in the first line, `# policy.yaml`", self.place())
         })

@@ -17,6 +17,7 @@ mod blocks;
 #[cfg(unix)]
 mod commands;
 mod events;
+mod fresh;
 mod links;
 mod shown;
 

@@ -58,22 +58,16 @@ impl<'s> Writer<'_, 's> {
         let mut text = format!("## {heading}\n\n");
         if !path.is_empty() {
             let about = types::meaning(self.walk, "", self.section.schema).0;
-            text += &format!("{about}{}\n\n", self.elsewhere());
+            text += &[&about, &*self.elsewhere(), "\n\n"].concat();
         }
-        match self.walk.form(self.section.schema) {
-            Form::Kinds(kinds) => {
-                for kind in kinds {
-                    text += &self.kind(kind);
-                }
-                let all: Vec<_> =
-                    kinds.iter().filter_map(|kind| kind.get("properties")?.as_object()).collect();
-                text += &self.words(&all);
-            }
-            _ => {
-                text += &self.keys(self.section.schema, None);
-                let keys = self.section.schema.get("properties").and_then(Value::as_object);
-                text += &self.words(keys.as_slice());
-            }
+        if let Form::Kinds(kinds) = self.walk.form(self.section.schema) {
+            text.extend(kinds.iter().map(|kind| self.kind(kind)));
+            let all: Vec<_> = kinds.iter().filter_map(|kind| kind.get("properties")?.as_object()).collect();
+            text += &self.words(&all);
+        } else {
+            text += &self.keys(self.section.schema, None);
+            let keys = self.section.schema.get("properties").and_then(Value::as_object);
+            text += &self.words(keys.as_slice());
         }
         text.truncate(text.trim_end().len());
         text + "\n"
@@ -131,10 +125,10 @@ impl<'s> Writer<'_, 's> {
             Some(unit) => format!("{kind} ({unit})"),
             None => kind,
         };
-        let default = match self.defaults.cell(&self.section.places, key, self.is_replaced_whole()) {
-            _ if required => "required".to_owned(),
-            default if default == "see its keys" => String::new(),
-            default => default,
+        let default = if required {
+            "required".to_owned()
+        } else {
+            self.defaults.cell(&self.section.places, key, self.is_replaced_whole())
         };
         let example = self.example(schema).map(|value| code(&flow(value))).unwrap_or_default();
         let problems = links(&problems);
@@ -172,11 +166,12 @@ impl<'s> Writer<'_, 's> {
                 continue;
             }
             told.push(key);
-            text += &format!("`{key}`:\n\n");
+            // Writing into a string does not fail.
+            let _ = writeln!(text, "`{key}`:\n");
             for word in words {
                 let name = word.get("const").and_then(Value::as_str).unwrap_or_default();
                 let about = word.get("description").and_then(Value::as_str).unwrap_or_default();
-                text += &format!("- `{name}`: {about}\n");
+                let _ = writeln!(text, "- `{name}`: {about}");
             }
             text += "\n";
         }
@@ -195,4 +190,37 @@ fn link_targets() -> String {
         format!("[{}]: rules.md#{}\n", page.id, anchor(&format!("{}: {}", page.id, page.title)))
     };
     pages::all().map(target).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_language_has_a_row() {
+        let (schema, page) = (unfazed::policy::json_schema(), policy().unwrap());
+        let mut keys = Vec::new();
+        collect(&schema, &mut keys);
+        assert!(keys.len() > 100, "only {} keys were found", keys.len());
+        // `kind` tells mappings apart and is told above their tables.
+        keys.retain(|key| key != "kind" && unfazed::policy::ErrorClass::from_name(key).is_none());
+        let missing: Vec<_> = keys.iter().filter(|key| !page.contains(&format!("\n| `{key}` | "))).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    /// The names of all properties.
+    fn collect(schema: &Value, keys: &mut Vec<String>) {
+        match schema {
+            Value::Object(fields) => {
+                let properties = fields.get("properties").and_then(Value::as_object);
+                keys.extend(properties.into_iter().flatten().map(|(key, _)| key.clone()));
+                fields
+                    .iter()
+                    .filter(|(key, _)| *key != "examples")
+                    .for_each(|(_, value)| collect(value, keys));
+            }
+            Value::Array(items) => items.iter().for_each(|item| collect(item, keys)),
+            _ => {}
+        }
+    }
 }
