@@ -19,6 +19,7 @@ mod commands;
 mod events;
 mod fresh;
 mod links;
+mod presets;
 mod shown;
 
 use std::fs;
