@@ -3,6 +3,8 @@
 #[cfg(feature = "host")]
 pub mod cases;
 pub mod context;
+#[cfg(all(doctest, feature = "host"))]
+mod doctests;
 pub mod engine;
 #[cfg(feature = "host")]
 pub mod host;

@@ -12,6 +12,7 @@ mod named;
 mod out;
 mod pages;
 mod policies;
+mod reference;
 mod replay;
 mod rule;
 mod run;
@@ -47,6 +48,7 @@ enum Command {
     Diff(diff::Args),
     Explain(explain::Args),
     Init(init::Args),
+    Reference(reference::Args),
     Replay(replay::Args),
     Rule(rule::Args),
     Run(run::Args),
@@ -88,6 +90,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Diff(args) => diff::run(&args, &settings),
         Command::Explain(args) => explain::run(&args, &settings),
         Command::Init(args) => init::run(&args),
+        Command::Reference(args) => reference::run(&args),
         Command::Replay(args) => replay::run(&args, &settings),
         Command::Rule(args) => rule::run(&args),
         Command::Run(args) => run::run(&args, &settings),
