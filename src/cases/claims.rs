@@ -31,8 +31,9 @@ pub(super) fn documents(documents: &ByDocument<Line>, sources: &Sources) -> Vec<
 
 /// What is wrong if a file does not have a test of that name.
 pub(super) fn missing(test: &Spanned<String>, file: &str, bytes: &[u8]) -> Option<Diagnostic> {
-    let text = String::from_utf8_lossy(bytes);
-    let words = || text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
+    let content = String::from_utf8_lossy(bytes);
+    let words =
+        || content.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
     if words().any(|word| word == test.value) {
         return None;
     }
