@@ -220,7 +220,7 @@ fn encoded(name: &str) -> String {
 fn escaped(text: &str) -> String {
     let text = one_line(text);
     let mut out = String::with_capacity(text.len());
-    let paired = text.matches('`').count() % 2 == 0;
+    let paired = text.matches('`').count().is_multiple_of(2);
     let mut code = false;
     for c in text.chars() {
         match c {
