@@ -156,11 +156,11 @@ fn every_test_that_stands_in_for_a_case_is_one() {
         }
         let suite = loader.read(&path.display().to_string(), &bytes).unwrap();
         for elsewhere in suite.elsewhere() {
-            let text = fs::read_to_string(&elsewhere.file).unwrap();
+            let source = fs::read_to_string(&elsewhere.file).unwrap();
             let name = regex::escape(&elsewhere.test);
             let test =
                 format!(r"#\[(tokio::)?test(\([^\]]*\))?\]\s+(?:#\[[^\]]*\]\s+)*(?:async )?fn {name}\(");
-            let found = regex::Regex::new(&test).unwrap().is_match(&text);
+            let found = regex::Regex::new(&pattern).unwrap().is_match(&source);
             assert!(found, "{} has no test `{}`", elsewhere.file, elsewhere.test);
             checked += 1;
         }
