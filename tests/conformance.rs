@@ -158,7 +158,7 @@ fn every_test_that_stands_in_for_a_case_is_one() {
         for elsewhere in suite.elsewhere() {
             let source = fs::read_to_string(&elsewhere.file).unwrap();
             let name = regex::escape(&elsewhere.test);
-            let test =
+            let pattern =
                 format!(r"#\[(tokio::)?test(\([^\]]*\))?\]\s+(?:#\[[^\]]*\]\s+)*(?:async )?fn {name}\(");
             let found = regex::Regex::new(&pattern).unwrap().is_match(&source);
             assert!(found, "{} has no test `{}`", elsewhere.file, elsewhere.test);
