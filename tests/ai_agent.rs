@@ -114,7 +114,7 @@ fn two_refused_reports_of_one_reply_are_told_and_counted_as_one_collapse() {
     assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
     let logged = lines(&run.stderr).into_iter().filter(|line| line["message"] == "final turn");
     let logged: Vec<Value> = logged.map(|line| line["reason"].clone()).collect();
-    assert_eq!(logged, ["report_attempt"]);
+    assert_eq!(logged, ["ReportAttempt"]);
     let records = lines(&run.stdout);
     let told = records.iter().filter(|record| record["directive"] == "final_turn");
     let told: Vec<_> = told.map(|record| (record["turn"].clone(), record["max_turns"].clone())).collect();
