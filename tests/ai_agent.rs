@@ -104,6 +104,29 @@ fn every_metric_of_ai_agent_is_counted_but_those_of_queues() {
 }
 
 #[test]
+fn two_refused_reports_of_one_reply_are_told_and_counted_as_one_collapse() {
+    let story = "
+  - {times: 2, calls: [{name: calc, arguments: {expression: 1 + 1}}]}
+  - calls: [{name: final_report, arguments: {}}, {name: final_report, arguments: {price: low}}]
+  - calls: [{name: final_report, arguments: {price: 12.5}}]
+";
+    let run = run(&folder(POLICY, story), &["--log", "info", "--log-json", "--format", "json"]);
+    assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+    let logged = lines(&run.stderr).into_iter().filter(|line| line["message"] == "final turn");
+    let logged: Vec<Value> = logged.map(|line| line["reason"].clone()).collect();
+    assert_eq!(logged, ["ReportAttempt"]);
+    let records = lines(&run.stdout);
+    let told = records.iter().filter(|record| record["directive"] == "final_turn");
+    let told: Vec<_> = told.map(|record| (record["turn"].clone(), record["max_turns"].clone())).collect();
+    assert_eq!(told, [(4.into(), 10.into())]);
+    let counters = records.last().unwrap()["metrics"]["counters"].as_array().unwrap();
+    let collapses = counters.iter().filter(|counter| counter["name"] == "ai_agent_retry_collapse_total");
+    let collapses: Vec<_> =
+        collapses.map(|counter| (&counter["labels"]["reason"], &counter["value"])).collect();
+    assert_eq!(collapses, [(&"report_attempt".into(), &1.into())]);
+}
+
+#[test]
 fn the_exit_codes_are_those_its_document_names() {
     let error = |fields: &str| format!("\n  - error: {{{fields}}}\n");
     let report = "\n  - calls: [{name: final_report, arguments: {}}]\n";

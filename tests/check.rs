@@ -89,6 +89,18 @@ fn fifteen_mistakes_are_told_at_once() {
 }
 
 #[test]
+fn a_key_that_is_not_known_and_a_delay_below_zero_have_their_places() {
+    let text = "version: 1\nretry:\n  max_atempts: 3\n  backoff: {kind: constant, delay: -5s}\n";
+    let dir = folder(&[("team.yaml", text)]);
+    let check = unfazed(&dir, &["check", "team.yaml", "--format", "short"]);
+    assert_eq!(code(&check), 1);
+    let said = out(&check);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("team.yaml:3:3: ") && lines[0].contains("`max_atempts`"), "{said}");
+    assert!(lines[1].starts_with("team.yaml:4:36: ") && lines[1].contains("`-5s` is negative"), "{said}");
+}
+
+#[test]
 fn people_see_the_lines() {
     let (text, code) = formatted("human");
     assert_eq!(code, 1);

@@ -24,7 +24,8 @@ fn every_key_of_a_test_file_is_described() {
         let properties = schema["$defs"][name]["properties"].as_object();
         properties.unwrap_or_else(|| panic!("there is no `{name}`")).keys().cloned().collect()
     };
-    let keys = ["CaseRule", "CallCase", "ToolCase", "PlannerCase", "ExpectRule", "WrittenOutcome"];
+    let keys =
+        ["CaseRule", "CallCase", "ToolCase", "PlannerCase", "ExpectRule", "WrittenOutcome", "ElsewhereRule"];
     let missing: Vec<_> =
         keys.iter().flat_map(|name| of(name)).filter(|key| !described(&page, key)).collect();
     assert!(missing.is_empty(), "docs/testing.md does not describe {missing:?}");

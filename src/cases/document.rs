@@ -12,6 +12,7 @@ use super::inline::Inline;
 use super::lenient::Lenient;
 use super::message::MessageCase;
 use super::outcome::OutcomeRule;
+use super::proves::{ByDocument, ElsewhereRule, Line, Statements};
 use super::tokens::Tokens;
 use crate::engine::Decision;
 use crate::host::scripted::ReplyFile;
@@ -40,6 +41,12 @@ record! {
         /// The tools, by name.
         /// Example: `{"search": {"effect": "read_only"}}`
         pub(crate) tools: Lenient<IndexMap<String, ToolCase>> = Lenient(Some(IndexMap::new())),
+        /// The documents whose statements are proved, and what they are. If any test file says so, there are no others.
+        /// Example: `{"handbook": "How our agents treat the shop."}`
+        pub(crate) documents: ByDocument<Line>,
+        /// Statements that no case can show, and the tests of programs that do.
+        /// Example: `[{"document": "handbook", "statement": "a session survives a kill", "file": "../kill.rs", "test": "a_kill"}]`
+        pub(crate) elsewhere: Vec<ElsewhereRule> = Vec::new(),
         /// The cases.
         /// Example: `[{"name": "a search that succeeds", "tool": "search", "outcomes": ["ok"], "expect": {"attempts": 1}}]`
         pub(crate) cases: Spanned<Vec<Spanned<Lenient<CaseRule>>>>,
@@ -57,6 +64,9 @@ record! {
         /// The situation in words, for readers.
         /// Example: `The shop answers slowly twice.`
         pub(crate) given: Option<String>,
+        /// The statements it proves, by the documents that make them.
+        /// Example: `{"handbook": "a tool that failed three times is not run a fourth time"}`
+        pub(crate) proves: ByDocument<Statements>,
         /// A policy for this case, above that of the file.
         pub(crate) inline: Option<Inline>,
         /// The profile that is chosen, instead of that of the file.

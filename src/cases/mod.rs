@@ -9,6 +9,7 @@
 )]
 
 mod answered;
+mod claims;
 mod compare;
 mod coverage;
 mod document;
@@ -21,6 +22,7 @@ mod lenient;
 mod message;
 mod outcome;
 mod pattern;
+mod proves;
 mod reach;
 mod record;
 mod run;
@@ -33,6 +35,7 @@ mod worked;
 
 pub use compare::{Mismatch, Row};
 pub use coverage::{Coverage, Leaf};
+pub use proves::{Claim, Elsewhere, Source};
 pub use suite::{Case, Loader, Suite, Verdict};
 pub use timeline::Line;
 

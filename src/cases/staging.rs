@@ -9,9 +9,11 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde_json::json;
 
+use super::claims;
 use super::document::{CallCase, CaseRule, TestFile, ToolCase};
 use super::message::MessageCase;
 use super::outcome::OutcomeRule;
+use super::proves::Elsewhere;
 use super::reach;
 use super::run::{self, PlannedCall, Plot, Setup};
 use super::suite::{Case, Loader, Suite};
@@ -89,12 +91,33 @@ impl<'a, 'b> Staging<'a, 'b> {
                 file: self.name.into(),
                 name: rule.name.value.clone(),
                 given: rule.given.clone(),
+                proves: claims::of_case(&rule.proves, self.sources),
                 place: self.sources.place_of(*span),
                 setup: Arc::new(setup),
                 expect: Arc::new(expect.clone()),
             });
         }
-        Suite { name: self.name.to_owned(), about: file.about.clone(), cases }
+        Suite {
+            name: self.name.to_owned(),
+            about: file.about.clone(),
+            documents: claims::documents(&file.documents, self.sources),
+            elsewhere: self.elsewhere(file),
+            cases,
+        }
+    }
+
+    /// The statements that tests elsewhere show; a test that is not there is written down.
+    fn elsewhere(&mut self, file: &TestFile) -> Vec<Elsewhere> {
+        let mut found = Vec::new();
+        for rule in &file.elsewhere {
+            let Some((name, bytes)) = self.open(&rule.file) else { continue };
+            if let Some(problem) = claims::missing(&rule.test, &name, &bytes) {
+                self.findings.push(problem);
+            }
+            let claim = claims::of_test(rule, self.sources);
+            found.push(Elsewhere { claim, file: name, test: rule.test.value.clone() });
+        }
+        found
     }
 
     /// The files of the policy of all cases; `None`: not all of them are there.

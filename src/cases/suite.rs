@@ -7,6 +7,7 @@ use super::compare::{Mismatch, compare};
 use super::coverage::Coverage;
 use super::document::TestFile;
 use super::expect::ExpectRule;
+use super::proves::{Claim, Elsewhere, Source};
 use super::run::{self, Setup};
 use super::staging::Staging;
 use super::timeline::{Line, timeline};
@@ -31,6 +32,8 @@ pub(super) type PolicyKey = (Vec<Text>, Option<String>);
 pub struct Suite {
     pub(super) name: String,
     pub(super) about: Option<String>,
+    pub(super) documents: Vec<Source>,
+    pub(super) elsewhere: Vec<Elsewhere>,
     pub(super) cases: Vec<Case>,
 }
 
@@ -40,6 +43,7 @@ pub struct Case {
     pub(super) file: Arc<str>,
     pub(super) name: String,
     pub(super) given: Option<String>,
+    pub(super) proves: Vec<Claim>,
     pub(super) place: Place,
     pub(super) setup: Arc<Setup>,
     pub(super) expect: Arc<ExpectRule>,
@@ -97,6 +101,16 @@ impl Suite {
         self.about.as_deref()
     }
 
+    /// The documents it describes.
+    pub fn documents(&self) -> &[Source] {
+        &self.documents
+    }
+
+    /// The statements that are shown by tests outside of it.
+    pub fn elsewhere(&self) -> &[Elsewhere] {
+        &self.elsewhere
+    }
+
     /// Its cases, in order.
     pub fn cases(&self) -> &[Case] {
         &self.cases
@@ -112,6 +126,11 @@ impl Case {
     /// The situation in words, if it is told.
     pub fn given(&self) -> Option<&str> {
         self.given.as_deref()
+    }
+
+    /// The statements it proves.
+    pub fn proves(&self) -> &[Claim] {
+        &self.proves
     }
 
     /// Where it is written.

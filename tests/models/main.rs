@@ -495,7 +495,7 @@ async fn answers_that_are_none_are_failures() {
         (ok("text/event-stream", &endless), ErrorClass::ModelError, "the answer is larger than 8 MiB"),
         (
             ok("text/event-stream", &format!("data: {DELTA}\n\nevent: error\ndata: overloaded\n\n")),
-            ErrorClass::ModelError,
+            ErrorClass::Overloaded,
             "overloaded",
         ),
         (

@@ -1,7 +1,8 @@
 //! The result as one JSON document.
 
+use indexmap::IndexMap;
 use serde_json::{Value, json};
-use unfazed::cases::{Case, Coverage, Suite, Verdict};
+use unfazed::cases::{Case, Claim, Coverage, Elsewhere, Suite, Verdict};
 use unfazed::policy::Report;
 
 use super::{Broken, Played};
@@ -13,8 +14,14 @@ pub(super) fn document(all: &[Played], coverage: Option<&Coverage>) -> Value {
             let cases: Vec<Value> = played.cases().map(|(one, verdict)| case(one, verdict)).collect();
             let about = played.suite.as_ref().and_then(Suite::about);
             let mut file = json!({"file": played.name, "about": about, "cases": cases});
-            if let (Some(broken), Some(fields)) = (&played.broken, file.as_object_mut()) {
-                fields.insert("errors".to_owned(), errors(broken));
+            let elsewhere = played.suite.as_ref().map_or(&[][..], Suite::elsewhere);
+            if let Some(fields) = file.as_object_mut() {
+                if !elsewhere.is_empty() {
+                    fields.insert("elsewhere".to_owned(), elsewhere.iter().map(shown_by).collect());
+                }
+                if let Some(broken) = &played.broken {
+                    fields.insert("errors".to_owned(), errors(broken));
+                }
             }
             file
         })
@@ -55,6 +62,20 @@ fn errors(broken: &Broken) -> Value {
     }
 }
 
+fn shown_by(elsewhere: &Elsewhere) -> Value {
+    let Elsewhere { claim, file, test } = elsewhere;
+    json!({"document": claim.document, "statement": claim.statement, "file": file, "test": test})
+}
+
+/// The statements a case proves, by document.
+fn proves(claims: &[Claim]) -> Value {
+    let mut documents: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for claim in claims {
+        documents.entry(&claim.document).or_default().push(&claim.statement);
+    }
+    json!(documents)
+}
+
 fn case(case: &Case, verdict: &Verdict) -> Value {
     let failures: Vec<Value> = verdict
         .mismatches
@@ -75,6 +96,6 @@ fn case(case: &Case, verdict: &Verdict) -> Value {
         .collect();
     json!({
         "name": case.name(), "given": case.given(), "line": case.place().line, "column": case.place().column,
-        "passed": verdict.passed(), "failures": failures, "timeline": timeline,
+        "proves": proves(case.proves()), "passed": verdict.passed(), "failures": failures, "timeline": timeline,
     })
 }

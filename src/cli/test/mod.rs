@@ -1,5 +1,6 @@
 //! `unfazed test`: cases written in YAML, played in virtual time.
 
+mod conformance;
 mod human;
 mod json;
 mod junit;
@@ -23,7 +24,8 @@ use super::{files, out};
   unfazed test                                  # every *.test.yaml below the current folder
   unfazed test tests/cases --run 'breaker'
   unfazed test policies/ --coverage=90 --lcov lcov.info
-  unfazed test retry.test.yaml --update         # writes the exact numbers anew")]
+  unfazed test retry.test.yaml --update         # writes the exact numbers anew
+  unfazed test tests/cases --conformance docs/conformance.md")]
 pub(crate) struct Args {
     /// Test files, or folders: of those the files `*.test.yaml`, and everything below `tests/cases/`.
     #[arg(value_name = "PATH", default_value = ".")]
@@ -44,6 +46,9 @@ pub(crate) struct Args {
     /// Writes the coverage in lcov's format into this file.
     #[arg(long, value_name = "FILE")]
     lcov: Option<PathBuf>,
+    /// Writes a page into this file: which statements of which documents the cases prove.
+    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    conformance: Option<PathBuf>,
     /// Writes `attempts`, `delays`, `turns` and `elapsed` that do not hold anew, if they stand on one line.
     #[arg(long)]
     update: bool,
@@ -108,6 +113,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     if let (Some(path), Some(coverage)) = (&args.lcov, &coverage) {
         write(path, &lcov::document(coverage))?;
     }
+    let proved = match &args.conformance {
+        Some(path) => prove(&all, path, &args.paths)?,
+        None => true,
+    };
     let shown = coverage.as_ref().filter(|_| args.coverage.is_some());
     match args.format {
         Format::Human => human::print(&all, shown)?,
@@ -120,11 +129,28 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     }
     Ok(if broken().any(|broken| matches!(broken, Broken::Unread(_))) {
         Exit::Usage
-    } else if failed || bare.is_some() || broken().next().is_some() {
+    } else if failed || bare.is_some() || !proved || broken().next().is_some() {
         Exit::Problem
     } else {
         Exit::Clean
     })
+}
+
+/// Writes the page of what is proved. `false`: it would not be complete, and why has been said.
+fn prove(all: &[Played], page: &Path, paths: &[PathBuf]) -> Result<bool, Failed> {
+    let problems = conformance::problems(all);
+    let broken = all.iter().any(|played| played.broken.is_some());
+    if broken || !problems.is_empty() {
+        for problem in &problems {
+            out::say(&format!("{problem}\n"));
+        }
+        out::say(&format!("{} is not written: it would not be complete\n", page.display()));
+        return Ok(false);
+    }
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let command = format!("unfazed test {} --conformance {}", paths.join(" "), page.display());
+    write(page, &conformance::document(all, page, &command))?;
+    Ok(true)
 }
 
 /// Plays all cases that are wanted. A file that cannot be used does not keep the others from being played.

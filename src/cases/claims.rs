@@ -1,0 +1,55 @@
+//! From what test files say is proved to claims with their places.
+
+use std::collections::BTreeSet;
+
+use super::proves::{ByDocument, Claim, ElsewhereRule, Line, Source, Statements};
+use crate::policy::decode::Spanned;
+use crate::policy::{self, Code, Diagnostic, Sources};
+
+/// The statements a case proves.
+pub(super) fn of_case(proves: &ByDocument<Statements>, sources: &Sources) -> Vec<Claim> {
+    let each = proves.0.iter().flat_map(|(document, statements)| {
+        statements.0.iter().map(|statement| claim(&document.value, statement, sources))
+    });
+    each.collect()
+}
+
+/// The statement that a test elsewhere shows.
+pub(super) fn of_test(rule: &ElsewhereRule, sources: &Sources) -> Claim {
+    claim(&rule.document.0, &rule.statement, sources)
+}
+
+/// The documents that are described.
+pub(super) fn documents(documents: &ByDocument<Line>, sources: &Sources) -> Vec<Source> {
+    let each = documents.0.iter().map(|(document, about)| Source {
+        document: document.value.clone(),
+        about: about.0.clone(),
+        place: sources.place_of(document.span),
+    });
+    each.collect()
+}
+
+/// What is wrong if a file does not have a test of that name.
+pub(super) fn missing(test: &Spanned<String>, file: &str, bytes: &[u8]) -> Option<Diagnostic> {
+    let content = String::from_utf8_lossy(bytes);
+    let words =
+        || content.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
+    if words().any(|word| word == test.value) {
+        return None;
+    }
+    let known: BTreeSet<&str> = words().collect();
+    let message = format!("{file} has no `{}`", test.value);
+    let problem = Diagnostic::error(Code::UNKNOWN_NAME, test.span, message);
+    Some(match policy::closest(&test.value, known.iter().copied()) {
+        Some(meant) => problem.meant(test.span, &test.value, meant, known.iter().copied()),
+        None => problem.help("write the name of a test as it stands in that file"),
+    })
+}
+
+fn claim(document: &str, statement: &Spanned<Line>, sources: &Sources) -> Claim {
+    Claim {
+        document: document.to_owned(),
+        statement: statement.value.0.clone(),
+        place: sources.place_of(statement.span),
+    }
+}

@@ -1,0 +1,169 @@
+//! What cases prove: the page that `unfazed test --conformance` writes, and the tests that stand in for cases.
+#![cfg(feature = "cli")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+use unfazed::cases::Loader;
+
+const CASES: &str = "version: 1
+documents: {handbook: How our agents treat the shop., rules: Rules for everybody}
+tools: {search: {effect: read_only}}
+elsewhere:
+  - {document: rules, statement: a session survives a kill, file: ../kill.rs, test: a_kill_at_any_byte}
+cases:
+  - name: gives up
+    proves: {handbook: [three attempts are all there are, a wait is a second]}
+    tool: search
+    inline: {retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s}}}
+    outcomes: [rate_limit x9]
+    expect: {attempts: 3, delays: [1s, 1s]}
+  - name: a login that is wrong | stays wrong
+    proves: {rules: a refused login is not tried again, handbook: three attempts are all there are}
+    tool: search
+    outcomes: [auth_error]
+    expect: {attempts: 1}
+  - {name: proves nothing, tool: search, outcomes: [ok], expect: {final: ok}}
+";
+
+fn folder(cases: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("cases")).unwrap();
+    fs::create_dir(dir.path().join("docs")).unwrap();
+    fs::write(dir.path().join("kill.rs"), "fn a_kill_at_any_byte() {}\n").unwrap();
+    fs::write(dir.path().join("cases/shop.test.yaml"), cases).unwrap();
+    dir
+}
+
+fn prove(dir: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
+    let command = command.env("NO_COLOR", "1").args(["test", "cases", "--conformance", "docs/page.md"]);
+    command.args(more).current_dir(dir).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_page_has_a_table_for_each_document() {
+    let dir = folder(CASES);
+    let output = prove(dir.path(), &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let page = fs::read_to_string(dir.path().join("docs/page.md")).unwrap();
+    insta::assert_snapshot!(page);
+    prove(dir.path(), &[]);
+    assert_eq!(fs::read_to_string(dir.path().join("docs/page.md")).unwrap(), page, "it is the same again");
+}
+
+#[test]
+fn a_case_that_fails_stands_on_the_page_as_one_that_fails() {
+    let dir = folder(&CASES.replace("attempts: 3,", "attempts: 4,"));
+    assert_eq!(prove(dir.path(), &[]).status.code(), Some(1));
+    let page = fs::read_to_string(dir.path().join("docs/page.md")).unwrap();
+    // One of the two cases that are to show it does not.
+    assert!(page.contains("| **FAILS** |\n| a wait is a second |"), "{page}");
+    assert!(page.contains("| [handbook](#handbook) | 2 | 0 | 0 | 2 |"), "{page}");
+    assert!(page.contains("| [rules](#rules) | 2 | 1 | 1 | 0 |"), "{page}");
+}
+
+#[test]
+fn json_has_what_each_case_proves() {
+    let dir = folder(CASES);
+    let output = prove(dir.path(), &["--format", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let file = &json["files"][0];
+    assert_eq!(
+        file["cases"][0]["proves"],
+        serde_json::json!({"handbook": ["three attempts are all there are", "a wait is a second"]})
+    );
+    assert_eq!(file["cases"][2]["proves"], serde_json::json!({}));
+    assert_eq!(file["elsewhere"][0]["test"], "a_kill_at_any_byte");
+}
+
+#[test]
+fn a_page_that_would_not_be_complete_is_not_written() {
+    let dir = folder(CASES);
+    fs::write(dir.path().join("cases/bad.test.yaml"), "version: 1\ncases: [{}]\n").unwrap();
+    let output = prove(dir.path(), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).ends_with("docs/page.md is not written: it would not be complete\n"));
+    assert!(!dir.path().join("docs/page.md").exists());
+    let dir = folder(CASES);
+    assert_eq!(prove(dir.path(), &["--run", "gives"]).status.code(), Some(2), "nor of some of the cases");
+}
+
+#[test]
+fn a_document_that_is_not_described_is_told_with_its_place() {
+    let dir = folder(&CASES.replace("proves: {rules:", "proves: {ruels:"));
+    let more = "version: 1\ndocuments: {rules: The same again.}\ncases: []\n";
+    fs::write(dir.path().join("cases/two.test.yaml"), more).unwrap();
+    let output = prove(dir.path(), &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let expected = "\
+cases/two.test.yaml:2:13: error: `rules` is described at cases/shop.test.yaml:2:55 already; remove one of them
+cases/shop.test.yaml:14:21: error: `documents` does not describe `ruels`; did you mean `rules`?
+docs/page.md is not written: it would not be complete
+";
+    assert_eq!(said(&output), expected);
+    // Where no file describes documents, every id is one.
+    let dir = folder(&CASES.replace("documents:", "# documents:"));
+    assert_eq!(prove(dir.path(), &[]).status.code(), Some(0));
+}
+
+#[test]
+fn mistakes_in_what_is_proved_are_told_with_their_places() {
+    let open = |_: &str, path: &str| match path {
+        "kill.rs" => Ok((path.to_owned(), b"fn a_kill_at_any_byte() {}\n".to_vec())),
+        _ => Err(format!("cannot read {path}")),
+    };
+    let long = "so ".repeat(101);
+    let text = format!(
+        "version: 1
+documents: {{Hand_Book: ''}}
+elsewhere:
+  - {{document: a, statment: it holds, file: kill.rs, test: a_kill_at_any_byte}}
+  - {{document: a, statement: it holds, file: kill.rs, test: a_kill_at_every_byte}}
+  - {{document: a, statement: it holds, file: lost.rs, test: a_kill}}
+cases:
+  - {{name: a, prove: {{a: it holds}}, tool: t, outcomes: [ok], expect: {{final: ok}}}}
+  - {{name: b, proves: {{a: [it holds, it holds], b: []}}, tool: t, outcomes: [ok], expect: {{final: ok}}}}
+  - {{name: c, proves: {{}}, tool: t, outcomes: [ok], expect: {{final: ok}}}}
+  - {{name: d, proves: {{a: \"one\\ntwo\", b: {long}}}, tool: t, outcomes: [ok], expect: {{final: ok}}}}
+"
+    );
+    let reports = Loader::new(open).read("a.test.yaml", text.as_bytes()).unwrap_err();
+    insta::assert_snapshot!(reports.iter().map(|report| report.human(false)).collect::<String>());
+}
+
+/// The tests that the cases of this repository name in place of cases are tests that run.
+#[test]
+fn every_test_that_stands_in_for_a_case_is_one() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut loader = Loader::new(|test: &str, path: &str| {
+        let path = Path::new(test).parent().unwrap().join(path);
+        let bytes = fs::read(&path).map_err(|error| error.to_string())?;
+        Ok((path.display().to_string(), bytes))
+    });
+    let mut checked = 0;
+    for entry in fs::read_dir(root.join("tests/cases")).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        if !bytes.windows(10).any(|window| window == b"elsewhere:") {
+            continue;
+        }
+        let suite = loader.read(&path.display().to_string(), &bytes).unwrap();
+        for elsewhere in suite.elsewhere() {
+            let source = fs::read_to_string(&elsewhere.file).unwrap();
+            let name = regex::escape(&elsewhere.test);
+            let pattern =
+                format!(r"#\[(tokio::)?test(\([^\]]*\))?\]\s+(?:#\[[^\]]*\]\s+)*(?:async )?fn {name}\(");
+            let found = regex::Regex::new(&pattern).unwrap().is_match(&source);
+            assert!(found, "{} has no test `{}`", elsewhere.file, elsewhere.test);
+            checked += 1;
+        }
+    }
+    assert!(checked >= 5, "only {checked} tests were found");
+}
