@@ -32,6 +32,7 @@ pub(crate) mod orphans;
 mod problems;
 mod reduce;
 mod reductions;
+mod results_room;
 mod reflect;
 mod repeats;
 mod result;

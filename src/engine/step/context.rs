@@ -44,24 +44,26 @@ impl Asked {
 impl Step<'_> {
     /// Every model, and the room it has for the conversation.
     pub(super) fn asked(&self, measure: TurnMeasure) -> Vec<Asked> {
+        self.state.targets.iter().map(|target| self.asked_of(target, measure)).collect()
+    }
+
+    /// The room that one model has for the conversation.
+    pub(super) fn asked_of(&self, target: &str, measure: TurnMeasure) -> Asked {
         let measure = self.measured(measure);
-        let ask = |target: &String| {
-            let policy = self.policy.model(target);
-            let window = self.state.known_windows.of(target, &policy);
-            let expected = self.expected(target, measure);
-            let room = match window.window {
-                ContextWindow::Tokens(tokens) => {
-                    Some(Room::of(self.policy.context(), &policy, tokens.get(), expected))
-                }
-                ContextWindow::Unknown => None,
-            };
-            // To a window the policy does not speak of nobody has fitted the reply.
-            let fitted = window.source == Some(WindowSource::Policy);
-            let room = if fitted { room } else { room.map(Room::with_half_for_the_reply) };
-            let counted = (expected != measure).then_some(tokens_of(measure));
-            Asked { target: target.clone(), policy, window, room, counted }
+        let policy = self.policy.model(target);
+        let window = self.state.known_windows.of(target, &policy);
+        let expected = self.expected(target, measure);
+        let room = match window.window {
+            ContextWindow::Tokens(tokens) => {
+                Some(Room::of(self.policy.context(), &policy, tokens.get(), expected))
+            }
+            ContextWindow::Unknown => None,
         };
-        self.state.targets.iter().map(ask).collect()
+        // To a window the policy does not speak of nobody has fitted the reply.
+        let fitted = window.source == Some(WindowSource::Policy);
+        let room = if fitted { room } else { room.map(Room::with_half_for_the_reply) };
+        let counted = (expected != measure).then_some(tokens_of(measure));
+        Asked { target: target.to_owned(), policy, window, room, counted }
     }
 
     /// The tokens as the provider of a model is going to count them.
