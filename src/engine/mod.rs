@@ -25,6 +25,7 @@ mod fold;
 mod gate;
 mod known_windows;
 mod leaked;
+mod lesson;
 mod log;
 mod loop_stage;
 mod metric;
@@ -63,6 +64,7 @@ pub use event::{
 pub(crate) use failure::plain;
 pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
 pub use fold::Fold;
+pub use lesson::Lesson;
 pub use known_windows::{KnownWindow, KnownWindows, WindowInForce, WindowSource};
 #[cfg(feature = "host")]
 pub(crate) use loop_stage::{Found, is_asked_for};

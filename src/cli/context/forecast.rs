@@ -1,7 +1,7 @@
 //! What the next reduction would come to, if the conversation were reduced as it stands.
 
 use unfazed::context::{Ledger, reduce};
-use unfazed::engine::Room;
+use unfazed::engine::{ReducePlan, Room};
 use unfazed::session::splice;
 
 use super::subject::Subject;
@@ -61,12 +61,16 @@ impl Forecast {
 fn steps(subject: &Subject, room: Room) -> (Vec<Step>, Option<String>) {
     let (policy, counter) = (&subject.policy, &*subject.counter);
     let rules = policy.context();
+    // Messages are weighed as they are counted here, the room as the provider counts.
+    let expected = |tokens| subject.scales.expected(&subject.model, tokens);
+    let counted = |tokens| subject.scales.counted(&subject.model, tokens);
     let mut messages = subject.messages.clone();
     let mut ledger = Ledger::of_weights(subject.weights.clone());
     let (mut steps, mut lacking) = (Vec::new(), None);
     for (number, step) in (1..).zip(rules.reduce.value.iter()) {
         let before = ledger.messages();
-        let Some(plan) = room.plan(rules, number, step, before, false) else { continue };
+        let Some(plan) = room.plan(rules, number, step, expected(before), false) else { continue };
+        let plan = ReducePlan { aim: counted(plan.aim), most: counted(plan.most), ..plan };
         let reduction = reduce(policy, &plan, &messages, ledger.weights(), counter);
         lacking = reduction.lacking;
         if reduction.splices.is_empty() {
@@ -77,11 +81,11 @@ fn steps(subject: &Subject, room: Room) -> (Vec<Step>, Option<String>) {
         steps.push(Step {
             number,
             kind: step.name(),
-            before,
-            after: ledger.messages(),
+            before: expected(before),
+            after: expected(ledger.messages()),
             shortened: reduction.shortened,
             left_out: reduction.dropped,
-            asked: reduction.summarize.map(|request| request.tokens),
+            asked: reduction.summarize.map(|request| expected(request.tokens)),
         });
     }
     (steps, lacking)

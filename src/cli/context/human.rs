@@ -37,6 +37,13 @@ pub(super) fn shown(subject: &Subject, forecast: Option<&Forecast>) -> String {
     let parts: Vec<(char, u64)> =
         rows.iter().filter(|row| row.sign != ' ').map(|row| (row.sign, row.tokens)).collect();
     let _ = writeln!(text, "\n[{}]", bar(&parts));
+    if let Some(ppm) = subject.scales.of(&subject.model) {
+        let (whole, part) = (ppm / 1_000_000, ppm / 1000 % 1000);
+        let _ = writeln!(
+            text,
+            "\nits provider counts {whole}.{part:03} tokens for each one counted here: all numbers are by its count"
+        );
+    }
     if let Some(usage) = subject.reported {
         let _ = writeln!(text, "\nof the last request the provider counted {} tokens", usage.input);
     }

@@ -25,6 +25,7 @@ pub(super) fn document(subject: &Subject, forecast: Option<&Forecast>) -> Value 
             "results": said(parts.results),
             "images": parts.images,
         },
+        "scale": subject.scales.of(&subject.model).map(thousandths),
         "reported": subject.reported,
         "output": forecast.map(|forecast| forecast.room.reply),
         "reserve": forecast.map(|forecast| forecast.room.reserve),
@@ -38,6 +39,11 @@ pub(super) fn document(subject: &Subject, forecast: Option<&Forecast>) -> Value 
         "next": forecast.map(next),
         "failed": subject.failed,
     })
+}
+
+/// As a decimal number.
+fn thousandths(ppm: u64) -> f64 {
+    f64::from(u32::try_from(ppm / 1000).unwrap_or(u32::MAX)) / 1000.0
 }
 
 fn next(forecast: &Forecast) -> Value {

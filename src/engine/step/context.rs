@@ -7,6 +7,7 @@ use super::super::directive::{Because, Note, Work};
 use super::super::event::TurnMeasure;
 use super::super::failure::Failure;
 use super::super::known_windows::{WindowInForce, WindowSource};
+use super::super::lesson::Lesson;
 use super::super::metric::MetricName;
 use super::super::reduce::{ContextReduced, ReduceContext, ReducePlan};
 use super::super::reductions::Reducing;
@@ -246,7 +247,8 @@ impl Step<'_> {
         else {
             return false;
         };
-        self.learn_from_refusal(&target, failure, tokens_of(self.measured(measure)));
+        let counted = tokens_of(self.measured(measure));
+        self.learn(&target, Lesson::of_refusal(counted, failure));
         let rules = self.policy.context();
         let asked = self.state.reductions.asked;
         if asked || !rules.recover.value || rules.reduce.value.is_empty() || self.another_has_room(measure) {

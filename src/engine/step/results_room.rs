@@ -5,6 +5,7 @@ use super::super::directive::Because;
 use super::super::event::TurnMeasure;
 use super::super::results_room::{RoomForResults, weight};
 use super::Step;
+use super::history::count;
 use crate::policy::Size;
 use crate::session::Message;
 
@@ -32,7 +33,7 @@ impl Step<'_> {
     pub(super) fn why_shared(&self) -> Vec<Because> {
         let Some(RoomForResults { left, calls }) = self.state.reductions.results else { return Vec::new() };
         let rule = &self.policy.context().results;
-        let fact = format!("{left} tokens are left for the results of {calls} calls");
+        let fact = format!("{} left for the results of {}", count(left, "token"), count(calls, "call"));
         vec![because(self.policy, "context.results", &rule.map(Shown), [fact])]
     }
 }
