@@ -215,7 +215,8 @@ async fn anthropic_tells_of_one_model_at_a_time() {
         model: "claude-sonnet-4-5".into(),
         ..AnthropicConfig::default()
     };
-    let limits = WindowQuestion::of_anthropic(&config).unwrap().ask(LONG, &WindowPages::default()).await.unwrap();
+    let limits =
+        WindowQuestion::of_anthropic(&config).unwrap().ask(LONG, &WindowPages::default()).await.unwrap();
     assert_eq!((limits.window.get(), limits.output), (200_000, Some(64_000)));
 }
 
@@ -225,7 +226,8 @@ async fn a_server_of_the_users_own_may_stand_behind_a_path() {
         Server::with(&[("GET /llm/props", r#"{"default_generation_settings": {"n_ctx": 2048}}"#)]).await;
     let base_url = format!("http://{}/llm/v1/", server.address);
     let config = OpenAiConfig { base_url, ..server.openai("m") };
-    let limits = WindowQuestion::of_openai(&config).unwrap().unwrap().ask(LONG, &WindowPages::default()).await;
+    let limits =
+        WindowQuestion::of_openai(&config).unwrap().unwrap().ask(LONG, &WindowPages::default()).await;
     assert_eq!(limits.map(|limits| limits.window.get()), Some(2048));
 }
 

@@ -42,13 +42,7 @@ impl Lesson {
     /// lesson.learn("main", &Policy::builtin().model("main"), &mut scales, &mut windows);
     /// assert_eq!(scales.expected("main", 2000), 3000);
     /// ```
-    pub fn learn(
-        self,
-        target: &str,
-        policy: &ModelPolicy,
-        scales: &mut Scales,
-        windows: &mut KnownWindows,
-    ) {
+    pub fn learn(self, target: &str, policy: &ModelPolicy, scales: &mut Scales, windows: &mut KnownWindows) {
         let learns = policy.tokens.learn.value;
         match self {
             Self::Counted { counted, reported } => {

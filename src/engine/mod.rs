@@ -33,10 +33,10 @@ pub(crate) mod orphans;
 mod problems;
 mod reduce;
 mod reductions;
-mod results_room;
 mod reflect;
 mod repeats;
 mod result;
+mod results_room;
 pub mod retry;
 mod room;
 mod scales;
@@ -64,8 +64,8 @@ pub use event::{
 pub(crate) use failure::plain;
 pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
 pub use fold::Fold;
-pub use lesson::Lesson;
 pub use known_windows::{KnownWindow, KnownWindows, WindowInForce, WindowSource};
+pub use lesson::Lesson;
 #[cfg(feature = "host")]
 pub(crate) use loop_stage::{Found, is_asked_for};
 pub use metric::{Metric, MetricName};

@@ -214,7 +214,10 @@ mod tests {
         for run in [" ", "a", "=", "\n", "é", "漢", "\t "] {
             let text = run.repeat(9000 / run.len());
             let (exact, counted) = (whole(gpt_4o(), &text).unwrap(), counter_for("gpt-4o").count(&text));
-            assert!(counted >= exact && counted <= exact + exact / 4 + 8, "{run:?}: {counted}, exactly {exact}");
+            assert!(
+                counted >= exact && counted <= exact + exact / 4 + 8,
+                "{run:?}: {counted}, exactly {exact}"
+            );
         }
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Forecast {
     pub(super) gate: u64,
     /// A reduction goes on until so much room is left.
     pub(super) target: u64,
+    /// So many tokens the results of the calls of the next reply have together; `None`: any number.
+    pub(super) results: Option<u64>,
     /// Messages of more tokens are reduced.
     pub(super) most: u64,
     /// Whether the next turn begins with a reduction.
@@ -49,6 +51,7 @@ impl Forecast {
             evict_at: rules.evict_at.value.of(budget),
             gate: rules.gate.value.of(budget),
             target: rules.target.value.of(budget),
+            results: room.for_results(rules),
             most: room.most(rules),
             due: room.is_short(rules) && !rules.reduce.value.is_empty(),
             open: room.is_open(rules),

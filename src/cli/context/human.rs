@@ -97,7 +97,9 @@ fn share(tokens: u64, window: u64) -> String {
 }
 
 fn limits(forecast: &Forecast) -> String {
-    let Forecast { room, evict_at, gate, target, .. } = forecast;
+    let Forecast { room, evict_at, gate, target, results, .. } = forecast;
+    let results = results
+        .map(|most| format!("{BOLD}results{BOLD:#}  those of the calls of one reply have {most} together\n"));
     let left = match room.left() {
         Some(left) => format!("{left} are left"),
         None => format!("{} too many", room.messages.saturating_sub(room.budget())),
@@ -105,7 +107,8 @@ fn limits(forecast: &Forecast) -> String {
     format!(
         "\n{BOLD}budget{BOLD:#}   {room}; {left}\n{BOLD}evict_at{BOLD:#} with less than {evict_at} left the conversation is \
          reduced\n{BOLD}gate{BOLD:#}     with less than {gate} left the model is not called\n{BOLD}target{BOLD:#}   a \
-         reduction goes on until {target} are left\n",
+         reduction goes on until {target} are left\n{}",
+        results.unwrap_or_default()
     )
 }
 

@@ -34,7 +34,7 @@ pub(super) fn document(subject: &Subject, forecast: Option<&Forecast>) -> Value 
         "free": forecast.map(|forecast| forecast.room.left().unwrap_or(0)),
         "over": forecast.map(|forecast| forecast.room.messages.saturating_sub(forecast.room.budget())),
         "thresholds": forecast.map(|forecast| {
-            json!({"evict_at": forecast.evict_at, "gate": forecast.gate, "target": forecast.target})
+            json!({"evict_at": forecast.evict_at, "gate": forecast.gate, "target": forecast.target, "results": forecast.results})
         }),
         "next": forecast.map(next),
         "failed": subject.failed,

@@ -1,8 +1,8 @@
 //! What providers taught in a session about tokens, as its log tells it.
 
 use unfazed::engine::{
-    CallModel, Envelope, Event, Failure, FinishReason, KnownWindows, Lesson, Note, Order, Scales, TurnMeasure,
-    Work, WorkId,
+    CallModel, Envelope, Event, Failure, FinishReason, KnownWindows, Lesson, Note, Order, Scales,
+    TurnMeasure, Work, WorkId,
 };
 use unfazed::policy::{ErrorClass, Policy, estimated_tokens};
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use unfazed::context::{RequestTokens, TokenCounter, ToolForm, message_tokens};
 use unfazed::engine::{
-    Event, Fold, KnownWindow, Order, Record, Room, RunStarted, Scales, TurnMeasure, WindowSource, Work, WorkId,
+    Event, Fold, KnownWindow, Order, Record, Room, RunStarted, Scales, TurnMeasure, WindowSource, Work,
+    WorkId,
 };
 use unfazed::host::agent_file::{AgentFile, ModelEntry};
 use unfazed::host::{counter_by, known_window};
@@ -239,7 +240,20 @@ impl Found {
         });
         let weights = messages.iter().map(|message| message_tokens(&*counter, message)).collect();
         let (reported, failed) = (None, Vec::new());
-        Subject { title, model, policy, counter, window, room, parts, messages, weights, scales, reported, failed }
+        Subject {
+            title,
+            model,
+            policy,
+            counter,
+            window,
+            room,
+            parts,
+            messages,
+            weights,
+            scales,
+            reported,
+            failed,
+        }
     }
 }
 

@@ -51,8 +51,10 @@ impl Step<'_> {
         // A share only grows until it is used.
         let share = self.share_of_result().filter(|share| share.of_json().count < most.of_json().count);
         // Nothing is kept that nobody can read, and what the reader answers is there already.
-        (tool != reader && self.tools.get(reader).is_some())
-            .then(|| Spill { handle: format!("r{}-{index}", self.state.batches), over: share.unwrap_or(most) })
+        (tool != reader && self.tools.get(reader).is_some()).then(|| Spill {
+            handle: format!("r{}-{index}", self.state.batches),
+            over: share.unwrap_or(most),
+        })
     }
 
     /// As much of it as the policy allows, and as there is room for.

@@ -12,7 +12,8 @@ use crate::session::Message;
 impl Step<'_> {
     /// A model has replied with calls: what its window has left is shared by their results.
     pub(super) fn share_room(&mut self, reply: &Message, calls: usize) {
-        self.state.reductions.results = self.room_for_results(reply).map(|left| RoomForResults::of(left, calls));
+        self.state.reductions.results =
+            self.room_for_results(reply).map(|left| RoomForResults::of(left, calls));
     }
 
     /// How many tokens the results may have together, as the host counts; `None`: any number.

@@ -9,8 +9,8 @@ use core::num::NonZeroU32;
 use serde_json::json;
 
 use super::text::{Text, variables};
-use crate::policy::merge::layer;
 use crate::policy::decode::choice_of;
+use crate::policy::merge::layer;
 use crate::policy::merge::plain_leaf;
 use crate::policy::{ContextMessages, ContextPolicy, ResultsRoom, Share};
 use reduce::Steps;
