@@ -271,3 +271,19 @@ fn a_request_in_anthropics_format_is_taken_apart() {
     assert_eq!(tokens("/messages/images"), 1, "an image of one pixel");
     assert!(tokens("/messages/results/tokens") > 0);
 }
+
+#[test]
+fn tools_that_alone_are_too_large_are_told_and_nothing_is_cut_for_them() {
+    let dir = scene();
+    fs::write(dir.path().join("policy.yaml"), POLICY.replace("2000", "400")).unwrap();
+    let mut body = request();
+    body["tools"][0]["function"]["description"] = json!("Looks up a price. ".repeat(40));
+    let args = ["context", "-", "--policy", "policy.yaml"];
+    let text = shown(&dir, &args, &body.to_string());
+    assert!(text.contains("The definitions of the tools alone are too large for the window."), "{text}");
+    let told: Value =
+        serde_json::from_str(&shown(&dir, &[&args[..], &["--format", "json"]].concat(), &body.to_string()))
+            .unwrap();
+    assert_eq!((&told["next"]["due"], &told["next"]["tools_fill"]), (&json!(false), &json!(true)));
+    assert_eq!(told["next"]["steps"], json!([]));
+}

@@ -21,6 +21,8 @@ pub(super) struct Forecast {
     pub(super) most: u64,
     /// Whether the next turn begins with a reduction.
     pub(super) due: bool,
+    /// Whether the tools alone are too large: then nothing is reduced, and the provider decides.
+    pub(super) filled: bool,
     /// Whether the model can be called as it is.
     pub(super) open: bool,
     /// The steps that would cut something.
@@ -45,7 +47,8 @@ impl Forecast {
     pub(super) fn of(subject: &Subject, room: Room) -> Self {
         let rules = subject.policy.context();
         let budget = room.budget();
-        let (steps, lacking) = steps(subject, room);
+        // What leaves messages no room at all no reduction helps.
+        let (steps, lacking) = if budget > 0 { steps(subject, room) } else { (Vec::new(), None) };
         Self {
             room,
             evict_at: rules.evict_at.value.of(budget),
@@ -53,7 +56,8 @@ impl Forecast {
             target: rules.target.value.of(budget),
             results: room.for_results(rules),
             most: room.most(rules),
-            due: room.is_short(rules) && !rules.reduce.value.is_empty(),
+            due: budget > 0 && room.is_short(rules) && !rules.reduce.value.is_empty(),
+            filled: room.is_filled_by_tools(),
             open: room.is_open(rules),
             steps,
             lacking,

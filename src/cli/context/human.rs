@@ -114,11 +114,16 @@ fn limits(forecast: &Forecast) -> String {
 
 fn next(forecast: &Forecast) -> String {
     let mut text = String::from("\n");
-    let Forecast { most, due, open, steps, lacking, .. } = forecast;
+    let Forecast { most, due, filled, open, steps, lacking, .. } = forecast;
     let _ = match (due, open) {
+        _ if *filled => writeln!(
+            text,
+            "The definitions of the tools alone are too large for the window. Nothing is reduced for that: the model is \
+             called, and its provider decides."
+        ),
         (true, _) => writeln!(text, "The next turn begins with a reduction:"),
         (false, false) => {
-            writeln!(text, "The model is not called with this, and the policy has no steps that reduce it.")
+            writeln!(text, "The model is not called with this, and no step of the policy can reduce it.")
         }
         (false, true) if steps.is_empty() => {
             writeln!(text, "Messages of more than {most} tokens are reduced. Now nothing would be cut.")

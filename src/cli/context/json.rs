@@ -55,6 +55,7 @@ fn next(forecast: &Forecast) -> Value {
     });
     json!({
         "due": forecast.due,
+        "tools_fill": forecast.filled,
         "open": forecast.open,
         "above": forecast.most,
         "steps": steps.collect::<Vec<_>>(),
