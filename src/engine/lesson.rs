@@ -58,8 +58,8 @@ impl Lesson {
                 let told = match (limit, size) {
                     // It counts more tokens than are expected of it.
                     (Some(limit), Some(size)) if size > sent => {
-                        let scaled = u128::from(limit).saturating_mul(sent.into()).checked_div(size.into());
-                        scaled.and_then(|scaled| u64::try_from(scaled).ok()).unwrap_or(limit)
+                        let by_ours = u128::from(limit).saturating_mul(sent.into()).checked_div(size.into());
+                        by_ours.and_then(|limit| u64::try_from(limit).ok()).unwrap_or(limit)
                     }
                     (Some(limit), _) => limit,
                     (None, _) => sent,
