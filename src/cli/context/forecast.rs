@@ -70,14 +70,14 @@ fn steps(subject: &Subject, room: Room) -> (Vec<Step>, Option<String>) {
     let rules = policy.context();
     // Messages are weighed as they are counted here, the room as the provider counts.
     let expected = |tokens| subject.scales.expected(&subject.model, tokens);
-    let counted = |tokens| subject.scales.counted(&subject.model, tokens);
+    let by_ours = |tokens| subject.scales.counted(&subject.model, tokens);
     let mut messages = subject.messages.clone();
     let mut ledger = Ledger::of_weights(subject.weights.clone());
     let (mut steps, mut lacking) = (Vec::new(), None);
     for (number, step) in (1..).zip(rules.reduce.value.iter()) {
         let before = ledger.messages();
         let Some(plan) = room.plan(rules, number, step, expected(before), false) else { continue };
-        let plan = ReducePlan { aim: counted(plan.aim), most: counted(plan.most), ..plan };
+        let plan = ReducePlan { aim: by_ours(plan.aim), most: by_ours(plan.most), ..plan };
         let reduction = reduce(policy, &plan, &messages, ledger.weights(), counter);
         lacking = reduction.lacking;
         if reduction.splices.is_empty() {
