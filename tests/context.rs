@@ -174,3 +174,17 @@ async fn a_guard_says_whether_a_conversation_is_to_be_reduced() {
     assert!(!unknown.is_short_of_room(&huge(), 0, &Estimate));
     assert_eq!(unknown.reduce_context(&mut huge(), 0, &Estimate), []);
 }
+
+#[tokio::test]
+async fn results_of_parallel_calls_never_have_more_than_the_room_that_is_left() {
+    let text = small()
+        + "context: {results: left, reduce: []}\n"
+        + "tools: {'*': {loop_guard: {enabled: false}, result: {max: unlimited}}}\n";
+    let (agent, seen) = agent(&text, WINDOW, 200_000);
+    let report = agent.run(task()).await.unwrap();
+    assert!(matches!(report.outcome, unfazed::engine::Outcome::Answered { .. }), "{:?}", report.outcome);
+    let seen = seen.lock().unwrap().clone();
+    // Both results of the first round were far too large; the request after it fits all the same, nearly to the gate.
+    let budget = WINDOW - REPLY - WINDOW / 50;
+    assert!(seen[1] <= budget && seen[1] > budget * 9 / 10, "{seen:?}");
+}

@@ -156,3 +156,134 @@ fn a_name_that_is_neither_file_nor_session_is_told() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no session `nothing`"));
 }
+
+/// The session that was written last, as machines get it.
+fn latest(dir: &TempDir, more: &[&str]) -> Value {
+    let args = [&["context", "latest", "--format", "json"], more].concat();
+    serde_json::from_str(&shown(dir, &args, "")).unwrap()
+}
+
+/// The scene with instructions that are long enough for a provider to teach something by.
+fn long_scene(script: &str) -> TempDir {
+    let dir = scene();
+    let system = "You look up prices, and say where each of them stands. ".repeat(120);
+    fs::write(dir.path().join("agent.yaml"), AGENT.replace("You look up prices.", &system)).unwrap();
+    fs::write(dir.path().join("model.yaml"), script).unwrap();
+    dir
+}
+
+#[test]
+fn a_session_is_counted_as_its_provider_counts() {
+    let dir = long_scene("version: 1\nmodel: m\nreplies: [{text: It costs 12.50.}]\n");
+    fs::write(dir.path().join("policy.yaml"), POLICY.replace("2000", "90000")).unwrap();
+    assert!(unfazed(&dir, &["run", "agent.yaml"], "").status.success());
+    let before = latest(&dir, &[]);
+    assert_eq!(before["scale"], Value::Null);
+    let number = |value: &Value| value.as_u64().unwrap();
+    // What was sent: all but the answer.
+    let sent = number(&before["messages"]["tokens"]) - number(&before["messages"]["assistant"]["tokens"]);
+    let reported = 2 * (sent + number(&before["tools"]["tokens"]));
+    let script = format!(
+        "version: 1\nmodel: m\nreplies: [{{text: It costs 12.50., usage: {{input: {reported}, output: 9}}}}]\n"
+    );
+    fs::write(dir.path().join("model.yaml"), script).unwrap();
+    assert!(unfazed(&dir, &["run", "agent.yaml"], "").status.success());
+    let after = latest(&dir, &[]);
+    assert_eq!(after["scale"], json!(2.0));
+    for part in ["/system", "/tools/tokens", "/messages/user/tokens"] {
+        assert_eq!(number(after.pointer(part).unwrap()), 2 * number(before.pointer(part).unwrap()), "{part}");
+    }
+    let people = shown(&dir, &["context", "latest"], "");
+    assert!(people.contains("its provider counts 2.000 tokens for each one counted here"), "{people}");
+}
+
+#[test]
+fn a_window_that_was_learned_from_a_refusal_is_shown_with_its_source() {
+    let dir = long_scene(
+        "version: 1
+model: m
+replies:
+  - {error: {status: 400, code: context_length_exceeded, message: \"This model's maximum context length is 1500 tokens.\"}}
+  - {text: It costs 12.50., times: 9}
+",
+    );
+    fs::write(
+        dir.path().join("policy.yaml"),
+        POLICY.replace("context_window: 2000, ", "assumed_window: unknown, "),
+    )
+    .unwrap();
+    unfazed(&dir, &["run", "agent.yaml"], "");
+    let told = latest(&dir, &[]);
+    assert_eq!(
+        (&told["window"]["tokens"], &told["window"]["source"]),
+        (&json!(1500), &json!("refusal")),
+        "{told}"
+    );
+    assert!(
+        shown(&dir, &["context", "latest"], "").contains("the provider said so when it refused a request")
+    );
+}
+
+#[test]
+fn the_tools_of_a_session_are_those_of_its_profile_or_of_the_one_that_is_named() {
+    let dir = scene();
+    let profiles =
+        "profiles: {reporting: {output: {schema: {type: object}}}, plain: {turn: {max_turns: 3}}}\n";
+    fs::write(dir.path().join("policy.yaml"), format!("{POLICY}{profiles}")).unwrap();
+    let script = "version: 1\nmodel: m\nreplies: [{calls: [{name: final_report, arguments: {}, id: a}]}]\n";
+    fs::write(dir.path().join("model.yaml"), script).unwrap();
+    let run = unfazed(&dir, &["run", "agent.yaml", "--profile", "reporting"], "");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let tools = |more: &[&str]| -> Vec<String> {
+        let told = latest(&dir, more);
+        let each = told["tools"]["each"].as_array().unwrap().iter();
+        each.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(tools(&[]), ["look", "calc", "final_report"]);
+    assert_eq!(tools(&["--profile", "reporting"]), ["look", "calc", "final_report"]);
+    assert_eq!(tools(&["--profile", "plain"]), ["look", "calc"]);
+}
+
+#[test]
+fn a_request_in_anthropics_format_is_taken_apart() {
+    let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ";
+    let body = json!({
+        "model": "claude-sonnet-4-5", "max_tokens": 700, "system": "You look up prices.",
+        "tools": [{"name": "look", "description": "Looks up a price.", "input_schema": {"type": "object"}}],
+        "messages": [
+            {"role": "user", "content": [
+                {"type": "text", "text": "What does this lamp cost?"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": png}},
+            ]},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "look", "input": {"item": "lamp"}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "12.50"}]},
+        ],
+    });
+    let args = ["context", "-", "--format", "json"];
+    let told: Value = serde_json::from_str(&shown(&scene(), &args, &body.to_string())).unwrap();
+    assert_eq!((&told["model"], &told["output"]), (&json!("claude-sonnet-4-5"), &json!(700)));
+    assert_eq!(told["window"]["source"], "catalogue");
+    assert_eq!(told["tools"]["each"][0]["name"], "look");
+    let tokens = |part: &str| told.pointer(part).unwrap().as_u64().unwrap();
+    for part in ["/system", "/tools/tokens", "/messages/user/tokens", "/messages/assistant/tokens"] {
+        assert!(tokens(part) > 4, "{part}: {told}");
+    }
+    assert_eq!(tokens("/messages/images"), 1, "an image of one pixel");
+    assert!(tokens("/messages/results/tokens") > 0);
+}
+
+#[test]
+fn tools_that_alone_are_too_large_are_told_and_nothing_is_cut_for_them() {
+    let dir = scene();
+    fs::write(dir.path().join("policy.yaml"), POLICY.replace("2000", "400")).unwrap();
+    let mut body = request();
+    body["tools"][0]["function"]["description"] = json!("Looks up a price. ".repeat(40));
+    let args = ["context", "-", "--policy", "policy.yaml"];
+    let text = shown(&dir, &args, &body.to_string());
+    assert!(text.contains("The definitions of the tools alone are too large for the window."), "{text}");
+    let told: Value =
+        serde_json::from_str(&shown(&dir, &[&args[..], &["--format", "json"]].concat(), &body.to_string()))
+            .unwrap();
+    assert_eq!((&told["next"]["due"], &told["next"]["tools_fill"]), (&json!(false), &json!(true)));
+    assert_eq!(told["next"]["steps"], json!([]));
+}

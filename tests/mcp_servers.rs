@@ -581,6 +581,22 @@ impl Observer for Heard {
 }
 
 #[tokio::test]
+async fn no_more_of_a_result_of_a_server_is_shown_than_the_policy_allows() {
+    let (notes, folder) = (Notes::new(), tempfile::tempdir().unwrap());
+    let server = server("normal", &notes).await;
+    let policy = "version: 1\ntools: {'*': {result: {max: 6000 chars, keep: head}}}\n";
+    let calls = [("s__huge", json!({"bytes": 32_613})), ("s__echo", json!({"text": "x".repeat(6000)}))];
+    let (shown, _) = run_agent(&server, policy, folder.path(), &calls).await;
+    assert!(
+        shown[0].chars().count() <= 6000 && shown[0].ends_with("of 32613 chars shown]"),
+        "{}",
+        shown[0].len()
+    );
+    assert_eq!(shown[1], "x".repeat(6000));
+    server.shutdown().await;
+}
+
+#[tokio::test]
 async fn what_is_no_text_is_kept_in_files_where_the_policy_keeps_results() {
     let (notes, folder) = (Notes::new(), tempfile::tempdir().unwrap());
     let server = server("normal", &notes).await;

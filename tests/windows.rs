@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use unfazed::host::{AnthropicConfig, OpenAiConfig, WindowQuestion};
+use unfazed::host::{AnthropicConfig, OpenAiConfig, WindowPages, WindowQuestion};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -70,7 +70,7 @@ impl Server {
     /// What an OpenAI-compatible server says of a model: its window, and the most tokens of a reply.
     async fn says(&self, model: &str) -> Option<(u64, Option<u64>)> {
         let question = WindowQuestion::of_openai(&self.openai(model)).unwrap().unwrap();
-        question.ask(LONG).await.map(|limits| (limits.window.get(), limits.output))
+        question.ask(LONG, &WindowPages::default()).await.map(|limits| (limits.window.get(), limits.output))
     }
 }
 
@@ -118,25 +118,72 @@ async fn llama_cpp_tells_what_a_slot_has_and_not_what_the_model_was_made_for() {
     assert_eq!(server.says("gemma.gguf").await, Some((8192, None)));
 }
 
+const OLLAMAS_LIST: (&str, &str) = (
+    "GET /v1/models",
+    r#"{"object": "list", "data": [{"id": "llama3.2:latest", "object": "model", "owned_by": "library"}]}"#,
+);
+
 #[tokio::test]
-async fn ollama_tells_what_a_model_is_run_with_else_what_it_was_made_for() {
-    let run_with = Server::with(&[
-        ("GET /v1/models", r#"{"object": "list", "data": [{"id": "llama3.2:latest", "object": "model", "owned_by": "library"}]}"#),
+async fn ollama_tells_what_a_model_runs_with() {
+    let server = Server::with(&[
+        OLLAMAS_LIST,
+        (
+            "GET /api/ps",
+            r#"{"models": [
+                {"name": "qwen3:8b", "model": "qwen3:8b", "context_length": 32768},
+                {"name": "llama3.2:latest", "model": "llama3.2:latest", "size_vram": 5333539264, "context_length": 8192}
+            ]}"#,
+        ),
+        ("POST /api/show", r#"{"parameters": "num_ctx 16384", "model_info": {"llama.context_length": 131072}}"#),
+    ])
+    .await;
+    assert_eq!(server.says("llama3.2").await, Some((8192, None)));
+    assert_eq!(server.says("qwen3:8b").await, Some((32_768, None)));
+}
+
+#[tokio::test]
+async fn ollama_tells_what_a_model_is_to_run_with_if_it_does_not_run_yet() {
+    let server = Server::with(&[
+        OLLAMAS_LIST,
+        ("GET /api/ps", r#"{"models": []}"#),
         (
             "POST /api/show",
             r#"{"parameters": "num_ctx                        16384\nstop                           \"<|eot_id|>\"", "model_info": {"general.architecture": "llama", "llama.context_length": 131072}}"#,
         ),
     ])
     .await;
-    assert_eq!(run_with.says("llama3.2").await, Some((16_384, None)));
-    let shown = run_with.asked.lock().unwrap().iter().find(|asked| asked.starts_with("POST")).cloned();
+    assert_eq!(server.says("llama3.2").await, Some((16_384, None)));
+    let shown = server.asked.lock().unwrap().iter().find(|asked| asked.starts_with("POST")).cloned();
     assert!(shown.unwrap().contains(r#"{"model":"llama3.2"}"#));
+}
+
+// Ollama cuts a longer request without a word, so what the model was made for is not believed.
+#[tokio::test]
+async fn a_model_of_which_ollama_says_no_more_has_what_ollama_gives_by_itself() {
     let made_for = Server::with(&[(
         "POST /api/show",
         r#"{"model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960, "qwen3.block_count": 36}}"#,
     )])
     .await;
-    assert_eq!(made_for.says("qwen3").await, Some((40_960, None)));
+    assert_eq!(made_for.says("qwen3").await, Some((4096, None)));
+    assert_eq!(made_for.says("qwen3:480b-cloud").await, Some((40_960, None)));
+}
+
+#[tokio::test]
+async fn models_of_one_server_ask_for_its_list_once() {
+    let server = Server::with(&[(
+        "GET /v1/models",
+        r#"{"data": [{"id": "a", "context_length": 1000}, {"id": "b", "context_length": 2000}]}"#,
+    )])
+    .await;
+    let pages = WindowPages::default();
+    let ask = |model: &str| {
+        let question = WindowQuestion::of_openai(&server.openai(model)).unwrap().unwrap();
+        let pages = &pages;
+        async move { question.ask(LONG, pages).await.map(|limits| limits.window.get()) }
+    };
+    assert_eq!(tokio::join!(ask("a"), ask("b")), (Some(1000), Some(2000)));
+    assert_eq!(server.asked.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -168,7 +215,8 @@ async fn anthropic_tells_of_one_model_at_a_time() {
         model: "claude-sonnet-4-5".into(),
         ..AnthropicConfig::default()
     };
-    let limits = WindowQuestion::of_anthropic(&config).unwrap().ask(LONG).await.unwrap();
+    let limits =
+        WindowQuestion::of_anthropic(&config).unwrap().ask(LONG, &WindowPages::default()).await.unwrap();
     assert_eq!((limits.window.get(), limits.output), (200_000, Some(64_000)));
 }
 
@@ -178,7 +226,8 @@ async fn a_server_of_the_users_own_may_stand_behind_a_path() {
         Server::with(&[("GET /llm/props", r#"{"default_generation_settings": {"n_ctx": 2048}}"#)]).await;
     let base_url = format!("http://{}/llm/v1/", server.address);
     let config = OpenAiConfig { base_url, ..server.openai("m") };
-    let limits = WindowQuestion::of_openai(&config).unwrap().unwrap().ask(LONG).await;
+    let limits =
+        WindowQuestion::of_openai(&config).unwrap().unwrap().ask(LONG, &WindowPages::default()).await;
     assert_eq!(limits.map(|limits| limits.window.get()), Some(2048));
 }
 
@@ -202,14 +251,18 @@ async fn who_does_not_answer_in_time_is_not_waited_for() {
     let config = OpenAiConfig { base_url, model: "m".into(), ..OpenAiConfig::default() };
     let question = WindowQuestion::of_openai(&config).unwrap().unwrap();
     let began = Instant::now();
-    assert_eq!(question.ask(Duration::from_millis(50)).await, None);
+    assert_eq!(question.ask(Duration::from_millis(50), &WindowPages::default()).await, None);
     assert!(began.elapsed() < LONG);
 }
 
 #[test]
 fn a_server_that_is_known_not_to_tell_is_not_asked() {
-    let config = OpenAiConfig { base_url: "https://api.openai.com/v1".into(), ..OpenAiConfig::default() };
-    assert!(WindowQuestion::of_openai(&config).unwrap().is_none());
+    let asked = |base_url: &str| {
+        let config = OpenAiConfig { base_url: base_url.into(), ..OpenAiConfig::default() };
+        WindowQuestion::of_openai(&config).unwrap().is_some()
+    };
+    assert!(!asked("https://api.openai.com/v1") && !asked("https://desk.openai.azure.com/openai/v1"));
+    assert!(asked("https://openrouter.ai/api/v1") && asked("http://api.openai.com.local/v1"));
 }
 
 /// Runs an agent whose model is on that server; the windows its run began with, and everything it said.

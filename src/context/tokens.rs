@@ -6,11 +6,6 @@ use crate::engine::{ToolSpec, TurnMeasure};
 use crate::policy::estimated_tokens;
 use crate::session::Message;
 
-/// What a message costs besides its text.
-const PER_MESSAGE: u64 = 4;
-/// What a tool call costs besides its name and arguments.
-const PER_CALL: u64 = 10;
-
 /// Something that counts the tokens of a text.
 pub trait TokenCounter: Send + Sync {
     /// The tokens of `text`.
@@ -35,18 +30,7 @@ impl TokenCounter for Estimate {
 
 /// The tokens of one message, by `counter`.
 pub fn message_tokens(counter: &dyn TokenCounter, message: &Message) -> u64 {
-    let mut tokens = PER_MESSAGE.saturating_add(counter.count(message.text()));
-    if let Message::Assistant { calls, extra, .. } = message {
-        for call in calls {
-            let call = [PER_CALL, counter.count(&call.name), counter.count(&call.arguments)];
-            tokens = call.into_iter().fold(tokens, u64::saturating_add);
-        }
-        if !extra.is_empty() {
-            let extra = serde_json::to_string(extra).unwrap_or_default();
-            tokens = tokens.saturating_add(counter.count(&extra));
-        }
-    }
-    tokens
+    message.tokens(&|text| counter.count(text))
 }
 
 /// The tokens of tool definitions, by `counter`, in the form in which chat completions send them. A

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::TurnMeasure;
 use super::failure::Failure;
+use super::results_room::RoomForResults;
 use crate::session::Reduction;
 
 /// What is remembered of reductions.
@@ -24,6 +25,9 @@ pub(super) struct Reductions {
     /// The conversation as it was measured last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) measured: Option<TurnMeasure>,
+    /// The room for the results of the calls under way; `None`: nobody shares it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) results: Option<RoomForResults>,
 }
 
 /// A reduction under way.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::event::TurnMeasure;
 use super::reduce::ReducePlan;
-use crate::policy::{ContextPolicy, ModelPolicy, ReduceStep};
+use crate::policy::{ContextPolicy, ModelPolicy, ReduceStep, ResultsRoom};
 
 /// What there is of a window, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,20 @@ impl Room {
         let enough = if matches!(step, ReduceStep::Truncate { .. }) { most } else { aim };
         let (step, keep_task) = (step.clone(), rules.keep_task.value);
         (tokens > enough).then_some(ReducePlan { number, step, aim, most, input: None, keep_task })
+    }
+
+    /// How many tokens the results of the calls of one reply may have together, after these messages; `None`: any number.
+    pub fn for_results(&self, rules: &ContextPolicy) -> Option<u64> {
+        let budget = self.budget();
+        let open = budget.saturating_sub(rules.gate.value.of(budget).max(1));
+        match rules.results.value {
+            ResultsRoom::Unlimited => None,
+            ResultsRoom::Reduced if !rules.reduce.value.is_empty() => {
+                let others = self.messages.min(self.aim(rules));
+                Some(open.min(self.most(rules)).saturating_sub(others))
+            }
+            ResultsRoom::Left | ResultsRoom::Reduced => Some(open.saturating_sub(self.messages)),
+        }
     }
 
     /// How many tokens the messages may have, so that the conversation is not to be reduced.

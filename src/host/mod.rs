@@ -39,7 +39,7 @@ pub use metrics::{
 };
 pub use model::{
     Anthropic, AnthropicConfig, ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser,
-    WindowQuestion, chat_messages, check_header,
+    WindowPages, WindowQuestion, chat_messages, check_header,
 };
 pub use observer::{Journal, JournalError, Observer, Planner, Silent, TellModel};
 pub use policy_files::{PolicyFiles, PolicyFilesError};

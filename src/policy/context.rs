@@ -21,6 +21,8 @@ pub struct ContextPolicy {
     pub gate: Setting<Share>,
     /// Reductions go on until so much room is left.
     pub target: Setting<Share>,
+    /// How much room the results of the calls of one reply have together.
+    pub results: Setting<ResultsRoom>,
     /// What is done, step by step, until there is room enough.
     pub reduce: Setting<Arc<[ReduceStep]>>,
     /// Whether what the user said last is kept whatever is left out.
@@ -57,6 +59,18 @@ pub enum Share {
     Part(u32),
     /// So many tokens.
     Tokens(u64),
+}
+
+/// How much room the results of the calls of one reply have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultsRoom {
+    /// What is left above the gate.
+    Left,
+    /// What is left when what came before them is reduced.
+    Reduced,
+    /// Any amount: each has its own most only.
+    Unlimited,
 }
 
 /// One step of a reduction.

@@ -71,7 +71,7 @@ pub use call_override::CallOverride;
 pub use calls::{AfterEffect, Approval, ApprovalPolicy, CallsPolicy, Unanswered, Verification};
 pub use class::{ClassSet, ErrorClass, UnknownClass};
 pub use classify::{Classified, ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
-pub use context::{ContextMessages, ContextPolicy, ReduceStep, Share};
+pub use context::{ContextMessages, ContextPolicy, ReduceStep, ResultsRoom, Share};
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
 pub use did_you_mean::closest as did_you_mean;
 #[cfg(feature = "host")]

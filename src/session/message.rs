@@ -4,6 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// What a message costs besides its text.
+const PER_MESSAGE: u64 = 4;
+/// What a tool call costs besides its name and arguments.
+const PER_CALL: u64 = 10;
+
 /// One message of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
@@ -103,6 +108,22 @@ impl Message {
     pub fn of_guidance(texts: &[String]) -> Option<Self> {
         let text = texts.join("\n\n");
         (!text.is_empty()).then(|| Self::User { text, guidance: Some("attempt".to_owned()) })
+    }
+
+    /// Its tokens, if `count` tells those of a text: what a message costs besides its text is among them.
+    pub(crate) fn tokens(&self, count: &dyn Fn(&str) -> u64) -> u64 {
+        let mut tokens = PER_MESSAGE.saturating_add(count(self.text()));
+        if let Self::Assistant { calls, extra, .. } = self {
+            for call in calls {
+                let call = [PER_CALL, count(&call.name), count(&call.arguments)];
+                tokens = call.into_iter().fold(tokens, u64::saturating_add);
+            }
+            if !extra.is_empty() {
+                let extra = serde_json::to_string(extra).unwrap_or_default();
+                tokens = tokens.saturating_add(count(&extra));
+            }
+        }
+        tokens
     }
 
     /// The text of the message; empty if it has none.

@@ -1,7 +1,7 @@
 //! What the next reduction would come to, if the conversation were reduced as it stands.
 
 use unfazed::context::{Ledger, reduce};
-use unfazed::engine::Room;
+use unfazed::engine::{ReducePlan, Room};
 use unfazed::session::splice;
 
 use super::subject::Subject;
@@ -15,10 +15,14 @@ pub(super) struct Forecast {
     pub(super) gate: u64,
     /// A reduction goes on until so much room is left.
     pub(super) target: u64,
+    /// So many tokens the results of the calls of the next reply have together; `None`: any number.
+    pub(super) results: Option<u64>,
     /// Messages of more tokens are reduced.
     pub(super) most: u64,
     /// Whether the next turn begins with a reduction.
     pub(super) due: bool,
+    /// Whether the tools alone are too large: then nothing is reduced, and the provider decides.
+    pub(super) filled: bool,
     /// Whether the model can be called as it is.
     pub(super) open: bool,
     /// The steps that would cut something.
@@ -43,14 +47,17 @@ impl Forecast {
     pub(super) fn of(subject: &Subject, room: Room) -> Self {
         let rules = subject.policy.context();
         let budget = room.budget();
-        let (steps, lacking) = steps(subject, room);
+        // What leaves messages no room at all no reduction helps.
+        let (steps, lacking) = if budget > 0 { steps(subject, room) } else { (Vec::new(), None) };
         Self {
             room,
             evict_at: rules.evict_at.value.of(budget),
             gate: rules.gate.value.of(budget),
             target: rules.target.value.of(budget),
+            results: room.for_results(rules),
             most: room.most(rules),
-            due: room.is_short(rules) && !rules.reduce.value.is_empty(),
+            due: budget > 0 && room.is_short(rules) && !rules.reduce.value.is_empty(),
+            filled: room.is_filled_by_tools(),
             open: room.is_open(rules),
             steps,
             lacking,
@@ -61,12 +68,16 @@ impl Forecast {
 fn steps(subject: &Subject, room: Room) -> (Vec<Step>, Option<String>) {
     let (policy, counter) = (&subject.policy, &*subject.counter);
     let rules = policy.context();
+    // Messages are weighed as they are counted here, the room as the provider counts.
+    let expected = |tokens| subject.scales.expected(&subject.model, tokens);
+    let by_ours = |tokens| subject.scales.counted(&subject.model, tokens);
     let mut messages = subject.messages.clone();
     let mut ledger = Ledger::of_weights(subject.weights.clone());
     let (mut steps, mut lacking) = (Vec::new(), None);
     for (number, step) in (1..).zip(rules.reduce.value.iter()) {
         let before = ledger.messages();
-        let Some(plan) = room.plan(rules, number, step, before, false) else { continue };
+        let Some(plan) = room.plan(rules, number, step, expected(before), false) else { continue };
+        let plan = ReducePlan { aim: by_ours(plan.aim), most: by_ours(plan.most), ..plan };
         let reduction = reduce(policy, &plan, &messages, ledger.weights(), counter);
         lacking = reduction.lacking;
         if reduction.splices.is_empty() {
@@ -77,11 +88,11 @@ fn steps(subject: &Subject, room: Room) -> (Vec<Step>, Option<String>) {
         steps.push(Step {
             number,
             kind: step.name(),
-            before,
-            after: ledger.messages(),
+            before: expected(before),
+            after: expected(ledger.messages()),
             shortened: reduction.shortened,
             left_out: reduction.dropped,
-            asked: reduction.summarize.map(|request| request.tokens),
+            asked: reduction.summarize.map(|request| expected(request.tokens)),
         });
     }
     (steps, lacking)

@@ -37,6 +37,13 @@ pub(super) fn shown(subject: &Subject, forecast: Option<&Forecast>) -> String {
     let parts: Vec<(char, u64)> =
         rows.iter().filter(|row| row.sign != ' ').map(|row| (row.sign, row.tokens)).collect();
     let _ = writeln!(text, "\n[{}]", bar(&parts));
+    if let Some(ppm) = subject.scales.of(&subject.model) {
+        let (whole, part) = (ppm / 1_000_000, ppm / 1000 % 1000);
+        let _ = writeln!(
+            text,
+            "\nits provider counts {whole}.{part:03} tokens for each one counted here: all numbers are by its count"
+        );
+    }
     if let Some(usage) = subject.reported {
         let _ = writeln!(text, "\nof the last request the provider counted {} tokens", usage.input);
     }
@@ -90,7 +97,9 @@ fn share(tokens: u64, window: u64) -> String {
 }
 
 fn limits(forecast: &Forecast) -> String {
-    let Forecast { room, evict_at, gate, target, .. } = forecast;
+    let Forecast { room, evict_at, gate, target, results, .. } = forecast;
+    let results = results
+        .map(|most| format!("{BOLD}results{BOLD:#}  those of the calls of one reply have {most} together\n"));
     let left = match room.left() {
         Some(left) => format!("{left} are left"),
         None => format!("{} too many", room.messages.saturating_sub(room.budget())),
@@ -98,17 +107,23 @@ fn limits(forecast: &Forecast) -> String {
     format!(
         "\n{BOLD}budget{BOLD:#}   {room}; {left}\n{BOLD}evict_at{BOLD:#} with less than {evict_at} left the conversation is \
          reduced\n{BOLD}gate{BOLD:#}     with less than {gate} left the model is not called\n{BOLD}target{BOLD:#}   a \
-         reduction goes on until {target} are left\n",
+         reduction goes on until {target} are left\n{}",
+        results.unwrap_or_default()
     )
 }
 
 fn next(forecast: &Forecast) -> String {
     let mut text = String::from("\n");
-    let Forecast { most, due, open, steps, lacking, .. } = forecast;
+    let Forecast { most, due, filled, open, steps, lacking, .. } = forecast;
     let _ = match (due, open) {
+        _ if *filled => writeln!(
+            text,
+            "The definitions of the tools alone are too large for the window. Nothing is reduced for that: the model is \
+             called, and its provider decides."
+        ),
         (true, _) => writeln!(text, "The next turn begins with a reduction:"),
         (false, false) => {
-            writeln!(text, "The model is not called with this, and the policy has no steps that reduce it.")
+            writeln!(text, "The model is not called with this, and no step of the policy can reduce it.")
         }
         (false, true) if steps.is_empty() => {
             writeln!(text, "Messages of more than {most} tokens are reduced. Now nothing would be cut.")

@@ -25,6 +25,7 @@ pub(super) fn document(subject: &Subject, forecast: Option<&Forecast>) -> Value 
             "results": said(parts.results),
             "images": parts.images,
         },
+        "scale": subject.scales.of(&subject.model).map(thousandths),
         "reported": subject.reported,
         "output": forecast.map(|forecast| forecast.room.reply),
         "reserve": forecast.map(|forecast| forecast.room.reserve),
@@ -33,11 +34,16 @@ pub(super) fn document(subject: &Subject, forecast: Option<&Forecast>) -> Value 
         "free": forecast.map(|forecast| forecast.room.left().unwrap_or(0)),
         "over": forecast.map(|forecast| forecast.room.messages.saturating_sub(forecast.room.budget())),
         "thresholds": forecast.map(|forecast| {
-            json!({"evict_at": forecast.evict_at, "gate": forecast.gate, "target": forecast.target})
+            json!({"evict_at": forecast.evict_at, "gate": forecast.gate, "target": forecast.target, "results": forecast.results})
         }),
         "next": forecast.map(next),
         "failed": subject.failed,
     })
+}
+
+/// As a decimal number.
+fn thousandths(ppm: u64) -> f64 {
+    f64::from(u32::try_from(ppm / 1000).unwrap_or(u32::MAX)) / 1000.0
 }
 
 fn next(forecast: &Forecast) -> Value {
@@ -49,6 +55,7 @@ fn next(forecast: &Forecast) -> Value {
     });
     json!({
         "due": forecast.due,
+        "tools_fill": forecast.filled,
         "open": forecast.open,
         "above": forecast.most,
         "steps": steps.collect::<Vec<_>>(),

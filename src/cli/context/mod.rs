@@ -5,6 +5,7 @@ mod body;
 mod forecast;
 mod human;
 mod json;
+mod lessons;
 mod parts;
 mod subject;
 
@@ -67,6 +68,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let asked = Asked {
         loader: named::loader(profile),
         policy: if args.policy.is_empty() { &settings.policy } else { &args.policy },
+        profile: profile.is_some(),
         model: args.model.as_deref(),
         settings,
     };

@@ -73,6 +73,19 @@ impl Parts {
         parts
     }
 
+    /// The same with other numbers of tokens.
+    pub(super) fn each(self, other: &dyn Fn(u64) -> u64) -> Self {
+        let said = |said: Said| Said { tokens: other(said.tokens), ..said };
+        Self {
+            system: other(self.system),
+            tools: self.tools.into_iter().map(|(name, tokens)| (name, other(tokens))).collect(),
+            user: said(self.user),
+            assistant: said(self.assistant),
+            results: said(self.results),
+            images: other(self.images),
+        }
+    }
+
     /// Those of all tools.
     pub(super) fn all_tools(&self) -> u64 {
         self.tools.iter().map(|(_, tokens)| *tokens).fold(0, u64::saturating_add)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use unfazed::context::{RequestTokens, TokenCounter, ToolForm, message_tokens};
 use unfazed::engine::{
-    Event, Fold, KnownWindow, KnownWindows, Order, Record, Room, RunStarted, TurnMeasure, WindowSource, Work,
+    Event, Fold, KnownWindow, Order, Record, Room, RunStarted, Scales, TurnMeasure, WindowSource, Work,
     WorkId,
 };
 use unfazed::host::agent_file::{AgentFile, ModelEntry};
@@ -17,6 +17,7 @@ use unfazed::session::{Message, Usage};
 use unfazed::store::read_log;
 
 use super::body;
+use super::lessons::Lessons;
 use super::parts::Parts;
 use crate::cli::exit::Failed;
 use crate::cli::named::{self, Kind, Named};
@@ -31,6 +32,8 @@ const MOST: u64 = 64 << 20;
 /// What the command line says besides the source.
 pub(super) struct Asked<'a> {
     pub(super) loader: Loader,
+    /// Whether a profile is chosen: that of a session is not asked then.
+    pub(super) profile: bool,
     pub(super) policy: &'a [PathBuf],
     pub(super) model: Option<&'a str>,
     pub(super) settings: &'a Settings,
@@ -48,8 +51,10 @@ pub(super) struct Subject {
     pub(super) room: Option<Room>,
     pub(super) parts: Parts,
     pub(super) messages: Vec<Message>,
-    /// The tokens of each message.
+    /// The tokens of each message by the count here.
     pub(super) weights: Vec<u64>,
+    /// How many tokens its provider counts, learned in the session. `parts` and `room` are by its count.
+    pub(super) scales: Scales,
     /// What a provider counted for the last request of a session.
     pub(super) reported: Option<Usage>,
     /// Servers that could not be asked for their tools.
@@ -64,6 +69,7 @@ struct Found {
     window: Option<KnownWindow>,
     form: ToolForm,
     counter: Arc<dyn TokenCounter>,
+    scales: Scales,
 }
 
 /// A session as its log has it.
@@ -73,7 +79,7 @@ struct Logged {
     agent: Option<(PathBuf, Option<String>)>,
     started: RunStarted,
     target: Option<String>,
-    refused: KnownWindows,
+    lessons: Lessons,
     /// The tokens of all tools before the last turn.
     tools: u64,
     reported: Option<Usage>,
@@ -147,20 +153,21 @@ impl Subject {
         asked: &Asked<'_>,
     ) -> Result<Self, Failed> {
         let logged = Logged::of(records)?;
-        let agent = logged.agent.as_ref().filter(|(path, _)| path.is_file());
+        let agent = logged.agent.clone().filter(|(path, _)| path.is_file());
         let named = match agent {
             Some((path, profile)) => {
-                let chosen = named::loader(profile.as_deref());
-                let loader = if asked.settings.profile.is_some() { &asked.loader } else { &chosen };
-                Some((path, read_agent(path, &files::read(path)?, loader)?))
+                let loader =
+                    if asked.profile { asked.loader.clone() } else { named::loader(profile.as_deref()) };
+                let read = read_agent(&path, &files::read(&path)?, &loader)?;
+                Some((path, loader, read))
             }
             None => None,
         };
         let last = logged.target.as_ref().or_else(|| logged.started.targets.first());
-        let (found, tools, failed) = if let Some((path, named)) = &named {
+        let (found, tools, failed) = if let Some((path, loader, named)) = &named {
             let model = model_of(&named.file.value, asked.model, last)?;
             let found = Found::of_agent(title, model, policy_of(named, asked)?, named);
-            let inventory = inventory(path, &asked.loader)?;
+            let inventory = inventory(path, loader)?;
             let tools = tools(&found, &inventory);
             (found, tools, inventory.failed)
         } else {
@@ -168,10 +175,11 @@ impl Subject {
             let model = asked.model.or(last.map(String::as_str)).unwrap_or("main").to_owned();
             (Found::named(title, model, policy), logged.all_tools(), Vec::new())
         };
-        let found = found.with_log(&logged);
         let messages = logged.fold.messages().to_vec();
+        let reported = logged.reported;
+        let found = found.with_log(logged);
         let parts = Parts::of(&*found.counter, &messages, tools);
-        Ok(Self { reported: logged.reported, failed, ..found.subject(parts, messages) })
+        Ok(Self { reported, failed, ..found.subject(parts, messages) })
     }
 }
 
@@ -181,7 +189,7 @@ impl Found {
         let rules = policy.model(&model);
         let window = known_window(&rules, None, None, &model);
         let counter = counter_by(&rules.tokens, &model);
-        Self { title, model, policy, window, form: ToolForm::Chat, counter }
+        Self { title, model, policy, window, form: ToolForm::Chat, counter, scales: Scales::default() }
     }
 
     /// A model of an agent file.
@@ -195,17 +203,19 @@ impl Found {
             Some(ModelEntry::Anthropic { .. }) => ToolForm::Messages,
             _ => ToolForm::Chat,
         };
-        Self { title, model, policy, window, form, counter }
+        Self { title, model, policy, window, form, counter, scales: Scales::default() }
     }
 
-    /// What the session knows of the window holds, if the policy does not say it.
-    fn with_log(mut self, logged: &Logged) -> Self {
+    /// What the session knows of the window holds, if the policy does not say it; and what its provider counts.
+    fn with_log(mut self, logged: Logged) -> Self {
         let told = logged.started.windows.get(&self.model).copied();
         let said = self.window.is_some_and(|known| known.source == WindowSource::Policy);
         if let Some(told) = told.filter(|told| !said && told.source != WindowSource::Policy) {
             self.window = Some(told);
         }
-        let refused = logged.refused.of(&self.model, &self.policy.model(&self.model));
+        let (scales, refused) = logged.lessons.learned(&self.policy);
+        self.scales = scales;
+        let refused = refused.of(&self.model, &self.policy.model(&self.model));
         if let (ContextWindow::Tokens(tokens), Some(WindowSource::Refusal)) = (refused.window, refused.source)
             && self.window.is_none_or(|known| tokens < known.tokens)
         {
@@ -216,7 +226,8 @@ impl Found {
     }
 
     fn subject(self, parts: Parts, messages: Vec<Message>) -> Subject {
-        let Self { title, model, policy, window, counter, .. } = self;
+        let Self { title, model, policy, window, counter, scales, .. } = self;
+        let parts = parts.each(&|tokens| scales.expected(&model, tokens));
         let measure = TurnMeasure {
             message_tokens: parts.messages(),
             tool_tokens: parts.all_tools(),
@@ -229,7 +240,20 @@ impl Found {
         });
         let weights = messages.iter().map(|message| message_tokens(&*counter, message)).collect();
         let (reported, failed) = (None, Vec::new());
-        Subject { title, model, policy, counter, window, room, parts, messages, weights, reported, failed }
+        Subject {
+            title,
+            model,
+            policy,
+            counter,
+            window,
+            room,
+            parts,
+            messages,
+            weights,
+            scales,
+            reported,
+            failed,
+        }
     }
 }
 
@@ -263,17 +287,14 @@ impl Logged {
                     Event::ModelResponded { work, reply } if self.called(*work) => {
                         self.reported = reply.usage.or(self.reported);
                     }
-                    Event::ModelFailed { work, failure } if self.called(*work) => {
-                        if let Some((limit, target)) = failure.limit().zip(self.target.as_ref()) {
-                            self.refused.refused(target, limit);
-                        }
-                    }
                     _ => {}
                 }
+                self.lessons.happened(&envelope);
                 self.fold.happened(&envelope);
             }
             Record::Directives { list, .. } => {
                 for directive in &list.0 {
+                    self.lessons.decided(&directive.order);
                     if let Order::Work(Work::CallModel(call)) = &directive.order {
                         self.target = Some(call.target.clone());
                     }

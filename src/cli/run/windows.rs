@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use unfazed::context::ModelCatalogue;
 use unfazed::engine::KnownWindow;
-use unfazed::host::{WindowQuestion, known_window};
+use unfazed::host::{WindowPages, WindowQuestion, known_window};
 use unfazed::policy::{ContextWindow, Policy};
 
 /// The longest all servers together may take to answer.
@@ -40,9 +40,10 @@ impl Questions {
     /// The windows, as far as anybody knows them.
     pub(super) async fn answers(self) -> Vec<(String, KnownWindow)> {
         let Self { policy, file, asked } = self;
+        let pages = WindowPages::default();
         let answers = asked.into_iter().map(async |Asked { name, model, question }| {
             let told = match question {
-                Some(question) => question.ask(LONGEST).await,
+                Some(question) => question.ask(LONGEST, &pages).await,
                 None => None,
             };
             let known = known_window(&policy.model(&name), told, file.as_ref(), &model);

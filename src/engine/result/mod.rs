@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub use cut::{CutRules, Piece, cut_text};
 pub(crate) use cut::{head_of, tail_of};
 pub use part::{ContentPart, content_text};
-pub(crate) use shown::show;
+pub(crate) use shown::{Shown, show};
 #[cfg(feature = "host")]
 pub(crate) use write::{json_size, walk};
 

@@ -163,6 +163,9 @@ impl Step<'_> {
         slot.phase = SlotPhase::Settled;
         self.state.round_ok |= !error;
         let message = Message::Tool { call: slot.call.clone(), tool: slot.tool.clone(), text, error };
+        if let Some(room) = &mut self.state.reductions.results {
+            room.take(&message);
+        }
         self.append(message);
     }
 
@@ -226,6 +229,7 @@ impl Step<'_> {
     }
 
     fn clear_batch(&mut self) {
+        self.state.reductions.results = None;
         self.state.batch.clear();
         self.state.gate = Gate::default();
         self.state.settled = 0;

@@ -7,6 +7,7 @@ use super::super::directive::{Because, Note, Work};
 use super::super::event::TurnMeasure;
 use super::super::failure::Failure;
 use super::super::known_windows::{WindowInForce, WindowSource};
+use super::super::lesson::Lesson;
 use super::super::metric::MetricName;
 use super::super::reduce::{ContextReduced, ReduceContext, ReducePlan};
 use super::super::reductions::Reducing;
@@ -44,24 +45,26 @@ impl Asked {
 impl Step<'_> {
     /// Every model, and the room it has for the conversation.
     pub(super) fn asked(&self, measure: TurnMeasure) -> Vec<Asked> {
+        self.state.targets.iter().map(|target| self.asked_of(target, measure)).collect()
+    }
+
+    /// The room that one model has for the conversation.
+    pub(super) fn asked_of(&self, target: &str, measure: TurnMeasure) -> Asked {
         let measure = self.measured(measure);
-        let ask = |target: &String| {
-            let policy = self.policy.model(target);
-            let window = self.state.known_windows.of(target, &policy);
-            let expected = self.expected(target, measure);
-            let room = match window.window {
-                ContextWindow::Tokens(tokens) => {
-                    Some(Room::of(self.policy.context(), &policy, tokens.get(), expected))
-                }
-                ContextWindow::Unknown => None,
-            };
-            // To a window the policy does not speak of nobody has fitted the reply.
-            let fitted = window.source == Some(WindowSource::Policy);
-            let room = if fitted { room } else { room.map(Room::with_half_for_the_reply) };
-            let counted = (expected != measure).then_some(tokens_of(measure));
-            Asked { target: target.clone(), policy, window, room, counted }
+        let policy = self.policy.model(target);
+        let window = self.state.known_windows.of(target, &policy);
+        let expected = self.expected(target, measure);
+        let room = match window.window {
+            ContextWindow::Tokens(tokens) => {
+                Some(Room::of(self.policy.context(), &policy, tokens.get(), expected))
+            }
+            ContextWindow::Unknown => None,
         };
-        self.state.targets.iter().map(ask).collect()
+        // To a window the policy does not speak of nobody has fitted the reply.
+        let fitted = window.source == Some(WindowSource::Policy);
+        let room = if fitted { room } else { room.map(Room::with_half_for_the_reply) };
+        let counted = (expected != measure).then_some(tokens_of(measure));
+        Asked { target: target.to_owned(), policy, window, room, counted }
     }
 
     /// The tokens as the provider of a model is going to count them.
@@ -244,7 +247,8 @@ impl Step<'_> {
         else {
             return false;
         };
-        self.learn_from_refusal(&target, failure, tokens_of(self.measured(measure)));
+        let counted = tokens_of(self.measured(measure));
+        self.learn(&target, Lesson::of_refusal(counted, failure));
         let rules = self.policy.context();
         let asked = self.state.reductions.asked;
         if asked || !rules.recover.value || rules.reduce.value.is_empty() || self.another_has_room(measure) {

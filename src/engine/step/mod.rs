@@ -21,6 +21,7 @@ mod output;
 mod queue;
 mod reply;
 mod results;
+mod results_room;
 mod retract;
 mod rounds;
 mod summary;

@@ -84,7 +84,9 @@ impl Step<'_> {
         let refused = output && reply.calls.is_empty() && self.refuses_text(truncated);
         // A reply that was cut before it said anything leaves nothing in the history.
         if !empty && (!refused || self.policy.turn().guidance.keep.value) {
-            self.append(Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra });
+            let message = Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra };
+            self.share_room(&message, reply.calls.len());
+            self.append(message);
         }
         if !reply.calls.is_empty() {
             let objection = objection.map(|text| Guidance { class: ErrorClass::ReducerError, text });

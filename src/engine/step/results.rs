@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::super::because::because;
 use super::super::directive::Note;
-use super::super::result::{Spill, ToolResult, show};
+use super::super::result::{Shown as ResultShown, Spill, ToolResult, show};
 use super::super::state::Slot;
 use super::Step;
-use crate::policy::{ErrorClass, OverMax, ResultForm, ResultPolicy, ToolPolicy};
+use crate::policy::{Cap, ErrorClass, OverMax, ResultForm, ResultPolicy, ToolPolicy};
 
 impl Step<'_> {
     /// What the model is shown of what a tool answered.
@@ -46,16 +46,46 @@ impl Step<'_> {
 
     /// What the host is told about keeping a result that is too large.
     pub(super) fn spill(&self, index: usize, tool: &str, rules: &ResultPolicy) -> Option<Spill> {
-        let over = rules.max.value.size().filter(|_| rules.over.value == OverMax::Spill)?;
+        let most = rules.max.value.size().filter(|_| rules.over.value == OverMax::Spill)?;
         let reader = &rules.reader.value;
+        // A share only grows until it is used.
+        let share = self.share_of_result().filter(|share| share.of_json().count < most.of_json().count);
         // Nothing is kept that nobody can read, and what the reader answers is there already.
-        (tool != reader && self.tools.get(reader).is_some())
-            .then(|| Spill { handle: format!("r{}-{index}", self.state.batches), over })
+        (tool != reader && self.tools.get(reader).is_some()).then(|| Spill {
+            handle: format!("r{}-{index}", self.state.batches),
+            over: share.unwrap_or(most),
+        })
+    }
+
+    /// As much of it as the policy allows, and as there is room for.
+    fn capped(&mut self, slot: &Slot, rules: &ResultPolicy, value: &Value) -> String {
+        let shown = self.cut(slot, rules, value);
+        let share = self.share_of_result().filter(|share| !share.holds(&shown.text));
+        let (shown, max, why) = match share {
+            Some(share) => {
+                let mut rules = rules.clone();
+                rules.max.value = Cap::Most(share);
+                (self.cut(slot, &rules, value), Some(share), self.why_shared())
+            }
+            None => (shown, rules.max.value.size(), Vec::new()),
+        };
+        if let (Some((shown, total)), Some(max)) = (shown.of, max) {
+            let unit = max.unit.name();
+            let why = if why.is_empty() {
+                let fact = format!("the result has {total} {unit}");
+                vec![because(self.policy, "result.max", &rules.max, [fact])]
+            } else {
+                why
+            };
+            let (call, tool, handle) = (slot.call.clone(), slot.tool.clone(), handle_of(slot, rules));
+            self.note(Note::ResultCut { call, tool, unit: max.unit, shown, total, handle }, why);
+        }
+        shown.text
     }
 
     /// As much of it as the policy allows.
-    fn capped(&mut self, slot: &Slot, rules: &ResultPolicy, value: &Value) -> String {
-        let handle = slot.ran.handle.clone().filter(|_| rules.over.value == OverMax::Spill);
+    fn cut(&mut self, slot: &Slot, rules: &ResultPolicy, value: &Value) -> ResultShown {
+        let handle = handle_of(slot, rules);
         let unit = rules.max.value.size().map_or("", |size| size.unit.name());
         let mut notice = |shown: u64, total: u64| {
             let mut vars = json!({ "tool": slot.tool, "shown": shown, "total": total, "unit": unit });
@@ -66,13 +96,11 @@ impl Step<'_> {
             }
             self.say(&rules.kept_notice, vars)
         };
-        let shown = show(value, rules, handle.is_some(), &mut notice);
-        if let (Some((shown, total)), Some(max)) = (shown.of, rules.max.value.size()) {
-            let fact = format!("the result has {total} {unit}");
-            let why = because(self.policy, "result.max", &rules.max, [fact]);
-            let (call, tool) = (slot.call.clone(), slot.tool.clone());
-            self.note(Note::ResultCut { call, tool, unit: max.unit, shown, total, handle }, vec![why]);
-        }
-        shown.text
+        show(value, rules, handle.is_some(), &mut notice)
     }
+}
+
+/// Under which handle the whole result is kept.
+fn handle_of(slot: &Slot, rules: &ResultPolicy) -> Option<String> {
+    slot.ran.handle.clone().filter(|_| rules.over.value == OverMax::Spill)
 }

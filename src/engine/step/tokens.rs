@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::failure::Failure;
 use super::super::known_windows::KnownWindow;
+use super::super::lesson::Lesson;
 use super::Step;
 use crate::policy::{ContextWindow, estimated_tokens};
 use crate::session::Usage;
@@ -37,32 +37,14 @@ impl Step<'_> {
     /// A provider has counted the tokens of a request.
     pub(super) fn learn_from(&mut self, usage: Usage) {
         let Some((target, counted)) = self.state.target().cloned().zip(self.state.counted) else { return };
-        if self.policy.model(&target).tokens.learn.value {
-            let told = self.state.guidance.iter().map(|guidance| estimated_tokens(&guidance.text));
-            let counted = told.fold(counted, u64::saturating_add);
-            self.state.scales.learn(&target, counted, usage.input);
-        }
+        let told = self.state.guidance.iter().map(|guidance| estimated_tokens(&guidance.text));
+        let counted = told.fold(counted, u64::saturating_add);
+        self.learn(&target, Lesson::Counted { counted, reported: usage.input });
     }
 
-    /// A provider has refused a request that was too large: `counted` tokens by the count of the host. It may have said for
-    /// which window, and how many tokens there were by its own count.
-    pub(super) fn learn_from_refusal(&mut self, target: &str, failure: &Failure, counted: u64) {
+    /// A provider has taught something about tokens.
+    pub(super) fn learn(&mut self, target: &str, lesson: Lesson) {
         let policy = self.policy.model(target);
-        if let Some(size) = failure.size().filter(|_| policy.tokens.learn.value) {
-            self.state.scales.learn(target, counted, size);
-        }
-        let sent = self.state.scales.expected(target, counted);
-        let told = match (failure.limit(), failure.size()) {
-            // It counts more tokens than are expected of it.
-            (Some(limit), Some(size)) if size > sent => {
-                let scaled = u128::from(limit).saturating_mul(sent.into()).checked_div(size.into());
-                scaled.and_then(|scaled| u64::try_from(scaled).ok()).unwrap_or(limit)
-            }
-            (Some(limit), _) => limit,
-            (None, _) => sent,
-        };
-        // What should have fitted did not.
-        let whole = sent.saturating_add(policy.output_reserve.value.get().into());
-        self.state.known_windows.refused(target, if told >= whole { sent } else { told });
+        lesson.learn(target, &policy, &mut self.state.scales, &mut self.state.known_windows);
     }
 }

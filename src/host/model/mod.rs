@@ -17,7 +17,7 @@ pub use anthropic::Anthropic;
 pub use config::{AnthropicConfig, ConfigError, OpenAiConfig, check_header};
 pub use openai::OpenAi;
 pub use sse::{EventTooLarge, SseEvent, SseParser};
-pub use window::WindowQuestion;
+pub use window::{WindowPages, WindowQuestion};
 
 pub(crate) use failure::{cut_off, from_status};
 pub(crate) use redact::Redactor;

@@ -1,12 +1,14 @@
 //! How large a model's window is, asked of the server that serves it.
 
 use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join3;
+use futures_util::future::join4;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, RequestBuilder, Url};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use super::client::Clients;
 use super::config::{AnthropicConfig, ConfigError, OpenAiConfig};
@@ -16,6 +18,10 @@ use crate::context::ModelLimits;
 const MOST: usize = 16 * 1024 * 1024;
 /// Servers that are known not to tell.
 const SILENT: &[&str] = &["api.openai.com", "api.deepseek.com", "generativelanguage.googleapis.com"];
+/// The ends of the names of others.
+const SILENT_ENDS: &[&str] = &[".openai.azure.com", ".cognitiveservices.azure.com"];
+/// What Ollama gives a model of which nobody says more, on a machine with little memory.
+const OLLAMAS_OWN: u64 = 4096;
 /// The fields by which lists of models tell how large a window is, the most certain first.
 const WINDOWS: &[&str] = &[
     "max_model_len",
@@ -48,7 +54,7 @@ impl WindowQuestion {
     /// The configuration cannot be used.
     pub fn of_openai(config: &OpenAiConfig) -> Result<Option<Self>, ConfigError> {
         let mut base = config.endpoint()?;
-        if base.host_str().is_some_and(|host| SILENT.contains(&host)) {
+        if base.host_str().is_some_and(is_silent) {
             return Ok(None);
         }
         let mut list = base.clone();
@@ -80,48 +86,87 @@ impl WindowQuestion {
         Ok(Self { clients, list, own: None, headers: config.header_map()?, model: config.model.clone() })
     }
 
-    /// Asks. `None`: the server did not tell, or not in time.
-    pub async fn ask(&self, within: Duration) -> Option<ModelLimits> {
-        tokio::time::timeout(within, self.answer()).await.ok().flatten()
+    /// Asks. `None`: the server did not tell, or not in time. What others have found with the same `pages` is not asked
+    /// again.
+    pub async fn ask(&self, within: Duration, pages: &WindowPages) -> Option<ModelLimits> {
+        tokio::time::timeout(within, self.answer(pages)).await.ok().flatten()
     }
 
-    async fn answer(&self) -> Option<ModelLimits> {
+    async fn answer(&self, pages: &WindowPages) -> Option<ModelLimits> {
         let client = self.clients.connecting_within(None).ok()?;
-        let listed = self.read(client.get(self.list.clone())).await;
+        let get = |url: Url| pages.page(&client, url, &self.headers);
+        let listed = get(self.list.clone()).await;
         if let Some(limits) = listed.and_then(|body| listed_model(&body, &self.model)) {
             return Some(limits);
         }
         let own = self.own.as_ref()?;
-        let (props, studio, shown) = join3(
-            self.read(client.get(under(own, &["props"]))),
-            self.read(client.get(under(own, &["api", "v0", "models"]))),
+        let (props, studio, running, shown) = join4(
+            get(under(own, &["props"])),
+            get(under(own, &["api", "v0", "models"])),
+            get(under(own, &["api", "ps"])),
             self.show(&client, own),
         )
         .await;
         let studio = || studio.and_then(|body| listed_model(&body, &self.model));
-        props.and_then(|body| of_props(&body)).or_else(studio).or(shown)
+        let running = || running.and_then(|body| of_running(&body, &self.model));
+        let shown = || shown.and_then(|body| of_show(&body, &self.model));
+        props.and_then(|body| of_props(&body)).or_else(studio).or_else(running).or_else(shown)
     }
 
     /// As Ollama wants to be asked.
-    async fn show(&self, client: &Client, own: &Url) -> Option<ModelLimits> {
+    async fn show(&self, client: &Client, own: &Url) -> Option<Value> {
         let asked = client.post(under(own, &["api", "show"])).json(&json!({"model": self.model}));
-        of_show(&self.read(asked).await?)
+        read(asked.headers(self.headers.clone())).await
+    }
+}
+
+/// What servers answered: models of one server, and of several agents of a process, ask it once.
+#[derive(Default)]
+pub struct WindowPages(Mutex<Vec<Page>>);
+
+/// One page, for whoever asks with these headers.
+struct Page {
+    url: Url,
+    headers: HeaderMap,
+    body: Arc<OnceCell<Option<Arc<Value>>>>,
+}
+
+impl WindowPages {
+    async fn page(&self, client: &Client, url: Url, headers: &HeaderMap) -> Option<Arc<Value>> {
+        let body = self.cell(&url, headers);
+        let ask = || async { read(client.get(url).headers(headers.clone())).await.map(Arc::new) };
+        body.get_or_init(ask).await.clone()
     }
 
-    async fn read(&self, request: RequestBuilder) -> Option<Value> {
-        let mut response = request.headers(self.headers.clone()).send().await.ok()?;
-        if !response.status().is_success() {
+    fn cell(&self, url: &Url, headers: &HeaderMap) -> Arc<OnceCell<Option<Arc<Value>>>> {
+        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = pages.iter().find(|page| page.url == *url && page.headers == *headers);
+        if let Some(page) = known {
+            return Arc::clone(&page.body);
+        }
+        let body = Arc::default();
+        pages.push(Page { url: url.clone(), headers: headers.clone(), body: Arc::clone(&body) });
+        body
+    }
+}
+
+async fn read(request: RequestBuilder) -> Option<Value> {
+    let mut response = request.send().await.ok()?;
+    if !response.status().is_success() {
+        return None;
+    }
+    let mut body = Vec::new();
+    while let Some(bytes) = response.chunk().await.ok()? {
+        body.extend_from_slice(&bytes);
+        if body.len() > MOST {
             return None;
         }
-        let mut body = Vec::new();
-        while let Some(bytes) = response.chunk().await.ok()? {
-            body.extend_from_slice(&bytes);
-            if body.len() > MOST {
-                return None;
-            }
-        }
-        serde_json::from_slice(&body).ok()
     }
+    serde_json::from_slice(&body).ok()
+}
+
+fn is_silent(host: &str) -> bool {
+    SILENT.contains(&host) || SILENT_ENDS.iter().any(|end| host.ends_with(end))
 }
 
 fn under(own: &Url, segments: &[&str]) -> Url {
@@ -165,15 +210,29 @@ fn of_props(body: &Value) -> Option<ModelLimits> {
     limits(slots.and_then(Value::as_u64), None)
 }
 
-/// What Ollama says of a model: what it is run with if that is said, else what it was made for.
-fn of_show(body: &Value) -> Option<ModelLimits> {
+/// What Ollama says of the models it runs: how much context each has.
+fn of_running(body: &Value, model: &str) -> Option<ModelLimits> {
+    let entries = body.get("models").and_then(Value::as_array)?;
+    let is_meant = |name: &str| name == model || name.strip_suffix(":latest") == Some(model);
+    let found = entries.iter().find(|entry| {
+        ["name", "model"].iter().any(|field| entry.get(*field).and_then(Value::as_str).is_some_and(is_meant))
+    });
+    limits(found?.get("context_length").and_then(Value::as_u64), None)
+}
+
+/// What Ollama says of a model it does not run yet: what it is to be run with if that is said. What it was made for it
+/// only has in the cloud; on a machine of one's own it has what Ollama gives by itself, and cuts what is longer without
+/// saying so.
+fn of_show(body: &Value, model: &str) -> Option<ModelLimits> {
     let parameters = body.get("parameters").and_then(Value::as_str).unwrap_or_default();
     let run_with =
         parameters.lines().find_map(|line| line.trim().strip_prefix("num_ctx")?.trim().parse().ok());
     let info = body.get("model_info").and_then(Value::as_object);
     let made_for = || {
         let mut info = info.into_iter().flatten();
-        info.find(|(name, _)| name.ends_with(".context_length")).and_then(|(_, value)| value.as_u64())
+        let (_, most) = info.find(|(name, _)| name.ends_with(".context_length"))?;
+        let most = most.as_u64()?;
+        Some(if model.ends_with("cloud") { most } else { most.min(OLLAMAS_OWN) })
     };
     limits(run_with.or_else(made_for), None)
 }

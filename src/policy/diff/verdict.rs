@@ -41,8 +41,8 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
             "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "leaked_calls"
             | "malformed_calls" | "collapse" | "check" | "orphan_calls" | "argument_chars" | "pending_report"
             | "on_stop" | "cool_down" | "provider" | "context_window" | "assumed_window" | "output_reserve"
-            | "reserve" | "safety" | "evict_at" | "gate" | "target" | "reduce" | "keep_task" | "recover"
-            | "give_up_after",
+            | "reserve" | "safety" | "evict_at" | "gate" | "target" | "results" | "reduce" | "keep_task"
+            | "recover" | "give_up_after",
         )
         | (
             _,

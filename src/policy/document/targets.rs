@@ -57,10 +57,10 @@ impl Decode for ContextWindow {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         match &node.data {
             Data::Text(word) if &**word == "unknown" => Some(Self::Unknown),
-            Data::Number(_) => u64::decode(node, reader).and_then(|tokens| {
-                let window = NonZeroU64::new(tokens).map(Self::Tokens);
-                window.or_else(|| reader.out_of_range(node, "must be at least 1"))
-            }),
+            Data::Number(number) if number.as_i64().is_some_and(|number| number < 1) => {
+                reader.out_of_range(node, "must be at least 1")
+            }
+            Data::Number(_) => u64::decode(node, reader).and_then(NonZeroU64::new).map(Self::Tokens),
             _ => reader.wrong_type(node, "a number of tokens, or `unknown`"),
         }
     }

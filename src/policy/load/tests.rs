@@ -295,6 +295,19 @@ mod bad_input {
     }
 
     #[test]
+    fn windows_and_shares_of_them_are_more_than_nothing() {
+        assert_snapshot!(mistakes(
+            "version: 1\nmodels: {a: {context_window: 0, output_reserve: 0, assumed_window: -1}, b: {context_window: -8192}}\n"
+        ));
+        assert_snapshot!(mistakes(
+            "version: 1\ncontext: {evict_at: 0, gate: 0 tokens, target: 0.0, reserve: -1, safety: 1.5, give_up_after: 0}\n"
+        ));
+        assert_snapshot!(mistakes(
+            "version: 1\ncontext: {results: few, tokens: {safety: 0, bytes_per_token: {prose: 0, json: -2}}, reduce: [{kind: drop, keep_last: 0}, {kind: results, keep_last: 1, over: 0 chars, show: -1 chars}]}\n"
+        ));
+    }
+
+    #[test]
     fn mistakes_of_all_files_are_told_together() {
         let report = files(&[("a.yaml", "version: 1\nretry: {max: 1}"), ("b.yaml", "version: 1\nturns: {}")]);
         assert_snapshot!(report.unwrap_err());

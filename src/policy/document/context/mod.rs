@@ -6,9 +6,13 @@ mod tokens;
 
 use core::num::NonZeroU32;
 
+use serde_json::json;
+
 use super::text::{Text, variables};
+use crate::policy::decode::choice_of;
 use crate::policy::merge::layer;
-use crate::policy::{ContextMessages, ContextPolicy, Share};
+use crate::policy::merge::plain_leaf;
+use crate::policy::{ContextMessages, ContextPolicy, ResultsRoom, Share};
 use reduce::Steps;
 use share::Room;
 pub(crate) use tokens::{MergedTokens, TokensLayer};
@@ -43,6 +47,10 @@ layer! {
             /// Reductions go on until so much room is left: a part of the budget for messages, or so many tokens.
             /// Example: `0.5`
             target: Room,
+            /// How much room the results of the calls of one reply have together. What is too much is cut from the
+            /// result it would be too much with; each has at least an equal part.
+            /// Example: `left`
+            results: ResultsRoom,
             /// What is done, step by step, until there is room enough; an empty list: nothing.
             /// Example: `[{"kind": "drop", "keep_last": 10}]`
             reduce: Steps,
@@ -102,6 +110,7 @@ impl MergedContext {
             evict_at: self.evict_at.setting()?,
             gate: self.gate.setting()?,
             target: self.target.setting()?,
+            results: self.results.setting()?,
             reduce: self.reduce.setting()?,
             keep_task: self.keep_task.setting()?,
             recover: self.recover.setting()?,
@@ -116,4 +125,20 @@ impl MergedContext {
             },
         })
     }
+}
+
+choice_of! {
+    /// How much room the results of the calls of one reply have together.
+    ResultsRoom {
+        /// What is left in the window above the `gate`.
+        Left = "left",
+        /// What is left when what came before them is reduced to the `target`; as `left`, if there are no steps.
+        Reduced = "reduced",
+        /// Any amount: each is cut to its own `result.max` only.
+        Unlimited = "unlimited",
+    }
+}
+
+plain_leaf! {
+    ResultsRoom => |value| json!(value),
 }

@@ -1,0 +1,73 @@
+//! What providers teach about tokens: how many they count, and how large their windows are.
+
+use super::failure::Failure;
+use super::known_windows::KnownWindows;
+use super::scales::Scales;
+use crate::policy::ModelPolicy;
+
+/// What a provider said of a request that was counted here as so many tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lesson {
+    /// It counted so many.
+    Counted {
+        /// By the count of the host.
+        counted: u64,
+        /// By its own.
+        reported: u64,
+    },
+    /// It refused the request for its size.
+    Refused {
+        /// By the count of the host.
+        counted: u64,
+        /// The window it named.
+        limit: Option<u64>,
+        /// The size by its own count.
+        size: Option<u64>,
+    },
+}
+
+impl Lesson {
+    /// It refused the request for its size.
+    pub fn of_refusal(counted: u64, failure: &Failure) -> Self {
+        Self::Refused { counted, limit: failure.limit(), size: failure.size() }
+    }
+
+    /// Learns it about a model.
+    ///
+    /// ```
+    /// use unfazed::engine::{KnownWindows, Lesson, Scales};
+    /// use unfazed::policy::Policy;
+    /// let (mut scales, mut windows) = (Scales::default(), KnownWindows::default());
+    /// let lesson = Lesson::Counted { counted: 1000, reported: 1500 };
+    /// lesson.learn("main", &Policy::builtin().model("main"), &mut scales, &mut windows);
+    /// assert_eq!(scales.expected("main", 2000), 3000);
+    /// ```
+    pub fn learn(self, target: &str, policy: &ModelPolicy, scales: &mut Scales, windows: &mut KnownWindows) {
+        let learns = policy.tokens.learn.value;
+        match self {
+            Self::Counted { counted, reported } => {
+                if learns {
+                    scales.learn(target, counted, reported);
+                }
+            }
+            Self::Refused { counted, limit, size } => {
+                if let Some(size) = size.filter(|_| learns) {
+                    scales.learn(target, counted, size);
+                }
+                let sent = scales.expected(target, counted);
+                let told = match (limit, size) {
+                    // It counts more tokens than are expected of it.
+                    (Some(limit), Some(size)) if size > sent => {
+                        let by_ours = u128::from(limit).saturating_mul(sent.into()).checked_div(size.into());
+                        by_ours.and_then(|limit| u64::try_from(limit).ok()).unwrap_or(limit)
+                    }
+                    (Some(limit), _) => limit,
+                    (None, _) => sent,
+                };
+                // What should have fitted did not.
+                let whole = sent.saturating_add(policy.output_reserve.value.get().into());
+                windows.refused(target, if told >= whole { sent } else { told });
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Long runs of one character, or of white space: vocabularies take very long for them, or do not take them at all, and they
+//! say nothing that their beginning does not.
+
+use super::head;
+
+/// A run of so many bytes is a long one.
+pub(super) const LONG: usize = 4 << 10;
+/// So much of it is looked at.
+const SAMPLE: usize = 1 << 10;
+
+/// A part of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part<'t> {
+    /// It has no long run in it.
+    Plain(&'t str),
+    /// One character again and again, or white space only.
+    Run(&'t str),
+}
+
+impl<'t> Part<'t> {
+    pub(super) const fn text(self) -> &'t str {
+        match self {
+            Self::Plain(text) | Self::Run(text) => text,
+        }
+    }
+
+    /// What a vocabulary is asked about.
+    pub(super) fn looked_at(self) -> &'t str {
+        match self {
+            Self::Plain(text) => text,
+            Self::Run(text) => head(text, SAMPLE),
+        }
+    }
+}
+
+/// The parts of a text, in their order; together they are the text.
+pub(super) fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (from, to) = first_run(rest).unwrap_or((rest.len(), rest.len()));
+        let (part, after) = if from > 0 {
+            let (plain, after) = rest.split_at(from);
+            (Part::Plain(plain), after)
+        } else {
+            let (run, after) = rest.split_at(to);
+            (Part::Run(run), after)
+        };
+        rest = after;
+        Some(part)
+    })
+}
+
+/// Where the first long run begins and ends.
+fn first_run(text: &str) -> Option<(usize, usize)> {
+    let (mut from, mut kind) = (0, None);
+    for (at, letter) in text.char_indices() {
+        let here = Some(if letter.is_whitespace() { ' ' } else { letter });
+        if here != kind {
+            if at - from >= LONG {
+                return Some((from, at));
+            }
+            (from, kind) = (at, here);
+        }
+    }
+    (text.len() - from >= LONG).then_some((from, text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// How many bytes a vocabulary is asked about.
+    fn work(text: &str) -> usize {
+        parts(text).map(|part| part.looked_at().len()).sum()
+    }
+
+    #[test]
+    fn a_long_run_costs_as_much_as_its_beginning_however_long_it_is() {
+        for run in [" ", "a", "=", "\n", "\t \r\n", "漢"] {
+            let of = |bytes: usize| work(&run.repeat(bytes / run.len()));
+            assert!(of(1_500_000) <= SAMPLE && of(1_500_000) == of(15_000), "{run:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_between_runs_is_looked_at_whole() {
+        let text = format!("{}word{}{}", " ".repeat(100_000), "-".repeat(70_000), "other words");
+        let found: Vec<_> = parts(&text).map(|part| (part.text().len(), part.looked_at().len())).collect();
+        assert_eq!(found, [(100_000, SAMPLE), (4, 4), (70_000, SAMPLE), (11, 11)]);
+    }
+
+    #[test]
+    fn what_is_no_long_run_is_one_part() {
+        for text in ["", "a", "two words", &"ab".repeat(LONG), &" ".repeat(LONG - 1)] {
+            assert!(parts(text).all(|part| matches!(part, Part::Plain(_))), "{}", text.len());
+            assert!(parts(text).count() <= 1);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_lose_nothing_and_are_read_once(
+            pieces in prop::collection::vec(("[ \\na=漢b]", 1_usize..9000), 0..12),
+        ) {
+            let text: String = pieces.iter().map(|(letter, times)| letter.repeat(*times)).collect();
+            prop_assert_eq!(parts(&text).map(Part::text).collect::<String>(), text.clone());
+            prop_assert!(parts(&text).count() <= 2 * pieces.len() + 1);
+            prop_assert!(work(&text) <= text.len());
+        }
+    }
+}
