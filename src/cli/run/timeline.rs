@@ -538,7 +538,9 @@ impl<W: Write + Send> Observer for Timeline<W> {
             | Event::PlannerDecided { .. }
             | Event::Answered { .. }
             | Event::ToolsProposed { .. }
-            | Event::OutputProposed { .. } => {}
+            | Event::OutputProposed { .. }
+            // What it changes is told by itself.
+            | Event::SharedChanged(_) => {}
         }
     }
 
