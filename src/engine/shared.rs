@@ -16,7 +16,7 @@ use super::breaker::Breaker;
 use super::budget::{Ledger, account};
 use super::log::RecordError;
 use super::state::State;
-use crate::policy::{Budget, BreakerPolicy, BreakerScope, BudgetScope};
+use crate::policy::{BreakerPolicy, BreakerScope, Budget, BudgetScope};
 
 /// So much is kept in mind for others while they cannot be told. Of what is older they never hear.
 const MOST_UNTOLD: usize = 1000;
@@ -96,33 +96,25 @@ impl Interpreter {
         breakers.chain(budgets.map(|(account, _)| Sharing::budget(account.clone()))).collect()
     }
 
-    /// What others know of it (`None`: nothing), and all that has happened to it in this run.
-    ///
-    /// # Errors
-    /// What the others have written is nothing that can be known of it.
-    pub fn told(
-        &self,
-        state: &State,
-        sharing: &Sharing,
-        others: Option<&Value>,
-    ) -> Result<SharedPart, RecordError> {
-        let unreadable = |error: serde_json::Error| RecordError::Malformed(error.to_string());
-        Ok(match &sharing.what {
+    /// What others know of it, and all that has happened to it in this run. What [`Sharing::check`] has something against is
+    /// taken for nothing.
+    pub fn told(&self, state: &State, sharing: &Sharing, others: Option<&Value>) -> SharedPart {
+        match &sharing.what {
             What::Breaker(tool) => {
-                let others = others.map(Breaker::deserialize).transpose().map_err(unreadable)?;
+                let others = others.and_then(|others| Breaker::deserialize(others).ok());
                 let ours = state.breakers.get(tool).cloned().unwrap_or_default();
                 let all = ours.told_to(others.as_ref(), &self.policy().tool(tool).breaker);
                 let (has_news, differs) = (ours.has_news(), all != ours);
                 SharedPart { known: Known::Breaker(tool.clone(), all), has_news, differs }
             }
             What::Budget(account) => {
-                let others = others.map(Ledger::deserialize).transpose().map_err(unreadable)?;
+                let others = others.and_then(|others| Ledger::deserialize(others).ok());
                 let ours = state.budgets.get(account).cloned().unwrap_or_default();
                 let all = ours.told_to(others.as_ref());
                 let (has_news, differs) = (ours.has_news(), all != ours);
                 SharedPart { known: Known::Budget(account.clone(), all), has_news, differs }
             }
-        })
+        }
     }
 
     fn shared_breaker(&self, tool: &str) -> Option<Sharing> {
@@ -140,6 +132,18 @@ pub(super) const fn is_shared(policy: &BreakerPolicy) -> bool {
 }
 
 impl Sharing {
+    /// Whether that can be known of it.
+    ///
+    /// # Errors
+    /// It cannot; others have written something else.
+    pub fn check(&self, others: &Value) -> Result<(), RecordError> {
+        let read = match &self.what {
+            What::Breaker(_) => Breaker::deserialize(others).map(drop),
+            What::Budget(_) => Ledger::deserialize(others).map(drop),
+        };
+        read.map_err(|error| RecordError::Malformed(error.to_string()))
+    }
+
     fn budget(account: String) -> Self {
         Self { key: account.replacen("shared", "budget", 1), what: What::Budget(account) }
     }
@@ -187,4 +191,149 @@ pub(super) fn remember<T>(untold: &mut VecDeque<T>, act: T) {
         untold.pop_front();
     }
     untold.push_back(act);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::{Bound, Counting, ErrorClass, Origin, Setting, Template, TokenBudget};
+    use crate::time::{Instant, Nanos};
+
+    fn rules(failures: u32, count: Counting) -> BreakerPolicy {
+        fn set<T>(value: T) -> Setting<T> {
+            Setting::new(value, Origin::BUILTIN)
+        }
+        BreakerPolicy {
+            failures: set(NonZeroU32::new(failures)),
+            count: set(count),
+            scope: set(BreakerScope::Shared),
+            open_for: set(Bound::Within(Nanos(100))),
+            probes: set(NonZeroU32::MIN),
+            successes: set(NonZeroU32::MIN),
+            hide: set(false),
+            message: set(Template::parse("open", &[]).unwrap()),
+        }
+    }
+
+    /// A host tells the others and takes what all know.
+    fn tell(host: &mut Breaker, all: &mut Breaker, rules: &BreakerPolicy) {
+        *host = host.told_to(Some(all), rules);
+        *all = host.without_probes();
+    }
+
+    #[test]
+    fn a_probe_that_goes_well_closes_it_for_all() {
+        let rules = rules(1, Counting::Consecutive);
+        let (mut one, mut other, mut all) = <(Breaker, Breaker, Breaker)>::default();
+        one.failed(&rules, Instant(0));
+        tell(&mut one, &mut all, &rules);
+        tell(&mut other, &mut all, &rules);
+        assert!(other.is_open(Instant(99)));
+        other.ask(Instant(100));
+        tell(&mut other, &mut all, &rules);
+        // The place of a probe is each host's own: the other one may try as well.
+        tell(&mut one, &mut all, &rules);
+        assert_eq!(one.ask(Instant(101)), crate::engine::Admission::Probe);
+        assert!(other.succeeded(&rules, Instant(102)));
+        tell(&mut other, &mut all, &rules);
+        tell(&mut one, &mut all, &rules);
+        assert_eq!(one.phase(), crate::engine::BreakerPhase::Closed);
+    }
+
+    #[test]
+    fn a_run_that_began_before_others_opened_it_moves_nothing() {
+        let rules = rules(1, Counting::Consecutive);
+        let (mut one, mut other, mut all) = <(Breaker, Breaker, Breaker)>::default();
+        one.failed(&rules, Instant(0));
+        one.ask(Instant(100));
+        tell(&mut one, &mut all, &rules);
+        // It knows nothing of that yet.
+        other.failed(&rules, Instant(101));
+        tell(&mut other, &mut all, &rules);
+        assert_eq!(other.phase(), crate::engine::BreakerPhase::HalfOpen);
+    }
+
+    #[test]
+    fn what_nobody_could_be_told_of_is_kept_within_bounds() {
+        let rules = rules(u32::MAX, Counting::Cumulative);
+        let mut breaker = Breaker::default();
+        (0..5000).for_each(|at| drop(breaker.failed(&rules, Instant(at))));
+        assert_eq!(breaker.failures(), 5000);
+        assert_eq!(breaker.told_to(None, &rules).failures(), 1000);
+    }
+
+    proptest! {
+        /// Whoever tells when, no failure is lost and none is counted twice.
+        #[test]
+        fn failures_add_up_whoever_tells_first(acts in proptest::collection::vec((0usize..3, any::<bool>()), 0..60)) {
+            let rules = rules(u32::MAX, Counting::Cumulative);
+            let (mut hosts, mut all, mut failures) = (vec![Breaker::default(); 3], Breaker::default(), 0);
+            for (at, (host, tells)) in acts.into_iter().enumerate() {
+                let host = &mut hosts[host];
+                if tells {
+                    tell(host, &mut all, &rules);
+                } else {
+                    host.failed(&rules, Instant(at as u64));
+                    failures += 1;
+                }
+            }
+            hosts.iter_mut().for_each(|host| tell(host, &mut all, &rules));
+            prop_assert_eq!(all.failures(), failures);
+        }
+
+        /// A breaker that all share is what one would be that everything had happened to in the order in which it was told.
+        #[test]
+        fn all_know_what_one_would_know(acts in proptest::collection::vec((0usize..3, 0u8..3, 0u64..40), 0..60)) {
+            let rules = rules(3, Counting::Consecutive);
+            let (mut hosts, mut all, mut one) = (vec![Breaker::default(); 3], Breaker::default(), Breaker::default());
+            let mut now = 0;
+            for (host, act, pause) in acts {
+                now += pause;
+                let (host, at) = (&mut hosts[host], Instant(now));
+                tell(host, &mut all, &rules);
+                for breaker in [&mut *host, &mut one] {
+                    if breaker.ask(at) != crate::engine::Admission::Refused {
+                        match act {
+                            0 => drop(breaker.failed(&rules, at)),
+                            1 => drop(breaker.succeeded(&rules, at)),
+                            _ => breaker.returned(at),
+                        }
+                    }
+                }
+                tell(host, &mut all, &rules);
+                prop_assert_eq!((all.phase(), all.open_until(), all.failures()), (one.phase(), one.open_until(), one.failures()));
+            }
+        }
+
+        /// Tokens add up too, and are never more than there are.
+        #[test]
+        fn tokens_add_up_whoever_tells_first(acts in proptest::collection::vec((0usize..3, any::<bool>()), 0..60)) {
+            let budget = Budget::Tokens(TokenBudget {
+                capacity: NonZeroU32::new(1000).unwrap(),
+                cost: 3,
+                cost_of: [].into(),
+                earn: 1,
+                pool: None,
+                scope: BudgetScope::Shared,
+            });
+            let (mut hosts, mut all, mut retries) = (vec![Ledger::default(); 3], Ledger::default(), 0);
+            for (host, tells) in acts {
+                let host = &mut hosts[host];
+                if tells {
+                    all = host.told_to(Some(&all));
+                    *host = all.clone();
+                } else {
+                    host.retried(&budget, ErrorClass::Timeout, Instant(0));
+                    retries += 1;
+                }
+            }
+            hosts.iter().for_each(|host| all = host.told_to(Some(&all)));
+            let Budget::Tokens(tokens) = &budget else { unreachable!() };
+            prop_assert_eq!(all.left(tokens), 1000 - 3 * retries);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! What a host may listen to and decide: the observer and the planner.
 
-use super::{ModelAttempt, Past, PolicyFilesError, Progress};
+use super::{ModelAttempt, Past, PolicyFilesError, Progress, SharedStateError};
 use crate::engine::{Decision, Directive, Directives, Envelope, State};
 use crate::policy::CallOverride;
 use crate::session::{ReducerError, RetryExhausted, ToolCall};
@@ -32,6 +32,9 @@ pub trait Observer: Send {
 
     /// The policy's files have changed, but cannot be used; the last good policy stays in force.
     fn on_reload_error(&mut self, _error: &PolicyFilesError) {}
+
+    /// What hosts share is out of reach; the run goes on with what it knows. Told once, until it is back.
+    fn on_shared_error(&mut self, _error: &SharedStateError) {}
 
     /// The event has been taken and its directives are on their way.
     fn stepped(&mut self, _state: &State) {}

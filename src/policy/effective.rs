@@ -7,8 +7,8 @@ use core::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::{
-    Backoff, BreakerPolicy, BudgetScope, ClassSet, ContextWindow, ErrorClass, Expr, LoopGuardPolicy, Origin, Provider,
-    ResultPolicy, Setting, TargetsPolicy, Template, TokensPolicy,
+    Backoff, BreakerPolicy, BudgetScope, ClassSet, ContextWindow, ErrorClass, Expr, LoopGuardPolicy, Origin,
+    Provider, ResultPolicy, Setting, TargetsPolicy, Template, TokensPolicy,
 };
 use crate::time::Nanos;
 

@@ -156,3 +156,29 @@ fn a_certificate_must_be_good_for_the_name() {
         assert!(err(&bad).contains("certificate"), "{}", err(&bad));
     }
 }
+
+const FLAKY: &str = "
+tools:
+  flaky: {command: ['false'], description: It fails., parameters: {type: object}, effect: read_only}
+";
+const SHARED: &str = "version: 1
+tools:
+  '*': {retry: {enabled: false}, loop_guard: {enabled: false}}
+  flaky: {breaker: {failures: 3, scope: shared}}
+";
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of main.rs"]
+fn runs_in_the_database_share_breakers_where_the_policy_says_so() {
+    let scene = Scene::new(Database::new(), FLAKY);
+    let call = |n: u32| format!("  - {{calls: [{{name: flaky, arguments: {{n: {n}}}}}]}}\n");
+    let model = format!("version: 1\nreplies:\n{}{}  - {{text: Done.}}\n", call(1), call(2));
+    fs::write(scene.dir.path().join("model.yaml"), model).unwrap();
+    fs::write(scene.dir.path().join("policy.yaml"), SHARED).unwrap();
+    let first = scene.said(&["run", "agent.yaml"]);
+    assert!(!first.contains("breaker"), "{first}");
+    let second = scene.said(&["run", "agent.yaml"]);
+    assert!(second.contains("breaker"), "{second}");
+    // And each is decided again as it was.
+    assert!(scene.said(&["replay", "--all", "--exit-code"]).contains("same"));
+}

@@ -123,6 +123,10 @@ impl Setup {
             (store.create(&id, &header).map_err(stopped)?, None)
         };
         let agent = agent.results(place.results(&id));
+        let agent = match store.shared_state() {
+            Some(shared) => agent.shared(shared),
+            None => agent,
+        };
         let AgentFile { system, task, seed, .. } = file;
         Ok(Self { agent, id, session, past, servers, mcp, system, task: task.map(|task| task.value), seed })
     }

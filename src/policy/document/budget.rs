@@ -65,14 +65,16 @@ impl Decode for Budget {
         let pool = |pool: Option<String>| pool.map(Arc::from);
         Some(match BudgetRule::decode(node, reader)? {
             BudgetRule::None {} => Self::None,
-            BudgetRule::Tokens { capacity, cost, cost_of, earn, pool: name, scope } => Self::Tokens(TokenBudget {
-                capacity,
-                cost,
-                cost_of: cost_of.0.into(),
-                earn,
-                pool: pool(name),
-                scope,
-            }),
+            BudgetRule::Tokens { capacity, cost, cost_of, earn, pool: name, scope } => {
+                Self::Tokens(TokenBudget {
+                    capacity,
+                    cost,
+                    cost_of: cost_of.0.into(),
+                    earn,
+                    pool: pool(name),
+                    scope,
+                })
+            }
             BudgetRule::Window { window, ratio, min, pool: name, scope } => {
                 let (window, ratio_ppm, pool) = (window.0, ratio.0, pool(name));
                 Self::Window(WindowBudget { window, ratio_ppm, min, pool, scope })
