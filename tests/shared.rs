@@ -138,8 +138,8 @@ struct Crowded {
 }
 
 impl SharedState for Crowded {
-    fn read(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
-        self.kept.read(names)
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
+        self.kept.get(names)
     }
 
     fn replace(
@@ -154,7 +154,7 @@ impl SharedState for Crowded {
             if left.is_ok() {
                 // One more failure, told by another host.
                 let mut other = value.clone();
-                let failures = self.kept.read(vec![name.clone()]).await?[0]
+                let failures = self.kept.get(vec![name.clone()]).await?[0]
                     .as_ref()
                     .map_or(0, |found| found.value["known"]["failures"].as_u64().unwrap());
                 other["known"]["failures"] = json!(failures + 1);
@@ -182,7 +182,7 @@ struct Away {
 }
 
 impl SharedState for Away {
-    fn read(&self, _: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
+    fn get(&self, _: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         Box::pin(async {
             if self.hangs {

@@ -390,6 +390,11 @@ impl State {
         self.outcome.is_some()
     }
 
+    /// Who runs the loop of turns.
+    pub const fn drive(&self) -> Drive {
+        self.drive
+    }
+
     /// The breaker of a tool, if it was ever run.
     pub fn breaker(&self, tool: &str) -> Option<&Breaker> {
         self.breakers.get(tool)

@@ -279,7 +279,7 @@ impl Run<'_> {
             let rest = std::mem::take(&mut self.held);
             // Of an answer that failed nothing stays, and least of all the beginning of a secret.
             if !rest.is_empty() && matches!(event, Event::ModelResponded { .. }) {
-                self.observer.streamed(&rest);
+                self.observer.streamed(&self.agent.redactor.text(rest));
             }
             next = Some(event);
         }
@@ -328,8 +328,10 @@ impl Run<'_> {
     /// Tells of a piece of an answer. What may be the beginning of a secret is held back until more of it has come.
     fn tell(&mut self, piece: &str) {
         let redactor = &self.agent.redactor;
-        let mut text = redactor.text(std::mem::take(&mut self.held) + piece);
-        self.held = text.split_off(text.len().saturating_sub(redactor.open_end(&text)));
+        let mut text = std::mem::take(&mut self.held) + piece;
+        let open = text.split_off(text.len().saturating_sub(redactor.open_form(&text)));
+        text = redactor.text(text);
+        self.held = text.split_off(text.len().saturating_sub(redactor.open_end(&text))) + &open;
         if !text.is_empty() {
             self.observer.streamed(&text);
         }

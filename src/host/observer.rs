@@ -17,7 +17,7 @@ pub trait Observer: Send {
     fn directive(&mut self, _directive: &Directive) {}
 
     /// A piece of the text of a streamed answer has come; each `call_model` directive begins a new answer. If it fails, a
-    /// `turn_retracted` directive takes back what had come. Known secrets are taken out, so a piece may come a little later.
+    /// `turn_retracted` directive takes back what had come. Secrets are taken out, so a piece may come a word later.
     fn streamed(&mut self, _text: &str) {}
 
     /// A tool tells how far it is. Comes between its `run_tool` directive and its `tool_finished` event, at most ten times

@@ -23,7 +23,7 @@ pub struct Shared {
 /// Where hosts keep what they share: values by name, each of which changes only if nobody else has changed it meanwhile.
 pub trait SharedState: Send + Sync {
     /// What is kept under each of these names, in their order.
-    fn read(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>>;
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>>;
 
     /// Keeps a value, if `known` is still the version that the others see; 0: if there is none. Returns whether it was.
     fn replace(
@@ -44,7 +44,7 @@ pub struct SharedStateError(pub String);
 pub struct InProcess(Arc<Mutex<BTreeMap<String, Shared>>>);
 
 impl SharedState for InProcess {
-    fn read(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = names.iter().map(|name| kept.get(name).cloned()).collect();
         Box::pin(std::future::ready(Ok(found)))
@@ -74,7 +74,7 @@ pub(super) async fn bring_together(
     all: &[Sharing],
 ) -> (SharedKnown, Option<SharedStateError>) {
     let mut known = SharedKnown::default();
-    let found = match port.read(all.iter().map(|sharing| sharing.key.clone()).collect()).await {
+    let found = match port.get(all.iter().map(|sharing| sharing.key.clone()).collect()).await {
         Ok(found) => found,
         Err(error) => return (known, Some(error)),
     };
@@ -117,7 +117,7 @@ impl Side<'_> {
                 return Ok(Some(part));
             }
             tried = Some((value, part));
-            found = self.port.read(vec![key.clone()]).await?.pop().flatten();
+            found = self.port.get(vec![key.clone()]).await?.pop().flatten();
         }
         tracing::debug!(key, "others tell of it all the time; it is tried again later");
         Ok(None)

@@ -85,7 +85,7 @@ fn a_run_is_kept_in_the_database_listed_shown_renamed_gone_on_with_and_deleted()
     assert!(listed.contains("answered") && listed.contains("Find a lamp."), "{listed}");
     assert!(scene.said(&["sessions", "show", "latest"]).contains("A brass lamp it is."));
     assert!(scene.said(&["sessions", "search", "BRASS"]).contains("Find a lamp."));
-    assert!(scene.said(&["sessions", "search", "copper"]).contains("no sessions in postgres://"));
+    assert!(scene.said(&["sessions", "search", "copper"]).contains("no such sessions in postgres://"));
     scene.said(&["sessions", "rename", "latest", "lamps"]);
     scene.said(&["run", "--resume", "latest", "and by train?"]);
     let json: serde_json::Value =

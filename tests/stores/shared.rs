@@ -65,7 +65,9 @@ fn a_breaker_opens_by_what_two_hosts_have_counted() {
     let runs = Arc::new(AtomicU32::new(0));
     let counts = || {
         let runs = Arc::clone(&runs);
-        move |_| drop(runs.fetch_add(1, Ordering::Relaxed))
+        move |_| {
+            runs.fetch_add(1, Ordering::Relaxed);
+        }
     };
     assert_eq!(run(&agent(&database.store(), POLICY, 2, counts())), (2, vec![]));
     assert_eq!(run(&agent(&database.store(), POLICY, 4, counts())), (3, vec![]));
@@ -105,7 +107,7 @@ fn a_database_that_goes_away_in_the_middle_leaves_the_run_with_what_it_knows() {
     assert_eq!((failures, told.len()), (3, 1), "{told:?}");
     assert!(told[0].starts_with("postgres://127.0.0.1:"), "{told:?}");
     database.server.start();
-    let found = store.read(vec!["no such name".into()]);
+    let found = store.get(vec!["no such name".into()]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert_eq!(runtime.block_on(found).unwrap(), [None], "it is there again");
 }

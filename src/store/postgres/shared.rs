@@ -52,7 +52,7 @@ impl PgStore {
 }
 
 impl SharedState for PgStore {
-    fn read(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
         let names: Vec<String> = names.iter().map(|name| table::text(name)).collect();
         Box::pin(async move {
             let rows = self.now(GET_ALL, vec![Box::new(names.clone())]).await?;
