@@ -441,6 +441,17 @@ fn everything_that_is_kept_of_a_session_is_private_to_its_owner() {
 }
 
 #[test]
+fn a_run_that_has_nobody_to_share_with_says_so() {
+    let scene = Scene::new();
+    let note = "note     the policy shares breakers or budgets between hosts (scope: shared)";
+    assert!(!err(&scene.unfazed(&["run", "agent.yaml"])).contains(note));
+    scene.write("policy.yaml", "version: 1\ntools: {look: {breaker: {scope: shared}}}\n");
+    let said = scene.unfazed(&["run", "agent.yaml"]);
+    assert_eq!(said.status.code(), Some(0), "{}", err(&said));
+    assert!(err(&said).contains(note), "{}", err(&said));
+}
+
+#[test]
 fn what_is_looked_for_and_not_there_is_told_from_nothing_at_all() {
     let scene = Scene::new();
     scene.run();

@@ -67,25 +67,17 @@ enum Known {
 impl Interpreter {
     /// Everything that is shared under this policy: of all tools, of the models of the run, and of its report.
     pub fn sharing(&self, state: &State) -> Vec<Sharing> {
-        let (policy, mut all) = (self.policy(), Vec::new());
-        let mut budget = |action: &str, budget: &Budget| {
-            all.extend(account(action, budget).filter(|_| budget.scope() == BudgetScope::Shared));
-        };
-        for tool in self.tools().names() {
-            budget(&format!("tool {tool}"), &policy.tool(tool).retry.budget.value);
-        }
-        for target in &state.targets {
-            budget(&format!("model {target}"), &policy.model(target).retry.budget.value);
-        }
-        if let Some(output) = policy.output() {
-            budget("output", &output.retry.budget.value);
-        }
+        let mut all = self.shared_budgets(&state.targets);
         // Those that only some calls draw on.
         all.extend(state.budgets.shared().map(|(account, _)| account.clone()));
         all.sort();
         all.dedup();
-        let breakers = self.tools().names().filter_map(|tool| self.shared_breaker(tool));
-        breakers.chain(all.into_iter().map(Sharing::budget)).collect()
+        self.shared_breakers().chain(all.into_iter().map(Sharing::budget)).collect()
+    }
+
+    /// Whether anything is shared under this policy in a run with these models.
+    pub fn shares(&self, targets: &[String]) -> bool {
+        self.shared_breakers().next().is_some() || !self.shared_budgets(targets).is_empty()
     }
 
     /// What has happened to something that others are to be told.
@@ -115,6 +107,28 @@ impl Interpreter {
                 SharedPart { known: Known::Budget(account.clone(), all), has_news, differs }
             }
         }
+    }
+
+    fn shared_breakers(&self) -> impl Iterator<Item = Sharing> {
+        self.tools().names().filter_map(|tool| self.shared_breaker(tool))
+    }
+
+    /// The names of the budgets that are shared.
+    fn shared_budgets(&self, targets: &[String]) -> Vec<String> {
+        let (policy, mut all) = (self.policy(), Vec::new());
+        let mut add = |action: &str, budget: &Budget| {
+            all.extend(account(action, budget).filter(|_| budget.scope() == BudgetScope::Shared));
+        };
+        for tool in self.tools().names() {
+            add(&format!("tool {tool}"), &policy.tool(tool).retry.budget.value);
+        }
+        for target in targets {
+            add(&format!("model {target}"), &policy.model(target).retry.budget.value);
+        }
+        if let Some(output) = policy.output() {
+            add("output", &output.retry.budget.value);
+        }
+        all
     }
 
     fn shared_breaker(&self, tool: &str) -> Option<Sharing> {

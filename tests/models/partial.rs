@@ -135,7 +135,8 @@ async fn streamed_text_is_shown_as_it_comes_without_secrets_and_taken_back_if_th
 
 #[tokio::test]
 async fn of_what_has_the_form_of_a_secret_no_part_is_shown_while_it_comes() {
-    let key = format!("-----BEGIN PRIVATE KEY-----\n{}-----END PRIVATE KEY-----", "MIIEvQ planted\n".repeat(9));
+    let key =
+        format!("-----BEGIN PRIVATE KEY-----\n{}-----END PRIVATE KEY-----", "MIIEvQ planted\n".repeat(9));
     let said = format!(
         "Use ghp_1234planted5678, or Bearer 1234planted5678 at https://me:planted0002@shop.example/a. {key} And AKIA1234PLANTED567890"
     );

@@ -159,7 +159,7 @@ fn a_certificate_must_be_good_for_the_name() {
 
 const FLAKY: &str = "
 tools:
-  flaky: {command: ['false'], description: It fails., parameters: {type: object}, effect: read_only}
+  flaky: {kind: process, command: ['false'], description: It fails., parameters: {type: object}, effect: read_only}
 ";
 const SHARED: &str = "version: 1
 tools:

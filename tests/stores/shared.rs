@@ -52,7 +52,8 @@ impl Observer for Told {
 /// Runs it to its end. How many failures its breaker knows of then, and what was out of reach.
 fn run(agent: &Agent) -> (u32, Vec<String>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (task, mut told) = (Task { task: "Look.".into(), ..Task::default() }, Told::default());
+    let (task, mut told) =
+        (Task { run: "run".into(), task: "Look.".into(), ..Task::default() }, Told::default());
     let report = runtime.block_on(agent.run_with(task, &mut told, None, Stop::new())).unwrap();
     assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
     (report.state.breaker("flaky").unwrap().failures(), told.0)

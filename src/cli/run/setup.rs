@@ -21,6 +21,7 @@ use unfazed::store::{Fsync, Resumed, SessionId, SessionLog};
 use crate::cli::exit::Failed;
 use crate::cli::files;
 use crate::cli::named::{self, Named};
+use crate::cli::out;
 use crate::cli::policies::reported;
 use crate::cli::sessions::{self, Found};
 use crate::cli::settings::Settings;
@@ -28,6 +29,10 @@ use crate::cli::settings::Settings;
 use super::mcp;
 use super::secrets::{Access, Secrets};
 use super::windows::Questions;
+
+/// What is said where nobody is there to share with.
+const ALONE: &str = "note     the policy shares breakers or budgets between hosts (scope: shared), which takes sessions in \
+                     PostgreSQL; this session counts by itself\n";
 
 /// An agent that can run.
 pub(crate) struct Setup {
@@ -125,7 +130,13 @@ impl Setup {
         let agent = agent.results(place.results(&id));
         let agent = match store.shared_state() {
             Some(shared) => agent.shared(shared),
-            None => agent,
+            None => {
+                let targets: Vec<String> = file.models.keys().cloned().collect();
+                if agent.interpreter().map_err(stopped)?.shares(&targets) {
+                    out::say(ALONE);
+                }
+                agent
+            }
         };
         let AgentFile { system, task, seed, .. } = file;
         Ok(Self { agent, id, session, past, servers, mcp, system, task: task.map(|task| task.value), seed })

@@ -24,7 +24,8 @@ update unfazed_shared set version = version + 1, value = $2, updated = clock_tim
 where scope = $1 and version = $3 returning version";
 
 impl PgStore {
-    /// What hosts share under that name: the state of a breaker or a budget of a host of your own. Names are free.
+    /// What hosts share under that name: the state of a breaker or a budget of a host of your own. Names are free, but for those
+    /// that begin with `breaker ` and `budget `: these are the agents'.
     ///
     /// # Errors
     /// The database cannot be asked, or holds what is no JSON.
