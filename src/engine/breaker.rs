@@ -21,7 +21,8 @@ pub struct Breaker {
     /// The rules by which it counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rules: Option<Rules>,
-    /// The last results, the oldest first, if they are what is counted: when, and whether it failed.
+    /// The last results, the oldest first, if they are what is counted: when (in nanoseconds since 1970), and
+    /// whether it failed.
     /// Example: `[[1763768419250000000, true]]`
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     results: VecDeque<(Instant, bool)>,

@@ -275,7 +275,9 @@ mod tests {
     fn what_nobody_could_be_told_of_is_kept_within_bounds() {
         let rules = rules(u32::MAX, Counting::Cumulative);
         let mut breaker = Breaker::default();
-        (0..5000).for_each(|at| drop(breaker.failed(&rules, Instant(at))));
+        for at in 0..5000 {
+            breaker.failed(&rules, Instant(at));
+        }
         assert_eq!(breaker.failures(), 5000);
         assert_eq!(breaker.told_to(None, &rules).failures(), 1000);
     }
@@ -295,7 +297,9 @@ mod tests {
                     failures += 1;
                 }
             }
-            hosts.iter_mut().for_each(|host| tell(host, &mut all, &rules));
+            for host in &mut hosts {
+                tell(host, &mut all, &rules);
+            }
             prop_assert_eq!(all.failures(), failures);
         }
 
@@ -345,7 +349,9 @@ mod tests {
                     retries += 1;
                 }
             }
-            hosts.iter().for_each(|host| all = host.told_to(Some(&all)));
+            for host in &hosts {
+                all = host.told_to(Some(&all));
+            }
             let Budget::Tokens(tokens) = &budget else { unreachable!() };
             prop_assert_eq!(all.left(tokens), 1000 - 3 * retries);
         }

@@ -81,7 +81,7 @@ pub(super) async fn bring_together(
     for (sharing, found) in all.iter().zip(found) {
         let side = Side { port, interpreter, state, sharing };
         match side.told(found).await {
-            Ok(part) => part.into_iter().for_each(|part| known.add(part)),
+            Ok(told) => told.into_iter().for_each(|told| known.add(told)),
             Err(error) => return (known, Some(error)),
         }
     }

@@ -13,7 +13,7 @@ use unfazed::host::agent_file::{
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
     Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, McpServer, OpenAi, OpenAiConfig, Past, PolicyWatch,
-    ProcessConfig, ProcessTool, Processes, Tool, ToolInput, Tools, WindowQuestion, builtin,
+    ProcessConfig, ProcessTool, Processes, SharedState, Tool, ToolInput, Tools, WindowQuestion, builtin,
 };
 use unfazed::policy::Loader;
 use unfazed::store::{Fsync, Resumed, SessionId, SessionLog};
@@ -128,19 +128,22 @@ impl Setup {
             (store.create(&id, &header).map_err(stopped)?, None)
         };
         let agent = agent.results(place.results(&id));
-        let agent = match store.shared_state() {
-            Some(shared) => agent.shared(shared),
-            None => {
-                let targets: Vec<String> = file.models.keys().cloned().collect();
-                if agent.interpreter().map_err(stopped)?.shares(&targets) {
-                    out::say(ALONE);
-                }
-                agent
-            }
-        };
+        let agent = share(agent, store.shared_state(), &file)?;
         let AgentFile { system, task, seed, .. } = file;
         Ok(Self { agent, id, session, past, servers, mcp, system, task: task.map(|task| task.value), seed })
     }
+}
+
+/// Has the agent share what the policy says, or says that nobody is there to share with.
+fn share(agent: Agent, shared: Option<Arc<dyn SharedState>>, file: &AgentFile) -> Result<Agent, Failed> {
+    if let Some(shared) = shared {
+        return Ok(agent.shared(shared));
+    }
+    let targets: Vec<String> = file.models.keys().cloned().collect();
+    if agent.interpreter().map_err(stopped)?.shares(&targets) {
+        out::say(ALONE);
+    }
+    Ok(agent)
 }
 
 /// The tools that the file itself names.
