@@ -52,7 +52,7 @@ impl Host {
             counted.fetch_add(1, Ordering::Relaxed);
             async { Err::<Value, _>(ToolError::failed("no such item")) }
         });
-        let calls = (0..calls).map(|n| Entry::call("flaky", &json!({ "n": n }).to_string()));
+        let calls = (0..calls).map(|n| Entry::call("flaky", json!({ "n": n }).to_string()));
         let script = Script::new("script", calls.chain([Entry::text("Done.").times(9)]));
         let agent = Agent::new(Policy::from_yaml("policy.yaml", policy).unwrap())
             .model("main", ScriptedModel::new(script))

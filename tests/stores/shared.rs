@@ -33,7 +33,7 @@ fn agent(store: &PgStore, policy: &str, calls: u32, does: impl Fn(u32) + Send + 
         does(runs.fetch_add(1, Ordering::Relaxed) + 1);
         async { Err::<Value, _>(ToolError::failed("no such item")) }
     });
-    let calls = (0..calls).map(|n| Entry::call("flaky", &json!({ "n": n }).to_string()));
+    let calls = (0..calls).map(|n| Entry::call("flaky", json!({ "n": n }).to_string()));
     Agent::new(Policy::from_yaml("policy.yaml", policy).unwrap())
         .model("m", ScriptedModel::new(Script::new("script", calls.chain([Entry::text("Done.")]))))
         .tools(Tools::new().with(tool))
