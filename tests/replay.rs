@@ -240,6 +240,34 @@ fn a_policy_that_was_changed_meanwhile_is_told_with_the_event_it_came_with() {
 }
 
 #[test]
+fn with_all_its_policies_at_hand_a_session_whose_policy_was_changed_is_the_same_byte_for_byte() {
+    let changed = POLICY.replace("delay: 3s", "delay: 5s");
+    let second = interpreter(&changed);
+    let mut session = recorded();
+    let mut recorder = Recorder::new(session.store().open(&Embedder::id()).unwrap());
+    session.tell(
+        Event::PolicyChanged { policy: second.policy().digest().to_owned() },
+        &second,
+        &mut recorder,
+    );
+    session.call(&second, &mut recorder, r#"{"url": "y"}"#);
+    drop(recorder);
+    let policy = |text: &str| Policy::from_yaml("policy.yaml", text).unwrap();
+    let again = |now: &str, earlier: &[&str]| {
+        let replay = Replay::new(policy(now)).earlier(earlier.iter().map(|text| policy(text)));
+        replay.all(session.records().into_iter().map(Ok::<_, std::convert::Infallible>)).unwrap()
+    };
+    for (now, earlier) in [(&*changed, POLICY), (POLICY, &*changed)] {
+        let found = again(now, &[earlier]);
+        assert_eq!((&found.ending, found.same, found.by_same()), (&Ending::Same, found.events, true));
+    }
+    // Another policy than those decides about nothing: each event has its own.
+    let other = POLICY.replace("delay: 3s", "delay: 9s");
+    assert_eq!(again(&other, &[POLICY, &changed]).ending, Ending::Same);
+    assert!(again(&other, &[POLICY]).divergence().is_some());
+}
+
+#[test]
 fn an_event_without_a_decision_is_told() {
     let session = recorded();
     let mut records = session.records();

@@ -424,6 +424,44 @@ fn no_secret_gets_into_the_folder_of_a_session() {
     }
 }
 
+#[test]
+fn everything_that_is_kept_of_a_session_is_private_to_its_owner() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scene = Scene::new();
+    scene.write("policy.yaml", "version: 1\ntools: {'*': {result: {over: spill, max: 2000 chars}}}\n");
+    scene.write("look.sh", "head -c 9000 /dev/zero | tr '\\0' x\n");
+    scene.run();
+    let mut files = Vec::new();
+    walk(scene.store().dir(), &mut files);
+    assert!(files.len() >= 4, "the log, what is known, the state, and a result: {files:?}");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for file in files {
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700), "{}", file.display());
+    }
+}
+
+#[test]
+fn a_run_that_has_nobody_to_share_with_says_so() {
+    let scene = Scene::new();
+    let note = "note     the policy shares breakers or budgets between hosts (scope: shared)";
+    assert!(!err(&scene.unfazed(&["run", "agent.yaml"])).contains(note));
+    scene.write("policy.yaml", "version: 1\ntools: {look: {breaker: {scope: shared}}}\n");
+    let said = scene.unfazed(&["run", "agent.yaml"]);
+    assert_eq!(said.status.code(), Some(0), "{}", err(&said));
+    assert!(err(&said).contains(note), "{}", err(&said));
+}
+
+#[test]
+fn what_is_looked_for_and_not_there_is_told_from_nothing_at_all() {
+    let scene = Scene::new();
+    scene.run();
+    for args in [&["list", "--agent", "nobody"][..], &["list", "--before", "1d"], &["search", "copper"]] {
+        let output = scene.unfazed(&[&["sessions"], args].concat());
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(err(&output), "no such sessions in .unfazed/sessions\n", "{args:?}");
+    }
+}
+
 fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

@@ -10,14 +10,17 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use unfazed::context;
 use unfazed::engine::{
-    EffectState, Event, LogHeader, Order, Outcome, Record, State, ToolOutcome, ToolSpec, Work,
+    Drive, EffectState, Envelope, Event, LogHeader, Order, Outcome, Record, RecordRef, RunStarted, State,
+    ToolFacts, ToolOutcome, ToolSpec, Work,
 };
 use unfazed::host::scripted::{self, Answer, Entry, Matcher, Script, ScriptedCall, ScriptedModel};
-use unfazed::host::{Agent, FunctionTool, RunReport, Silent, Stop, Task, Tools};
+use unfazed::host::{Agent, FunctionTool, Journal, RunReport, Silent, Stop, Task, Tools};
 use unfazed::policy::{Effect, Policy};
 use unfazed::replay::{Ending, Parts, replay};
 use unfazed::session::Message;
-use unfazed::store::{Fsync, JsonlStore, Recorder, Resumed, SessionId, SessionStatus, Store, resume};
+use unfazed::store::{
+    Fsync, JsonlStore, Recorder, Resumed, SessionId, SessionLog, SessionStatus, Store, StoreError, resume,
+};
 use unfazed::time::Instant;
 
 const POLICY: &str = "version: 1
@@ -392,6 +395,29 @@ fn a_session_that_is_over_needs_a_task() {
 }
 
 #[test]
+fn a_run_that_its_own_host_drives_is_left_to_it_and_a_task_ends_it() {
+    let scene = Scene::new();
+    let agent = agent(POLICY, &Runs::default());
+    let interpreter = agent.interpreter().unwrap();
+    let header = LogHeader::new("trip", interpreter.policy().digest(), Instant(1));
+    let mut recorder = Recorder::new(scene.store().create(&"trip".parse().unwrap(), &header).unwrap());
+    let tools = interpreter.tools().iter().map(ToolFacts::from).collect();
+    let started = RunStarted { run: "trip".into(), drive: Drive::Calls, tools, ..RunStarted::default() };
+    let envelope = Envelope { seq: 1, now: Instant(1), event: Event::RunStarted(started) };
+    let mut state = State::new();
+    recorder.event(&envelope).unwrap();
+    let directives = interpreter.step(&mut state, envelope);
+    recorder.directives(interpreter.policy().digest(), &directives, &state).unwrap();
+    drop(recorder);
+    let Resumed { past, log, .. } = scene.resume(&agent);
+    drop(log);
+    let error = block_on(agent.go_on(Some(past), None, &mut Silent, None, Stop::new())).unwrap_err();
+    assert!(error.to_string().contains("driven by its own host"), "{error}");
+    let report = scene.go_on(&agent, Some("Charge."));
+    assert!(matches!(report.outcome, Outcome::Answered { .. }), "{:?}", report.outcome);
+}
+
+#[test]
 fn what_is_known_without_the_log_is_true_after_a_run() {
     let (scene, log) = whole();
     let info = scene.store().info(&scene.id).unwrap();
@@ -405,4 +431,40 @@ fn what_is_known_without_the_log_is_true_after_a_run() {
         (again.meta.title, again.meta.status, again.meta.messages),
         (info.meta.title, info.meta.status, info.meta.messages)
     );
+}
+
+/// Counts what is added, and how often a turn is said to have ended.
+struct Counting {
+    log: Box<dyn SessionLog>,
+    counts: Arc<Mutex<(u32, u32)>>,
+}
+
+impl SessionLog for Counting {
+    fn append(&mut self, records: &[RecordRef<'_>]) -> Result<(), StoreError> {
+        self.counts.lock().unwrap().0 += 1;
+        self.log.append(records)
+    }
+
+    fn turn_ended(&mut self) -> Result<(), StoreError> {
+        self.counts.lock().unwrap().1 += 1;
+        self.log.turn_ended()
+    }
+
+    fn path(&self) -> &std::path::Path {
+        self.log.path()
+    }
+}
+
+#[test]
+fn a_log_is_told_of_the_end_of_each_turn_so_that_it_can_be_made_safe_then() {
+    let (scene, agent) = (Scene::new(), agent(POLICY, &Runs::default()));
+    let header = LogHeader::new("trip", agent.interpreter().unwrap().policy().digest(), Instant(1));
+    let (log, counts) = (scene.store().create(&scene.id, &header).unwrap(), Arc::default());
+    let mut recorder = Recorder::new(Box::new(Counting { log, counts: Arc::clone(&counts) }));
+    let task = Task { run: "trip".into(), task: "Charge.".into(), ..Task::default() };
+    let report = block_on(agent.run_with(task, &mut Silent, Some(&mut recorder), Stop::new())).unwrap();
+    let (appends, turns) = *counts.lock().unwrap();
+    // The beginning of the first turn is the end of what was before it.
+    assert_eq!((report.state.turn, turns), (3, 4));
+    assert_eq!(u64::from(appends), 2 * report.state.seq, "each event, and what was decided about it");
 }

@@ -16,6 +16,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("attempts", "How many attempts it took.", "3"),
     ("backoff", "The wait before the next attempt. With a unit: ms, s, m, h, d.", "2s"),
     ("because", "Why: the rules that decided.", r#"[{"rule": "retry.max_attempts"}]"#),
+    ("breakers", "What all hosts know of breakers.", r#"{"search": {"phase": "closed"}}"#),
+    ("budgets", "What all hosts have drawn on budgets.", r#"{"shared pool web (100 tokens)": {"spent": 5}}"#),
     ("by", "The tool that was run to find out; empty: a person was asked.", "outbox"),
     ("call", "The model's id of the call.", "call_1"),
     ("calls", "The calls of one reply, in order.", r#"[{"name": "search"}]"#),

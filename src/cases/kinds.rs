@@ -172,6 +172,7 @@ kinds!(pub(crate) EVENTS by "event" {
     "answered" = ["work", "answer"],
     "policy_changed" = ["policy"],
     "tools_changed" = ["tools"],
+    "shared_changed" = ["breakers", "budgets"],
     "stop_requested" = ["reason"],
     "cancelled" = ["reason"],
 });

@@ -83,7 +83,7 @@ fields! {
     EventFields as "EventPattern" = [
         "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "history", "task", "targets", "windows",
         "tools", "deadline", "messages", "message_tokens", "tool_tokens", "history_faults", "repair", "reply", "failure", "calls", "output",
-        "outcome", "decision", "answer", "reason", "reduction",
+        "outcome", "decision", "answer", "reason", "reduction", "breakers", "budgets",
     ], "event", EVENTS;
 }
 
@@ -173,6 +173,8 @@ impl Fields for HappeningFields {
         "shortened",
         "left_out",
         "reduction",
+        "breakers",
+        "budgets",
         "prompt",
         "pruned_count",
         "injected_count",

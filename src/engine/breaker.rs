@@ -6,48 +6,89 @@ use std::collections::VecDeque;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::shared::remember;
 use crate::policy::{Bound, BreakerPolicy, BreakerScope, CountWindow, Counting};
 use crate::time::{Instant, Nanos};
 
 /// The breaker of one tool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Breaker {
     /// Failures that count now.
+    /// Example: `2`
     failures: u32,
     /// Where it stands.
     phase: Phase,
     /// The rules by which it counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rules: Option<Rules>,
-    /// The last results, the oldest first, if they are what is counted: when, and whether it failed.
+    /// The last results, the oldest first, if they are what is counted: when (in nanoseconds since 1970), and
+    /// whether it failed.
+    /// Example: `[[1763768419250000000, true]]`
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     results: VecDeque<(Instant, bool)>,
+    /// What has happened to it, if hosts share it, and the others are not told yet.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    #[schemars(skip)]
+    untold: VecDeque<BreakerAct>,
+}
+
+/// What happens to a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum BreakerAct {
+    /// A probe is let through.
+    Probed(Instant),
+    /// It ended without a result.
+    Returned(Instant),
+    /// A run went well.
+    Succeeded { at: Instant, probe: bool },
+    /// A run failed.
+    Failed { at: Instant, probe: bool },
 }
 
 /// What makes one breaker another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BreakerRules")]
 struct Rules {
+    /// Failures that open it; `None`: never.
+    /// Example: `3`
     failures: Option<NonZeroU32>,
-    /// `None`: unlimited.
+    /// How long it stays open; `None`: unlimited.
     open_for: Option<Nanos>,
+    /// Which failures count together.
     count: Counting,
+    /// How long what is known lasts.
     scope: BreakerScope,
+    /// How many probes may run at a time.
+    /// Example: `1`
     probes: NonZeroU32,
+    /// How many probes have to go well before it closes.
+    /// Example: `1`
     successes: NonZeroU32,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Where a breaker stands.
+///
+/// Example: `closed`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "BreakerStanding")]
 enum Phase {
+    /// Calls run.
     #[default]
     Closed,
-    /// `None`: for as long as the breaker lives.
-    Open { until: Option<Instant> },
+    /// Calls are answered without a run.
+    Open {
+        /// Until when; `None`: for as long as the breaker lives.
+        until: Option<Instant>,
+    },
     /// Probes are out; each is a lease and must be settled or returned.
     HalfOpen {
         /// How many are out.
+        /// Example: `1`
         out: u32,
         /// How many went well.
+        /// Example: `0`
         well: u32,
     },
 }
@@ -90,6 +131,7 @@ impl Breaker {
             return Admission::Refused;
         }
         self.phase = Phase::HalfOpen { out: out.saturating_add(1), well };
+        self.tells(BreakerAct::Probed(now));
         Admission::Probe
     }
 
@@ -111,22 +153,28 @@ impl Breaker {
     ///
     /// A run that began before the breaker opened moves nothing.
     pub fn succeeded(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
+        let act = BreakerAct::Succeeded { at: now, probe: matches!(self.phase, Phase::HalfOpen { .. }) };
         match (self.phase, policy.count.value) {
             (Phase::Open { .. }, _) | (Phase::Closed, Counting::Cumulative) => false,
             (Phase::Closed, Counting::Consecutive) => {
-                *self = Self::default();
+                if self.failures > 0 {
+                    self.tells(act);
+                }
+                self.begin_anew();
                 false
             }
             (Phase::Closed, Counting::Window(window)) => {
                 self.rules = Some(Rules::of(policy));
+                self.tells(act);
                 self.record(window, now, false);
                 false
             }
             (Phase::HalfOpen { out, well }, _) => {
+                self.tells(act);
                 let well = well.saturating_add(1);
                 let closes = well >= policy.successes.value.get();
                 if closes {
-                    *self = Self::default();
+                    self.begin_anew();
                 } else {
                     self.phase = Phase::HalfOpen { out: out.saturating_sub(1), well };
                 }
@@ -137,16 +185,18 @@ impl Breaker {
 
     /// A run failed. Returns whether the breaker opened by it.
     pub fn failed(&mut self, policy: &BreakerPolicy, now: Instant) -> bool {
+        // A run that began before it opened moves nothing; a probe that fails opens it again.
+        let probe = matches!(self.phase, Phase::HalfOpen { .. });
         let Phase::Closed = self.phase else {
+            self.tells(BreakerAct::Failed { at: now, probe });
             self.failures = self.failures.saturating_add(1);
-            // A run that began before it opened moves nothing; a probe that fails opens it again.
-            let probe = matches!(self.phase, Phase::HalfOpen { .. });
             if probe {
                 self.open(policy, now);
             }
             return probe;
         };
         self.rules = Some(Rules::of(policy));
+        self.tells(BreakerAct::Failed { at: now, probe });
         match policy.count.value {
             Counting::Consecutive | Counting::Cumulative => self.failures = self.failures.saturating_add(1),
             Counting::Window(window) => self.record(window, now, true),
@@ -163,6 +213,9 @@ impl Breaker {
 
     /// A probe ended without a result: its lease is returned and the next one may try.
     pub fn returned(&mut self, now: Instant) {
+        if let Phase::HalfOpen { .. } = self.phase {
+            self.tells(BreakerAct::Returned(now));
+        }
         self.phase = match self.phase {
             Phase::HalfOpen { out: 0 | 1, well: 0 } => Phase::Open { until: Some(now) },
             Phase::HalfOpen { out, well } => Phase::HalfOpen { out: out.saturating_sub(1), well },
@@ -178,6 +231,46 @@ impl Breaker {
             phase => phase,
         };
         Self { phase, ..self.clone() }
+    }
+
+    /// What others know, and what has happened here since they were told. The probes that are out are here what they were,
+    /// for they are leases of this host.
+    pub(super) fn told_to(&self, others: Option<&Self>, policy: &BreakerPolicy) -> Self {
+        let others = others.filter(|others| others.fits(policy));
+        let mut all = Self { untold: VecDeque::new(), ..others.cloned().unwrap_or_default() };
+        for act in &self.untold {
+            let is_late = |probe: bool| matches!(all.phase, Phase::HalfOpen { .. }) && !probe;
+            match *act {
+                BreakerAct::Probed(at) => drop(all.ask(at)),
+                BreakerAct::Returned(at) => all.returned(at),
+                BreakerAct::Succeeded { probe, .. } | BreakerAct::Failed { probe, .. } if is_late(probe) => {}
+                BreakerAct::Succeeded { at, .. } => drop(all.succeeded(policy, at)),
+                BreakerAct::Failed { at, .. } => drop(all.failed(policy, at)),
+            }
+        }
+        all.untold.clear();
+        if let (Phase::HalfOpen { well, .. }, Phase::HalfOpen { out, .. }) = (all.phase, self.phase) {
+            all.phase = Phase::HalfOpen { out, well };
+        } else {
+            all = all.without_probes();
+        }
+        all
+    }
+
+    /// Whether something has happened that others are to be told.
+    pub(super) fn has_news(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    /// A digest of the rules it would count by.
+    pub(super) fn rules_of(policy: &BreakerPolicy) -> String {
+        let rules = serde_json::to_vec(&Rules::of(policy)).unwrap_or_default();
+        format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&rules))
+    }
+
+    /// Whether it is as new.
+    pub(super) fn is_new(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Whether it counted by these rules.
@@ -215,6 +308,23 @@ impl Breaker {
     /// Whether a call at this time would certainly not run.
     pub fn is_open(&self, now: Instant) -> bool {
         matches!(self.phase, Phase::Open { until } if until.is_none_or(|until| now < until))
+    }
+
+    /// Forgets everything but what others are to be told.
+    fn begin_anew(&mut self) {
+        if self.scope() == BreakerScope::Shared {
+            let (rules, untold) = (self.rules, std::mem::take(&mut self.untold));
+            *self = Self { rules, untold, ..Self::default() };
+        } else {
+            *self = Self::default();
+        }
+    }
+
+    /// Keeps in mind what others are to be told.
+    fn tells(&mut self, act: BreakerAct) {
+        if self.scope() == BreakerScope::Shared {
+            remember(&mut self.untold, act);
+        }
     }
 
     fn open(&mut self, policy: &BreakerPolicy, now: Instant) {

@@ -1,11 +1,13 @@
 //! What has been drawn on a retry budget: tokens, or calls and retries of the last while.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Budget, ErrorClass, TokenBudget, WindowBudget};
+use super::shared::remember;
+use crate::policy::{Budget, BudgetScope, ErrorClass, TokenBudget, WindowBudget};
 use crate::time::{Instant, Nanos};
 
 /// A window is counted in so many parts; what is older than the window by less than one of them may still count.
@@ -19,12 +21,14 @@ const WHOLE_PPM: u64 = 1_000_000;
 pub struct Budgets(BTreeMap<String, Ledger>);
 
 /// What has been drawn on one budget. An empty one stands for a budget that is whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
     /// Tokens taken and not given back.
+    /// Example: `42`
     #[serde(default, skip_serializing_if = "is_zero")]
     spent: u64,
     /// How many tokens there were when they were taken.
+    /// Example: `500`
     #[serde(default, skip_serializing_if = "is_zero")]
     capacity: u64,
     /// The window that is counted.
@@ -33,15 +37,41 @@ pub struct Ledger {
     /// Its parts, oldest first; those in which nothing happened are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Part>,
+    /// What has happened to it, of those that hosts share, and the others are not told yet.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    #[schemars(skip)]
+    untold: VecDeque<LedgerAct>,
 }
 
 /// What happened in one part of a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "LedgerPart")]
 struct Part {
     /// Its number since the epoch.
+    /// Example: `1763768419`
     number: u64,
+    /// Calls that ended in it.
+    /// Example: `12`
     calls: u32,
+    /// Retries that were granted in it.
+    /// Example: `3`
     retries: u32,
+}
+
+/// What happens to a budget, with all it takes to draw it on another ledger of the same budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LedgerAct {
+    /// Tokens are taken.
+    Took { tokens: u64, of: u64 },
+    /// Tokens are given back.
+    GaveBack { tokens: u64, of: u64 },
+    /// The first attempt of a call has ended.
+    Called { at: Instant, window: Nanos },
+    /// A retry has been granted.
+    Retried { at: Instant, window: Nanos },
+    /// It is not made after all.
+    TakenBack { at: Instant, window: Nanos },
 }
 
 /// Why a budget has no retry left.
@@ -106,30 +136,67 @@ impl Budgets {
         });
     }
 
+    /// Those that hosts share: all that is known of them beyond a run.
+    pub(super) fn shared(&self) -> impl Iterator<Item = (&String, &Ledger)> {
+        self.0.iter().filter(|(account, _)| account.starts_with(SHARED))
+    }
+
+    /// This is what hosts know of one that they share.
+    pub(super) fn set_shared(&mut self, account: String, ledger: Ledger) {
+        if account.starts_with(SHARED) {
+            self.set(account, ledger);
+        }
+    }
+
+    /// What is drawn on the one of that name.
+    pub(super) fn get(&self, account: &str) -> Option<&Ledger> {
+        self.0.get(account)
+    }
+
+    /// As they are before the first event of the next run.
+    pub(super) fn next_run(&self) -> Self {
+        Self(self.shared().map(|(account, ledger)| (account.clone(), ledger.clone())).collect())
+    }
+
+    fn set(&mut self, account: String, ledger: Ledger) {
+        if ledger.is_empty() {
+            self.0.remove(&account);
+        } else {
+            self.0.insert(account, ledger);
+        }
+    }
+
     fn entry(&mut self, action: &str, budget: &Budget, entry: impl FnOnce(&mut Ledger)) {
         let Some(account) = account(action, budget) else { return };
         let mut ledger = self.0.remove(&account).unwrap_or_default();
         entry(&mut ledger);
-        if !ledger.is_empty() {
-            self.0.insert(account, ledger);
-        }
+        self.set(account, ledger);
     }
 }
 
-/// Under which name a budget is kept; `None`: there is none to keep.
-fn account(action: &str, budget: &Budget) -> Option<String> {
-    match budget {
-        Budget::None => None,
-        Budget::Tokens(_) | Budget::Window(_) => {
-            Some(budget.pool().map_or_else(|| action.to_owned(), |pool| format!("pool {pool}")))
+/// What the names of budgets begin with that hosts share.
+const SHARED: &str = "shared ";
+
+/// Under which name a budget is kept; `None`: there is none to keep. Of those that hosts share the shape belongs to the name:
+/// what is drawn on one of another shape is of no use.
+pub(super) fn account(action: &str, budget: &Budget) -> Option<String> {
+    let name = || budget.pool().map_or_else(|| action.to_owned(), |pool| format!("pool {pool}"));
+    match (budget, budget.scope()) {
+        (Budget::None, _) => None,
+        (Budget::Tokens(_) | Budget::Window(_), BudgetScope::Run) => Some(name()),
+        (Budget::Tokens(tokens), BudgetScope::Shared) => {
+            Some(format!("{SHARED}{} ({} tokens)", name(), tokens.capacity))
+        }
+        (Budget::Window(window), BudgetScope::Shared) => {
+            Some(format!("{SHARED}{} (in {})", name(), window.window))
         }
     }
 }
 
 impl Ledger {
-    /// Whether nothing is drawn on it.
+    /// Whether nothing is drawn on it, and nothing is to be told to others.
     pub fn is_empty(&self) -> bool {
-        self.spent == 0 && self.parts.is_empty()
+        self.spent == 0 && self.parts.is_empty() && self.untold.is_empty()
     }
 
     /// Why a retry after a failure of that class is refused; `None`: it is not.
@@ -152,22 +219,21 @@ impl Ledger {
     /// The first attempt of a call has ended.
     pub fn called(&mut self, budget: &Budget, now: Instant) {
         if let Budget::Window(window) = budget {
-            self.write(window, now, |part| part.calls = part.calls.saturating_add(1));
+            self.draw(budget, LedgerAct::Called { at: now, window: window.window });
         }
     }
 
     /// A retry after a failure of that class has been granted.
     pub fn retried(&mut self, budget: &Budget, class: ErrorClass, now: Instant) {
-        match budget {
-            Budget::None => {}
+        let act = match budget {
+            Budget::None => return,
             Budget::Tokens(tokens) => {
-                self.spent = self.spent(tokens).saturating_add(tokens.cost_after(class).into());
-                self.capacity = tokens.capacity.get().into();
+                let (tokens, of) = (tokens.cost_after(class).into(), tokens.capacity.get().into());
+                LedgerAct::Took { tokens, of }
             }
-            Budget::Window(window) => {
-                self.write(window, now, |part| part.retries = part.retries.saturating_add(1));
-            }
-        }
+            Budget::Window(window) => LedgerAct::Retried { at: now, window: window.window },
+        };
+        self.draw(budget, act);
     }
 
     /// The retry that was granted last, after a failure of that class, is not made after all.
@@ -176,7 +242,7 @@ impl Ledger {
             Budget::None => {}
             Budget::Tokens(_) => self.succeeded(budget, Some(class)),
             Budget::Window(window) => {
-                self.write(window, now, |part| part.retries = part.retries.saturating_sub(1));
+                self.draw(budget, LedgerAct::TakenBack { at: now, window: window.window });
             }
         }
     }
@@ -185,19 +251,65 @@ impl Ledger {
     pub fn succeeded(&mut self, budget: &Budget, after: Option<ErrorClass>) {
         if let Budget::Tokens(tokens) = budget {
             let back = after.map_or(tokens.earn, |class| tokens.cost_after(class));
-            self.spent = self.spent(tokens).saturating_sub(back.into());
-            self.capacity = if self.spent == 0 { 0 } else { tokens.capacity.get().into() };
+            self.draw(budget, LedgerAct::GaveBack { tokens: back.into(), of: tokens.capacity.get().into() });
         }
+    }
+
+    /// Does it, and keeps in mind what others are to be told. What changes nothing they need not know.
+    fn draw(&mut self, budget: &Budget, act: LedgerAct) {
+        if budget.scope() == BudgetScope::Run {
+            return self.take(act);
+        }
+        let before = self.clone();
+        self.take(act);
+        if *self != before {
+            remember(&mut self.untold, act);
+        }
+    }
+
+    /// Takes what happened here, or on another host.
+    fn take(&mut self, act: LedgerAct) {
+        match act {
+            LedgerAct::Took { tokens, of } => {
+                self.spent = self.spent_of(of).saturating_add(tokens).min(of);
+                self.capacity = of;
+            }
+            LedgerAct::GaveBack { tokens, of } => {
+                self.spent = self.spent_of(of).saturating_sub(tokens);
+                self.capacity = if self.spent == 0 { 0 } else { of };
+            }
+            LedgerAct::Called { at, window } => {
+                self.write(window, at, |part| part.calls = part.calls.saturating_add(1));
+            }
+            LedgerAct::Retried { at, window } => {
+                self.write(window, at, |part| part.retries = part.retries.saturating_add(1));
+            }
+            LedgerAct::TakenBack { at, window } => {
+                self.write(window, at, |part| part.retries = part.retries.saturating_sub(1));
+            }
+        }
+    }
+
+    /// What others know, and what has happened here since they were told.
+    pub(super) fn told_to(&self, others: Option<&Self>) -> Self {
+        let mut all = Self { untold: VecDeque::new(), ..others.cloned().unwrap_or_default() };
+        self.untold.iter().for_each(|act| all.take(*act));
+        all
+    }
+
+    /// Whether something has happened that others are to be told.
+    pub(super) fn has_news(&self) -> bool {
+        !self.untold.is_empty()
     }
 
     /// The tokens that are there.
     pub fn left(&self, tokens: &TokenBudget) -> u64 {
-        u64::from(tokens.capacity.get()).saturating_sub(self.spent(tokens))
+        u64::from(tokens.capacity.get()).saturating_sub(self.spent_of(tokens.capacity.get().into()))
     }
 
-    /// What is taken; a store of another size is another store.
-    fn spent(&self, tokens: &TokenBudget) -> u64 {
-        if self.capacity == u64::from(tokens.capacity.get()) { self.spent } else { 0 }
+    /// What is taken of a store of that size; one of another size is another store.
+    const fn spent_of(&self, capacity: u64) -> u64 {
+        if self.capacity == capacity { self.spent } else { 0 }
     }
 
     /// Calls and retries in the window that ends now.
@@ -205,7 +317,7 @@ impl Ledger {
         if self.window != window.window {
             return (0, 0);
         }
-        let current = number(window, now);
+        let current = number(window.window, now);
         let counted = self.parts.iter().filter(|part| part.number.saturating_add(PARTS) > current);
         counted.fold((0, 0), |(calls, retries), part| {
             (calls.saturating_add(part.calls.into()), retries.saturating_add(part.retries.into()))
@@ -213,9 +325,9 @@ impl Ledger {
     }
 
     /// Writes into the part of the window that is now. What is too old is forgotten, and so is another window.
-    fn write(&mut self, window: &WindowBudget, now: Instant, entry: impl FnOnce(&mut Part)) {
-        if self.window != window.window {
-            self.window = window.window;
+    fn write(&mut self, window: Nanos, now: Instant, entry: impl FnOnce(&mut Part)) {
+        if self.window != window {
+            self.window = window;
             self.parts.clear();
         }
         let number = number(window, now);
@@ -230,8 +342,8 @@ impl Ledger {
 }
 
 /// The number of the part that is now.
-fn number(window: &WindowBudget, now: Instant) -> u64 {
-    now.0.div_euclid(window.window.0.div_euclid(PARTS).max(1))
+fn number(window: Nanos, now: Instant) -> u64 {
+    now.0.div_euclid(window.0.div_euclid(PARTS).max(1))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -268,11 +380,13 @@ mod tests {
             cost_of: [(RateLimit, 5)].into(),
             earn: 1,
             pool: None,
+            scope: BudgetScope::Run,
         })
     }
 
     fn window(ratio_ppm: u32, min: u32) -> Budget {
-        Budget::Window(WindowBudget { window: Nanos::from_secs(10), ratio_ppm, min, pool: None })
+        let (window, scope) = (Nanos::from_secs(10), BudgetScope::Run);
+        Budget::Window(WindowBudget { window, ratio_ppm, min, pool: None, scope })
     }
 
     const fn secs(secs: u64) -> Instant {
@@ -348,8 +462,8 @@ mod tests {
     fn another_window_begins_anew() {
         let (ten, mut ledger) = (window(1, 1), Ledger::default());
         ledger.retried(&ten, Timeout, secs(5));
-        let other =
-            Budget::Window(WindowBudget { window: Nanos::from_secs(60), ratio_ppm: 1, min: 1, pool: None });
+        let Budget::Window(ten) = ten else { unreachable!() };
+        let other = Budget::Window(WindowBudget { window: Nanos::from_secs(60), ..ten });
         assert_eq!(ledger.refuses(&other, Timeout, secs(5)), None);
     }
 

@@ -12,6 +12,7 @@ use super::directive::{Decision, WorkId};
 use super::failure::{EffectState, Failure};
 use super::known_windows::KnownWindow;
 use super::result::RunFacts;
+use super::shared::SharedKnown;
 use crate::policy::{CallOverride, Effect};
 use crate::session::{HistoryRepair, Message, Reduction, ToolCall, Usage};
 use crate::time::Instant;
@@ -126,6 +127,8 @@ pub enum Event {
         /// All tools there are now.
         tools: Vec<ToolFacts>,
     },
+    /// This is what all hosts know of breakers and budgets that they share, this one among them.
+    SharedChanged(SharedKnown),
     /// The user or the host asks the run to end, as the policy's `turn.on_stop` says.
     StopRequested {
         /// Why, for the report.
@@ -172,6 +175,7 @@ impl Event {
             | Self::OutputProposed { .. }
             | Self::PolicyChanged { .. }
             | Self::ToolsChanged { .. }
+            | Self::SharedChanged(_)
             | Self::StopRequested { .. }
             | Self::Cancelled { .. } => None,
         }

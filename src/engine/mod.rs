@@ -40,6 +40,7 @@ mod results_room;
 pub mod retry;
 mod room;
 mod scales;
+mod shared;
 mod state;
 mod step;
 pub mod targets;
@@ -83,6 +84,7 @@ pub(crate) use result::{head_of, tail_of};
 pub(crate) use result::{json_size, show, walk};
 pub use room::Room;
 pub use scales::Scales;
+pub use shared::{SharedKnown, SharedPart, Sharing};
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]

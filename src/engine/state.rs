@@ -348,14 +348,16 @@ impl State {
 
     /// The state before the first event of the next run of the same session: as new, but for the slices, what providers
     /// said about windows and tokens, and
-    /// breakers whose scope is the session. Events, work and batches of calls are counted on: no number comes twice.
+    /// breakers and budgets that last longer than a run. Events, work and batches of calls are counted on: no number comes twice.
     #[must_use]
     pub fn next_run(&self) -> Self {
-        let breakers = self.breakers.iter().filter(|(_, known)| known.scope() == BreakerScope::Session);
+        let stays = |scope| matches!(scope, BreakerScope::Session | BreakerScope::Shared);
+        let breakers = self.breakers.iter().filter(|(_, known)| stays(known.scope()));
         let breakers = breakers.map(|(tool, known)| (tool.clone(), known.without_probes()));
         let (known_windows, scales) = (self.known_windows.next_run(), self.scales.clone());
         Self {
             breakers: breakers.collect(),
+            budgets: self.budgets.next_run(),
             known_windows,
             scales,
             now: self.now,
@@ -386,6 +388,11 @@ impl State {
     /// Whether the run is over.
     pub const fn is_over(&self) -> bool {
         self.outcome.is_some()
+    }
+
+    /// Who runs the loop of turns.
+    pub const fn drive(&self) -> Drive {
+        self.drive
     }
 
     /// The breaker of a tool, if it was ever run.

@@ -6,6 +6,7 @@
 mod build;
 mod redact;
 mod resume;
+mod sharing;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use self::sharing::Reach;
 use super::approver::{Approver, Nobody};
 use super::aside::{Asides, Progress};
 use super::clock::Clock;
@@ -26,6 +28,7 @@ use super::observer::{Journal, JournalError, Observer, Planner, Silent, TellMode
 use super::policy_watch::Complaint;
 use super::port::{BoxFuture, Model, Streamed, ToolSource};
 use super::results::{Results, with_readers};
+use super::shared::SharedState;
 use super::task::{Past, RunError, RunReport, Task};
 use super::telemetry::Telemetry;
 use super::tool::Tools;
@@ -59,6 +62,7 @@ pub struct Agent {
     redactor: Arc<Redactor>,
     drain: Nanos,
     results: Option<PathBuf>,
+    shared: Option<Arc<dyn SharedState>>,
 }
 
 impl Agent {
@@ -81,6 +85,7 @@ impl Agent {
             redactor: Arc::new(Redactor::default().with_forms(true)),
             drain: Nanos::from_secs(5),
             results: None,
+            shared: None,
         }
     }
 
@@ -161,6 +166,7 @@ impl Agent {
             held: String::new(),
             dropped: BTreeSet::new(),
             under_way: UnderWay::default(),
+            reach: Reach::default(),
             observer,
             journal,
         };
@@ -202,6 +208,7 @@ struct Run<'a> {
     dropped: BTreeSet<WorkId>,
     /// Calls that have begun and not ended.
     under_way: UnderWay,
+    reach: Reach,
     observer: &'a mut dyn Observer,
     journal: &'a mut dyn Journal,
 }
@@ -220,16 +227,21 @@ impl Run<'_> {
             if matches!(next, Some(Event::TurnPrepared { .. })) {
                 let changed = [self.reload(), self.look_at_tools(&outside).await];
                 for changed in changed.into_iter().flatten() {
-                    let directives = self.step(changed)?;
-                    self.set_going(directives, &mut work);
+                    self.take(changed, &mut work)?;
+                }
+                // Under the policy and with the tools of this turn.
+                if let Some(changed) = self.look_at_shared(&outside).await {
+                    self.take(changed, &mut work)?;
                 }
             }
             if let Some(Event::TurnPrepared { measure, .. }) = &mut next {
                 measure.tool_tokens = self.measure.tool_tokens();
             }
             if let Some(event) = next.take() {
-                let directives = self.step(event)?;
-                self.set_going(directives, &mut work);
+                self.take(event, &mut work)?;
+            }
+            if let Some(changed) = self.tell_others(&outside).await {
+                self.take(changed, &mut work)?;
             }
             if let Some(outcome) = self.state.outcome.clone() {
                 self.wind_up(work, &outside.kill).await?;
@@ -271,7 +283,7 @@ impl Run<'_> {
             let rest = std::mem::take(&mut self.held);
             // Of an answer that failed nothing stays, and least of all the beginning of a secret.
             if !rest.is_empty() && matches!(event, Event::ModelResponded { .. }) {
-                self.observer.streamed(&rest);
+                self.observer.streamed(&self.agent.redactor.text(rest));
             }
             next = Some(event);
         }
@@ -320,8 +332,10 @@ impl Run<'_> {
     /// Tells of a piece of an answer. What may be the beginning of a secret is held back until more of it has come.
     fn tell(&mut self, piece: &str) {
         let redactor = &self.agent.redactor;
-        let mut text = redactor.text(std::mem::take(&mut self.held) + piece);
-        self.held = text.split_off(text.len().saturating_sub(redactor.open_end(&text)));
+        let mut text = std::mem::take(&mut self.held) + piece;
+        let open = text.split_off(text.len().saturating_sub(redactor.open_form(&text)));
+        text = redactor.text(text);
+        self.held = text.split_off(text.len().saturating_sub(redactor.open_end(&text))) + &open;
         if !text.is_empty() {
             self.observer.streamed(&text);
         }
@@ -427,6 +441,17 @@ impl Run<'_> {
     fn keep_last_good(&mut self, error: &PolicyFilesError) {
         tracing::error!(error = %error, "the policy cannot be reloaded; the last good one stays in force");
         self.observer.on_reload_error(error);
+    }
+
+    /// Takes an event, and sets going what was decided.
+    fn take(
+        &mut self,
+        event: Event,
+        work: &mut FuturesUnordered<BoxFuture<'static, Event>>,
+    ) -> Result<(), JournalError> {
+        let directives = self.step(event)?;
+        self.set_going(directives, work);
+        Ok(())
     }
 
     /// Writes the event down, takes it, and writes down what was decided.

@@ -1,6 +1,6 @@
 //! What a host may listen to and decide: the observer and the planner.
 
-use super::{ModelAttempt, Past, PolicyFilesError, Progress};
+use super::{ModelAttempt, Past, PolicyFilesError, Progress, SharedStateError};
 use crate::engine::{Decision, Directive, Directives, Envelope, State};
 use crate::policy::CallOverride;
 use crate::session::{ReducerError, RetryExhausted, ToolCall};
@@ -17,7 +17,7 @@ pub trait Observer: Send {
     fn directive(&mut self, _directive: &Directive) {}
 
     /// A piece of the text of a streamed answer has come; each `call_model` directive begins a new answer. If it fails, a
-    /// `turn_retracted` directive takes back what had come. Known secrets are taken out, so a piece may come a little later.
+    /// `turn_retracted` directive takes back what had come. Secrets are taken out, so a piece may come a word later.
     fn streamed(&mut self, _text: &str) {}
 
     /// A tool tells how far it is. Comes between its `run_tool` directive and its `tool_finished` event, at most ten times
@@ -32,6 +32,9 @@ pub trait Observer: Send {
 
     /// The policy's files have changed, but cannot be used; the last good policy stays in force.
     fn on_reload_error(&mut self, _error: &PolicyFilesError) {}
+
+    /// What hosts share is out of reach; the run goes on with what it knows. Told once, until it is back.
+    fn on_shared_error(&mut self, _error: &SharedStateError) {}
 
     /// The event has been taken and its directives are on their way.
     fn stepped(&mut self, _state: &State) {}

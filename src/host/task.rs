@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::observer::JournalError;
 use super::{Cost, Metrics};
-use crate::engine::{CatalogueError, Envelope, NameClash, Outcome, RunTool, State, ToolFacts, Work};
+use crate::engine::{
+    CatalogueError, Drive, Envelope, Event, NameClash, Outcome, RunTool, State, ToolFacts, Work,
+};
 use crate::session::Message;
 use crate::time::Nanos;
 
@@ -48,6 +50,15 @@ impl Past {
         self.untaken.is_none() && (self.state.run.is_empty() || self.state.is_over())
     }
 
+    /// Whether the run to go on with is driven by a host with a loop of its own.
+    pub fn is_driven(&self) -> bool {
+        let drive = match &self.untaken {
+            Some(Envelope { event: Event::RunStarted(started), .. }) => started.drive,
+            _ => self.state.drive(),
+        };
+        !self.is_over() && drive == Drive::Calls
+    }
+
     /// The tools that were running when the log ended: nobody knows what they did.
     pub fn unknown(&self) -> impl Iterator<Item = &RunTool> {
         self.open.iter().filter_map(|work| match work {
@@ -87,6 +98,12 @@ pub enum RunError {
     /// There is no run to go on with.
     #[error("the last run of the session is over; give it a task to go on with")]
     Over,
+    /// The run that was broken off is not an agent's.
+    #[error(
+        "the run that was broken off was driven by its own host (drive: calls), which alone can go on with it; give it a task to \
+         end that run and begin the next"
+    )]
+    Driven,
     /// The interpreter gave no work and no end: a fault of this product.
     #[error("the run has neither work nor an end; please report this with the session file")]
     Stalled,

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::num::NonZeroU32;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Bound, Setting, Template};
@@ -30,7 +31,7 @@ pub struct BreakerPolicy {
 }
 
 /// Which failures count together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Counting {
     /// Failures in a row: a success begins anew.
@@ -43,20 +44,25 @@ pub enum Counting {
 }
 
 /// The results that failures are counted among.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CountWindow {
     /// The last so many results.
+    /// Example: `20`
     pub calls: NonZeroU32,
     /// Those that are not older; `None`: however old they are.
     pub within: Option<Nanos>,
     /// Failures per result that there must be, in parts per million; 0: any.
+    /// Example: `500000`
     pub ratio_ppm: u32,
     /// So many results there must be.
+    /// Example: `10`
     pub min_calls: u32,
 }
 
 /// How long what is known of a tool's failures lasts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Example: `session`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerScope {
     /// Until the next turn.
@@ -66,6 +72,8 @@ pub enum BreakerScope {
     Run,
     /// As long as the session: the next run goes on with it.
     Session,
+    /// As long as anybody counts: every host that shares it goes on with it.
+    Shared,
 }
 
 impl CountWindow {
@@ -97,6 +105,7 @@ impl fmt::Display for BreakerScope {
             Self::Turn => "turn",
             Self::Run => "run",
             Self::Session => "session",
+            Self::Shared => "shared",
         })
     }
 }

@@ -7,8 +7,8 @@ use core::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::{
-    Backoff, BreakerPolicy, ClassSet, ContextWindow, ErrorClass, Expr, LoopGuardPolicy, Origin, Provider,
-    ResultPolicy, Setting, TargetsPolicy, Template, TokensPolicy,
+    Backoff, BreakerPolicy, BudgetScope, ClassSet, ContextWindow, ErrorClass, Expr, LoopGuardPolicy, Origin,
+    Provider, ResultPolicy, Setting, TargetsPolicy, Template, TokensPolicy,
 };
 use crate::time::Nanos;
 
@@ -129,6 +129,8 @@ pub struct TokenBudget {
     pub earn: u32,
     /// Whoever has the same name draws on the same store.
     pub pool: Option<Arc<str>>,
+    /// Who draws on it.
+    pub scope: BudgetScope,
 }
 
 /// A share of the calls of the last while, with a floor.
@@ -142,6 +144,8 @@ pub struct WindowBudget {
     pub min: u32,
     /// Whoever has the same name is counted together.
     pub pool: Option<Arc<str>>,
+    /// Who is counted.
+    pub scope: BudgetScope,
 }
 
 impl Budget {
@@ -151,6 +155,15 @@ impl Budget {
             Self::None => None,
             Self::Tokens(budget) => budget.pool.as_deref(),
             Self::Window(budget) => budget.pool.as_deref(),
+        }
+    }
+
+    /// Whose work draws on it.
+    pub const fn scope(&self) -> BudgetScope {
+        match self {
+            Self::None => BudgetScope::Run,
+            Self::Tokens(budget) => budget.scope,
+            Self::Window(budget) => budget.scope,
         }
     }
 }

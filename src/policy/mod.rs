@@ -52,6 +52,7 @@ mod secret;
 mod seed;
 mod selector;
 mod selector_index;
+mod sharing;
 mod source;
 mod targets;
 mod template;
@@ -108,6 +109,7 @@ pub use result::{Cap, Keep, OverMax, ResultForm, ResultPolicy, Size, Unit, estim
 pub(crate) use secret::formed;
 pub use seed::Seed;
 pub use selector::{Selector, SelectorError};
+pub use sharing::BudgetScope;
 pub use source::{Source, Sources, Span};
 pub use targets::{Advance, ContextWindow, Provider, TargetWait, TargetsPolicy};
 pub use template::{Template, TemplateError};

@@ -60,7 +60,10 @@ use compare::Files;
 #[derive(Debug)]
 pub struct Replay {
     policy: Policy,
+    /// Policies that decide again what they decided then.
+    earlier: Vec<Policy>,
     pass_over: Parts,
+    /// The policy that decides about the event that was read last, with the tools there are.
     interpreter: Interpreter,
     state: State,
     /// The event that was read last, until the state it led to is read.
@@ -101,6 +104,7 @@ impl Replay {
         let interpreter = Interpreter::new(policy.clone(), Catalogue::default());
         Self {
             policy,
+            earlier: Vec::new(),
             pass_over: Parts::default(),
             interpreter,
             state: State::new(),
@@ -117,6 +121,14 @@ impl Replay {
     #[must_use]
     pub fn pass_over(mut self, parts: Parts) -> Self {
         self.pass_over = parts;
+        self
+    }
+
+    /// What one of these policies decided then, it decides again: those that were in force before the session's policy was
+    /// changed.
+    #[must_use]
+    pub fn earlier(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
+        self.earlier.extend(policies);
         self
     }
 
@@ -145,7 +157,8 @@ impl Replay {
             Record::Directives { policy, list, .. } => self.then = Some((policy, list)),
             Record::State { seq, hash } => {
                 if let (Some(envelope), Some(then)) = (self.event.take(), self.then.take()) {
-                    self.found.decided(&then.0, seq);
+                    let at_hand = self.earlier.iter().any(|policy| policy.digest() == then.0);
+                    self.found.decided(&then.0, seq, at_hand);
                     if self.goes_on() {
                         self.compare(envelope, then, &hash)?;
                     } else {
@@ -155,6 +168,20 @@ impl Replay {
             }
         }
         Ok(())
+    }
+
+    /// Takes all these records. Returns what was found.
+    ///
+    /// # Errors
+    /// A record that cannot be read, or one that cannot be decided about again.
+    pub fn all<E>(
+        mut self,
+        records: impl IntoIterator<Item = Result<Record, E>>,
+    ) -> Result<Replayed, Unreplayable<E>> {
+        for record in records {
+            self.take(record.map_err(Unreplayable::Read)?).map_err(Unreplayable::Decide)?;
+        }
+        Ok(self.end())
     }
 
     /// What was found, all records being read.
@@ -174,7 +201,8 @@ impl Replay {
         (policy, then): (String, Directives),
         hash: &str,
     ) -> Result<(), ReplayError> {
-        let by_same = policy == self.policy.digest();
+        self.decides(&policy, envelope.seq)?;
+        let by_same = policy == self.interpreter.policy().digest();
         let (seq, at, event) = (envelope.seq, envelope.now, envelope.event.clone());
         let again = self.decide(envelope)?;
         self.found.recorded.add(&then);
@@ -185,6 +213,19 @@ impl Replay {
                 let divergence = Divergence { seq, at, event, policy, difference: *difference };
                 self.found.ending = Ending::Diverges(Box::new(divergence));
             }
+        }
+        Ok(())
+    }
+
+    /// From now on the policy decides that decided then, if it is at hand.
+    fn decides(&mut self, then: &str, seq: u64) -> Result<(), ReplayError> {
+        let at_hand =
+            self.earlier.iter().find(|policy| policy.digest() == then && then != self.policy.digest());
+        let policy = at_hand.unwrap_or(&self.policy);
+        if policy.digest() != self.interpreter.policy().digest() {
+            let (policy, tools) = (policy.clone(), self.interpreter.tools().clone());
+            tools.fits(&policy).map_err(|source| ReplayError::Clash { seq, source })?;
+            self.interpreter = Interpreter::new(policy, tools);
         }
         Ok(())
     }
@@ -235,8 +276,9 @@ impl Replay {
             effect: tool.effect,
         });
         let tools = Catalogue::new(specs).map_err(|source| ReplayError::Tools { seq, source })?;
-        tools.fits(&self.policy).map_err(|source| ReplayError::Clash { seq, source })?;
-        Ok(Interpreter::new(self.policy.clone(), tools))
+        let policy = self.interpreter.policy().clone();
+        tools.fits(&policy).map_err(|source| ReplayError::Clash { seq, source })?;
+        Ok(Interpreter::new(policy, tools))
     }
 }
 
@@ -249,11 +291,7 @@ pub fn replay<E>(
     parts: Parts,
     records: impl IntoIterator<Item = Result<Record, E>>,
 ) -> Result<Replayed, Unreplayable<E>> {
-    let mut replay = Replay::new(policy.clone()).pass_over(parts);
-    for record in records {
-        replay.take(record.map_err(Unreplayable::Read)?).map_err(Unreplayable::Decide)?;
-    }
-    Ok(replay.end())
+    Replay::new(policy.clone()).pass_over(parts).all(records)
 }
 
 /// Why a session was not decided again.

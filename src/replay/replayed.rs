@@ -19,6 +19,8 @@ pub struct Replayed {
     pub policy: String,
     /// Digests of the policies that decided then, each with the first event it decided about.
     pub by: Vec<(String, u64)>,
+    /// Digests of those among them, besides `policy`, that have decided again what they decided then.
+    pub again: BTreeSet<String>,
     /// Events in the log.
     pub events: u64,
     /// Events about which the same was decided.
@@ -96,6 +98,7 @@ impl Replayed {
             header: None,
             policy: policy.to_owned(),
             by: Vec::new(),
+            again: BTreeSet::new(),
             events: 0,
             same: 0,
             passed_over: PassedOver::default(),
@@ -108,9 +111,9 @@ impl Replayed {
         }
     }
 
-    /// Whether nothing but the policy that decided now had decided then.
+    /// Whether every decision was made again by the policy that had made it then.
     pub fn by_same(&self) -> bool {
-        self.by.iter().all(|(policy, _)| *policy == self.policy)
+        self.by.iter().all(|(policy, _)| *policy == self.policy || self.again.contains(policy))
     }
 
     /// The first difference.
@@ -125,7 +128,10 @@ impl Replayed {
         self.events = self.events.saturating_add(1);
     }
 
-    pub(super) fn decided(&mut self, policy: &str, seq: u64) {
+    pub(super) fn decided(&mut self, policy: &str, seq: u64, at_hand: bool) {
+        if at_hand && policy != self.policy {
+            self.again.insert(policy.to_owned());
+        }
         if self.by.last().is_none_or(|(last, _)| last != policy) {
             self.by.push((policy.to_owned(), seq));
         }

@@ -16,12 +16,15 @@ mod search;
 mod written;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+#[cfg(feature = "postgres")]
+pub use crate::host::Shared;
 pub use id::{SessionId, SessionIdError};
 pub use jsonl::{Fsync, JsonlStore};
 pub use meta::{Listing, META_FORMAT, SessionInfo, SessionMeta, SessionStatus};
 #[cfg(feature = "postgres")]
-pub use postgres::{Migrated, PgConfig, PgStore, Shared};
+pub use postgres::{Migrated, PgConfig, PgStore};
 pub use read::{ReadError, Records, read_log};
 pub use recorder::Recorder;
 pub use resume::{ResumeError, Resumed, resume};
@@ -29,6 +32,7 @@ pub use scan::{Line, LineKind};
 pub use search::Query;
 
 use crate::engine::{LogHeader, Record, RecordError, RecordRef};
+use crate::host::SharedState;
 
 /// A place that keeps sessions.
 pub trait Store: Send + Sync {
@@ -89,6 +93,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// None of them can be looked at.
     fn search(&self, sessions: &[SessionId], text: &str) -> Result<Vec<SessionId>, StoreError>;
+
+    /// Where hosts that use this place share breakers and budgets; `None`: it is no place of several hosts.
+    fn shared_state(&self) -> Option<Arc<dyn SharedState>> {
+        None
+    }
 
     /// Gives a session a title. Its log is not touched.
     ///

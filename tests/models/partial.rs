@@ -134,6 +134,24 @@ async fn streamed_text_is_shown_as_it_comes_without_secrets_and_taken_back_if_th
 }
 
 #[tokio::test]
+async fn of_what_has_the_form_of_a_secret_no_part_is_shown_while_it_comes() {
+    let key =
+        format!("-----BEGIN PRIVATE KEY-----\n{}-----END PRIVATE KEY-----", "MIIEvQ planted\n".repeat(9));
+    let said = format!(
+        "Use ghp_1234planted5678, or Bearer 1234planted5678 at https://me:planted0002@shop.example/a. {key} And AKIA1234PLANTED567890"
+    );
+    let server = ScriptedServer::start(Script::new("s.yaml", [Entry::text(said)]), 0).await.unwrap();
+    let agent = agent(&server.base_url(), false, &Arc::default());
+    let mut screen = Screen::default();
+    let task = Task { run: "run-1".into(), task: "say".into(), ..Task::default() };
+    let report = agent.run_with(task, &mut screen, None, CancellationToken::new()).await.unwrap();
+    let Outcome::Answered { text } = report.outcome else { panic!("{:?}", report.outcome) };
+    assert_eq!(screen.shown, text, "as it is kept");
+    assert!(!screen.shown.to_lowercase().contains("planted"), "{}", screen.shown);
+    assert!(screen.pieces > 3, "{}", screen.pieces);
+}
+
+#[tokio::test]
 async fn a_chat_stream_that_does_not_end_as_it_should_is_a_failure() {
     const BEGUN: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hello\"}}]}\n\n";
     let stream = |rest: &str| {

@@ -85,7 +85,7 @@ fn a_run_is_kept_in_the_database_listed_shown_renamed_gone_on_with_and_deleted()
     assert!(listed.contains("answered") && listed.contains("Find a lamp."), "{listed}");
     assert!(scene.said(&["sessions", "show", "latest"]).contains("A brass lamp it is."));
     assert!(scene.said(&["sessions", "search", "BRASS"]).contains("Find a lamp."));
-    assert!(scene.said(&["sessions", "search", "copper"]).contains("no sessions in postgres://"));
+    assert!(scene.said(&["sessions", "search", "copper"]).contains("no such sessions in postgres://"));
     scene.said(&["sessions", "rename", "latest", "lamps"]);
     scene.said(&["run", "--resume", "latest", "and by train?"]);
     let json: serde_json::Value =
@@ -155,4 +155,30 @@ fn a_certificate_must_be_good_for_the_name() {
         assert_ne!(bad.status.code(), Some(0));
         assert!(err(&bad).contains("certificate"), "{}", err(&bad));
     }
+}
+
+const FLAKY: &str = "
+tools:
+  flaky: {kind: process, command: ['false'], description: It fails., parameters: {type: object}, effect: read_only}
+";
+const SHARED: &str = "version: 1
+tools:
+  '*': {retry: {enabled: false}, loop_guard: {enabled: false}}
+  flaky: {breaker: {failures: 3, scope: shared}}
+";
+
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of main.rs"]
+fn runs_in_the_database_share_breakers_where_the_policy_says_so() {
+    let scene = Scene::new(Database::new(), FLAKY);
+    let call = |n: u32| format!("  - {{calls: [{{name: flaky, arguments: {{n: {n}}}}}]}}\n");
+    let model = format!("version: 1\nreplies:\n{}{}  - {{text: Done.}}\n", call(1), call(2));
+    fs::write(scene.dir.path().join("model.yaml"), model).unwrap();
+    fs::write(scene.dir.path().join("policy.yaml"), SHARED).unwrap();
+    let first = scene.said(&["run", "agent.yaml"]);
+    assert!(!first.contains("breaker"), "{first}");
+    let second = scene.said(&["run", "agent.yaml"]);
+    assert!(second.contains("breaker"), "{second}");
+    // And each is decided again as it was.
+    assert!(scene.said(&["replay", "--all", "--exit-code"]).contains("same"));
 }

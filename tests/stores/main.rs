@@ -16,6 +16,8 @@ mod command;
 mod postgres;
 #[cfg(feature = "postgres")]
 mod server;
+#[cfg(feature = "postgres")]
+mod shared;
 mod suite;
 
 /// Each behaviour of the suite as a test of each place.

@@ -27,7 +27,9 @@ pub(super) fn page(entry: &Entry) -> String {
     let title = shorten(&one_line(&entry.title), TITLE);
     let mut page = format!("session   {BOLD}{}{BOLD:#}  {title}\npolicy    {}\n", entry.id, policies(found));
     for (digest, from) in found.by.iter().skip(1) {
-        let _ = writeln!(page, "          from event {from} on {} decided", short(digest));
+        let again = found.again.contains(digest) || *digest == found.policy;
+        let by = if again { ", and does so again" } else { "" };
+        let _ = writeln!(page, "          from event {from} on {} decided{by}", short(digest));
     }
     let _ = writeln!(page, "same      {GOOD}{}{GOOD:#}{}", decisions(found.same), exactly(found));
     if !found.unchecked.is_empty() {
@@ -61,6 +63,9 @@ fn policies(found: &Replayed) -> String {
     match found.by.first() {
         None => format!("{now}; nothing was decided then"),
         Some((then, _)) if *then == found.policy => format!("{now}, which decided then"),
+        Some((then, _)) if found.again.contains(then) => {
+            format!("{now}; {} decided first, and does so again", short(then))
+        }
         Some((then, _)) => format!("{now}, {BAD}not the one that decided then{BAD:#} ({})", short(then)),
     }
 }
@@ -72,7 +77,12 @@ fn exactly(found: &Replayed) -> String {
     let passed = passed.into_iter().filter(|(_, count)| *count > 0);
     let passed: Vec<String> = passed.map(|(part, count)| format!("{part} of {count}")).collect();
     if !found.by_same() {
-        return ", without their reasons and bounds".to_owned();
+        let others = if found.by.iter().any(|(policy, _)| *policy == found.policy) {
+            " where another policy decided; --earlier FILE names it"
+        } else {
+            ""
+        };
+        return format!(", without their reasons and bounds{others}");
     }
     if passed.is_empty() { ", byte for byte".to_owned() } else { format!(", but for {}", passed.join(", ")) }
 }

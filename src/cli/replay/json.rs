@@ -18,7 +18,10 @@ pub(super) fn document(entries: &[Entry]) -> Value {
 }
 
 fn session(entry: &Entry, found: &Replayed) -> Value {
-    let by = found.by.iter().map(|(policy, from)| json!({ "policy": policy, "from": from }));
+    let by = found.by.iter().map(|(policy, from)| {
+        let again = *policy == found.policy || found.again.contains(policy);
+        json!({ "policy": policy, "from": from, "again": again })
+    });
     json!({
         "id": entry.id,
         "title": entry.title,

@@ -8,7 +8,7 @@ mod rules;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use unfazed::replay::{Part, Replayed, replay};
+use unfazed::replay::{Part, Replay, Replayed};
 use unfazed::store::SessionId;
 
 use super::exit::{Exit, Failed};
@@ -26,6 +26,7 @@ use rules::Rules;
   unfazed replay --since 7d --policy new.yaml      # the same of all sessions of a week
   unfazed replay --all --exit-code --format json   # ends with 1 if anything differs
   unfazed replay logs/ --policy policy.yaml        # the sessions of a folder, recorded by another host
+  unfazed replay latest --earlier before.yaml      # its policy was changed in the middle; this was the first
 
 A SESSION is the id of a session, the beginning or the end of it, `latest`, a `.jsonl` file, or a folder of them.")]
 pub(crate) struct Args {
@@ -44,6 +45,10 @@ pub(crate) struct Args {
     /// of one policy, or an agent file.
     #[arg(long, value_name = "FILE")]
     policy: Vec<PathBuf>,
+    /// A policy that was in force before the policy of the session was changed: what it decided then, it decides again. A policy
+    /// file or an agent file; for each earlier policy once.
+    #[arg(long, value_name = "FILE")]
+    earlier: Vec<PathBuf>,
     /// The profile that is chosen, in place of the one of the session.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
@@ -84,7 +89,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         return Ok(Exit::Nothing);
     }
     let profile = args.profile.as_deref().or(settings.profile.as_deref());
-    let mut rules = Rules::new(&args.policy, profile)?;
+    let mut rules = Rules::new(&args.policy, &args.earlier, profile)?;
     let mut entries = Vec::with_capacity(meant.len());
     for one in meant {
         let result = decide(args, &one, &mut rules);
@@ -120,7 +125,9 @@ fn decide(args: &Args, one: &Meant, rules: &mut Rules) -> Result<Replayed, Faile
     let policy = rules.of(one)?;
     let records = one.store.read(&one.id).map_err(|error| stopped(&error))?;
     let parts = args.ignore.iter().copied().collect();
-    replay(&policy, parts, records).map_err(|error| stopped(&format!("session {}: {error}", one.id)))
+    let earlier = rules.earlier(one)?;
+    let replay = Replay::new(policy).earlier(earlier).pass_over(parts);
+    replay.all(records).map_err(|error| stopped(&format!("session {}: {error}", one.id)))
 }
 
 fn part(name: &str) -> Result<Part, String> {

@@ -13,27 +13,38 @@ use crate::cli::{named, policies};
 pub(super) struct Rules {
     /// The files that are named.
     named: Vec<PathBuf>,
+    /// A file for each policy that was in force earlier.
+    earlier: Vec<PathBuf>,
     profile: Option<String>,
     /// `None`: it has mistakes, which have been printed.
     loaded: HashMap<(Vec<PathBuf>, Option<String>), Option<Policy>>,
 }
 
 impl Rules {
-    pub(super) fn new(named: &[PathBuf], profile: Option<&str>) -> Result<Self, Failed> {
-        let mut rules =
-            Self { named: named.to_vec(), profile: profile.map(str::to_owned), loaded: HashMap::new() };
+    pub(super) fn new(named: &[PathBuf], earlier: &[PathBuf], profile: Option<&str>) -> Result<Self, Failed> {
+        let profile = profile.map(str::to_owned);
+        let (named, all) = (named.to_vec(), earlier.to_vec());
+        let mut rules = Self { named, earlier: all, profile, loaded: HashMap::new() };
         // What is wrong with files that are named is told before anything is read.
         if !rules.named.is_empty() {
             rules.load(rules.named.clone(), rules.profile.clone())?;
         }
+        for file in earlier {
+            rules.load(vec![file.clone()], rules.profile.clone())?;
+        }
         Ok(rules)
+    }
+
+    /// The policies that were in force earlier.
+    pub(super) fn earlier(&mut self, session: &Meant) -> Result<Vec<Policy>, Failed> {
+        let profile = self.profile_of(session)?;
+        let files = self.earlier.clone();
+        files.into_iter().map(|file| self.load(vec![file], profile.clone())).collect()
     }
 
     /// The policy that decides about that session now.
     pub(super) fn of(&mut self, session: &Meant) -> Result<Policy, Failed> {
-        let header = session.header()?;
-        let profile = self.profile.clone();
-        let profile = profile.or_else(|| header.agent.as_ref().and_then(|agent| agent.profile.clone()));
+        let (header, profile) = (session.header()?, self.profile_of(session)?);
         if !self.named.is_empty() {
             return self.load(self.named.clone(), profile);
         }
@@ -56,6 +67,11 @@ impl Rules {
                 )))
             }
         }
+    }
+
+    fn profile_of(&self, session: &Meant) -> Result<Option<String>, Failed> {
+        let header = session.header()?;
+        Ok(self.profile.clone().or_else(|| header.agent.and_then(|agent| agent.profile)))
     }
 
     fn load(&mut self, files: Vec<PathBuf>, profile: Option<String>) -> Result<Policy, Failed> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use unfazed::engine::{Directive, Envelope, Event, RunStarted};
-use unfazed::host::{ModelAttempt, Observer, Past, PolicyFilesError, Progress, RunReport};
+use unfazed::host::{ModelAttempt, Observer, Past, PolicyFilesError, Progress, RunReport, SharedStateError};
 
 use crate::cli::exit::Failed;
 use crate::cli::out;
@@ -91,6 +91,10 @@ impl Observer for JsonLines {
 
     fn on_reload_error(&mut self, error: &PolicyFilesError) {
         self.line("reload_failed", json!({ "message": error.to_string() }));
+    }
+
+    fn on_shared_error(&mut self, error: &SharedStateError) {
+        self.line("shared_failed", json!({ "message": error.to_string() }));
     }
 }
 

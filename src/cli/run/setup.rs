@@ -13,7 +13,7 @@ use unfazed::host::agent_file::{
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
     Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, McpServer, OpenAi, OpenAiConfig, Past, PolicyWatch,
-    ProcessConfig, ProcessTool, Processes, Tool, ToolInput, Tools, WindowQuestion, builtin,
+    ProcessConfig, ProcessTool, Processes, SharedState, Tool, ToolInput, Tools, WindowQuestion, builtin,
 };
 use unfazed::policy::Loader;
 use unfazed::store::{Fsync, Resumed, SessionId, SessionLog};
@@ -21,6 +21,7 @@ use unfazed::store::{Fsync, Resumed, SessionId, SessionLog};
 use crate::cli::exit::Failed;
 use crate::cli::files;
 use crate::cli::named::{self, Named};
+use crate::cli::out;
 use crate::cli::policies::reported;
 use crate::cli::sessions::{self, Found};
 use crate::cli::settings::Settings;
@@ -28,6 +29,10 @@ use crate::cli::settings::Settings;
 use super::mcp;
 use super::secrets::{Access, Secrets};
 use super::windows::Questions;
+
+/// What is said where nobody is there to share with.
+const ALONE: &str = "note     the policy shares breakers or budgets between hosts (scope: shared), which takes sessions in \
+                     PostgreSQL; this session counts by itself\n";
 
 /// An agent that can run.
 pub(crate) struct Setup {
@@ -123,9 +128,22 @@ impl Setup {
             (store.create(&id, &header).map_err(stopped)?, None)
         };
         let agent = agent.results(place.results(&id));
+        let agent = share(agent, store.shared_state(), &file)?;
         let AgentFile { system, task, seed, .. } = file;
         Ok(Self { agent, id, session, past, servers, mcp, system, task: task.map(|task| task.value), seed })
     }
+}
+
+/// Has the agent share what the policy says, or says that nobody is there to share with.
+fn share(agent: Agent, shared: Option<Arc<dyn SharedState>>, file: &AgentFile) -> Result<Agent, Failed> {
+    if let Some(shared) = shared {
+        return Ok(agent.shared(shared));
+    }
+    let targets: Vec<String> = file.models.keys().cloned().collect();
+    if agent.interpreter().map_err(stopped)?.shares(&targets) {
+        out::say(ALONE);
+    }
+    Ok(agent)
 }
 
 /// The tools that the file itself names.

@@ -16,7 +16,7 @@ use unfazed::engine::{
     LoopPattern, LoopStage, ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Question, Repetition,
     RetryAction, RunStarted, ToolOutcome, Work, WorkId,
 };
-use unfazed::host::{Observer, Past, PolicyFilesError, Progress};
+use unfazed::host::{Observer, Past, PolicyFilesError, Progress, SharedStateError};
 use unfazed::policy::{ErrorClass, Scope};
 use unfazed::session::{FinalReason, ReportSource, RetryExhausted};
 use unfazed::time::Instant;
@@ -538,7 +538,9 @@ impl<W: Write + Send> Observer for Timeline<W> {
             | Event::PlannerDecided { .. }
             | Event::Answered { .. }
             | Event::ToolsProposed { .. }
-            | Event::OutputProposed { .. } => {}
+            | Event::OutputProposed { .. }
+            // What it changes is told by itself.
+            | Event::SharedChanged(_) => {}
         }
     }
 
@@ -554,6 +556,15 @@ impl<W: Write + Send> Observer for Timeline<W> {
     fn on_reload_error(&mut self, error: &PolicyFilesError) {
         self.line("↻", BAD, "the policy has changed but cannot be used; the last good one stays in force");
         let _ = writeln!(self.out, "{error}");
+    }
+
+    fn on_shared_error(&mut self, error: &SharedStateError) {
+        let error = one_line(&error.to_string());
+        self.line(
+            "⇄",
+            WARN,
+            &format!("what hosts share is out of reach: {error}; the run goes on with what it knows"),
+        );
     }
 
     fn directive(&mut self, directive: &Directive) {

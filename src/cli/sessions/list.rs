@@ -44,18 +44,24 @@ pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     let mut listing = store.list().map_err(|error| failed(&error))?;
     listing.sessions.retain(|info| args.filter.takes(info));
     listing.sessions.truncate(args.limit.unwrap_or(usize::MAX));
-    print(&listing, args.format, store)
+    let wanted = if args.filter.is_given() { "such sessions" } else { "sessions" };
+    print(&listing, args.format, store, wanted)
 }
 
-/// Prints sessions, and says which cannot be used.
-pub(super) fn print(listing: &Listing, format: Format, store: &dyn Store) -> Result<Exit, Failed> {
+/// Prints sessions, and says which cannot be used, and that there are none of those that are wanted.
+pub(super) fn print(
+    listing: &Listing,
+    format: Format,
+    store: &dyn Store,
+    wanted: &str,
+) -> Result<Exit, Failed> {
     match format {
         Format::Json => out::raw(&format!("{:#}\n", json(listing, store)))?,
         Format::Human => {
             let lines: String = listing.sessions.iter().map(line).collect();
             out::raw(&lines)?;
             if listing.sessions.is_empty() {
-                out::say(&format!("no sessions in {}\n", store.place()));
+                out::say(&format!("no {wanted} in {}\n", store.place()));
             }
             damaged(listing);
         }

@@ -48,5 +48,5 @@ pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     }
     listing.sessions.retain(|info| found.contains(&info.id));
     listing.sessions.truncate(args.limit.unwrap_or(usize::MAX));
-    print(&listing, args.format, store)
+    print(&listing, args.format, store, "such sessions")
 }

@@ -24,6 +24,7 @@ mod results;
 mod results_room;
 mod retract;
 mod rounds;
+mod sharing;
 mod summary;
 mod tokens;
 mod turn;
@@ -94,6 +95,10 @@ impl Step<'_> {
         self.state.seq = seq;
         self.state.now = self.state.now.max(now);
         if self.state.is_over() {
+            // What this run has told the others, the next one need not tell again.
+            if let Event::SharedChanged(known) = event {
+                self.shared_changed(known);
+            }
             return;
         }
         match event {
@@ -159,6 +164,7 @@ impl Step<'_> {
             }
             Event::PolicyChanged { policy: _ } => self.policy_changed(),
             Event::ToolsChanged { tools } => self.take_effects(tools),
+            Event::SharedChanged(known) => self.shared_changed(known),
             Event::StopRequested { reason } => self.stop_requested(reason),
             Event::Cancelled { reason } => self.stopped(reason),
         }

@@ -11,6 +11,7 @@ use crate::host::clock::Clock;
 use crate::host::observer::Planner;
 use crate::host::port::{Model, ToolSource};
 use crate::host::results::{Results, with_readers};
+use crate::host::shared::SharedState;
 use crate::host::task::RunError;
 use crate::host::tool::Tools;
 use crate::host::{Metrics, ModelFacts, counter_by};
@@ -119,6 +120,14 @@ impl Agent {
     #[must_use]
     pub fn results(mut self, folder: impl Into<PathBuf>) -> Self {
         self.results = Some(folder.into());
+        self
+    }
+
+    /// Shares breakers and budgets with all agents that have the same `shared`, where the policy says so (`scope: shared`).
+    /// Without it a run counts by itself, and its session goes on with it.
+    #[must_use]
+    pub fn shared(mut self, shared: Arc<dyn SharedState>) -> Self {
+        self.shared = Some(shared);
         self
     }
 

@@ -41,7 +41,8 @@ impl Agent {
     /// did: that is told to the policy, as a failure with an unknown effect.
     ///
     /// # Errors
-    /// See [`Agent::run_with`]; and a session whose last run is over, without a task.
+    /// See [`Agent::run_with`]; and a session whose last run is over, or that of a host with a loop of its own, without a
+    /// task.
     pub async fn go_on(
         &self,
         past: Option<Past>,
@@ -52,6 +53,10 @@ impl Agent {
     ) -> Result<RunReport, RunError> {
         if task.is_none() && past.as_ref().is_none_or(Past::is_over) {
             return Err(RunError::Over);
+        }
+        // Nobody here would make its calls.
+        if task.is_none() && past.as_ref().is_some_and(Past::is_driven) {
+            return Err(RunError::Driven);
         }
         if let Some(past) = &past {
             observer.resumed(past);

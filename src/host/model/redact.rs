@@ -12,6 +12,8 @@ use crate::session::Message;
 const MARK: &str = "[redacted]";
 /// A shorter value guards nothing, and replacing it would make messages unreadable.
 const SHORTEST: usize = 4;
+/// So much of a text that is still to come is held back at most.
+const MOST_HELD: usize = 16 << 10;
 
 /// The secrets of one connection, or of one agent.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +70,22 @@ impl Redactor {
             starts.into_iter().find(|at| text.ends_with(&secret[..*at])).unwrap_or_default()
         };
         self.secrets.iter().map(begun).max().unwrap_or_default()
+    }
+
+    /// How many bytes at the end of a text may become what has the form of a secret, if more of it comes: the last word, with
+    /// `Bearer` before it, and a private key that has not ended.
+    pub(crate) fn open_form(&self, text: &str) -> usize {
+        if !self.forms {
+            return 0;
+        }
+        let word_at = |text: &str| text.trim_end_matches(|c: char| c.is_ascii_graphic()).len();
+        let word = word_at(text);
+        let before = text[..word].trim_end();
+        let scheme = Some(word_at(before)).filter(|at| is_scheme(&before[*at..]));
+        let key = text.rfind("-----BEGIN ").filter(|at| !text[*at..].contains("-----END "));
+        let from = [scheme, key].into_iter().flatten().fold(word, usize::min);
+        // Nobody waits for ever: a text without a space is shown all the same.
+        Some(text.len() - from).filter(|open| *open <= MOST_HELD).unwrap_or_default()
     }
 
     /// The failure as it may be shown: without secrets and control characters, and of bounded size. Cut last:
@@ -190,6 +208,12 @@ impl Redactor {
             received: failure.received,
         }
     }
+}
+
+/// Whether a key may follow the word.
+fn is_scheme(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    ["bearer", "basic"].iter().any(|scheme| word.ends_with(scheme))
 }
 
 /// The text without what has the form of a secret.

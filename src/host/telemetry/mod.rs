@@ -131,6 +131,7 @@ impl Telemetry {
             | Event::OutputProposed { .. }
             | Event::PolicyChanged { .. }
             | Event::ToolsChanged { .. }
+            | Event::SharedChanged(_)
             | Event::StopRequested { .. }
             | Event::Cancelled { .. } => {}
         }

@@ -48,7 +48,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
             _,
             "message" | "retry_on" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted",
         ) => Direction::None,
-        ("breaker", "scope") => Direction::Words(&["session", "run", "turn"]),
+        ("breaker", "scope") => Direction::Words(&["shared", "session", "run", "turn"]),
         ("breaker", "hide") | ("loop_guard", "enabled") => Direction::Words(&["true", "false"]),
         ("loop_guard", "count") => Direction::Words(&["in_all", "in_a_row"]),
         ("calls", "parallel" | "most") | ("approval", "timeout") | (_, "concurrency") => Direction::More,

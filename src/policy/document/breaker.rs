@@ -139,6 +139,8 @@ choice_of! {
         Run = "run",
         /// As long as the session: the next run goes on with it.
         Session = "session",
+        /// As long as anybody counts, and with all hosts that share it.
+        Shared = "shared",
     }
 }
 

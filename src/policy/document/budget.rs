@@ -4,15 +4,15 @@ use core::num::NonZeroU32;
 use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::by_class::PerClass;
 use super::fraction::Fraction;
 use super::lasting::Lasting;
-use crate::policy::decode::{Decode, Reader, union};
+use crate::policy::decode::{Decode, Reader, choice_of, union};
 use crate::policy::merge::plain_leaf;
 use crate::policy::yaml::Node;
-use crate::policy::{Budget, TokenBudget, WindowBudget};
+use crate::policy::{Budget, BudgetScope, TokenBudget, WindowBudget};
 use crate::time::Nanos;
 
 union! {
@@ -36,6 +36,8 @@ union! {
             /// A name: all work whose budget has it draws on the same store. Left out: each tool and each model has its own.
             /// Example: `search`
             pool: Option<String>,
+            /// Whose work draws on it.
+            scope: BudgetScope = BudgetScope::Run,
         },
         /// A share of the calls of the last while.
         Window = "window" {
@@ -50,6 +52,8 @@ union! {
             /// A name: all work whose budget has it is counted together. Left out: each tool and each model by itself.
             /// Example: `search`
             pool: Option<String>,
+            /// Whose work draws on it.
+            scope: BudgetScope = BudgetScope::Run,
         },
     }
 }
@@ -61,21 +65,35 @@ impl Decode for Budget {
         let pool = |pool: Option<String>| pool.map(Arc::from);
         Some(match BudgetRule::decode(node, reader)? {
             BudgetRule::None {} => Self::None,
-            BudgetRule::Tokens { capacity, cost, cost_of, earn, pool: name } => Self::Tokens(TokenBudget {
-                capacity,
-                cost,
-                cost_of: cost_of.0.into(),
-                earn,
-                pool: pool(name),
-            }),
-            BudgetRule::Window { window, ratio, min, pool: name } => {
-                Self::Window(WindowBudget { window: window.0, ratio_ppm: ratio.0, min, pool: pool(name) })
+            BudgetRule::Tokens { capacity, cost, cost_of, earn, pool: name, scope } => {
+                Self::Tokens(TokenBudget {
+                    capacity,
+                    cost,
+                    cost_of: cost_of.0.into(),
+                    earn,
+                    pool: pool(name),
+                    scope,
+                })
+            }
+            BudgetRule::Window { window, ratio, min, pool: name, scope } => {
+                let (window, ratio_ppm, pool) = (window.0, ratio.0, pool(name));
+                Self::Window(WindowBudget { window, ratio_ppm, min, pool, scope })
             }
         })
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         BudgetRule::schema(generator)
+    }
+}
+
+choice_of! {
+    /// Whose work draws on a budget.
+    BudgetScope {
+        /// This run.
+        Run = "run",
+        /// All runs of all hosts that share it.
+        Shared = "shared",
     }
 }
 
@@ -88,7 +106,7 @@ plain_leaf! {
                 show("kind", "none".into());
                 &None
             }
-            Budget::Tokens(TokenBudget { capacity, cost, cost_of, earn, pool }) => {
+            Budget::Tokens(TokenBudget { capacity, cost, cost_of, earn, pool, scope: _ }) => {
                 show("kind", "tokens".into());
                 show("capacity", capacity.get().into());
                 show("cost", (*cost).into());
@@ -99,7 +117,7 @@ plain_leaf! {
                 show("earn", (*earn).into());
                 pool
             }
-            Budget::Window(WindowBudget { window, ratio_ppm, min, pool }) => {
+            Budget::Window(WindowBudget { window, ratio_ppm, min, pool, scope: _ }) => {
                 show("kind", "window".into());
                 show("window", window.to_string().into());
                 show("ratio", Fraction(*ratio_ppm).show());
@@ -109,6 +127,9 @@ plain_leaf! {
         };
         if let Some(pool) = pool {
             show("pool", pool.to_string().into());
+        }
+        if budget.scope() != BudgetScope::Run {
+            shown.insert("scope".to_owned(), json!(budget.scope()));
         }
         Value::Object(shown)
     },

@@ -84,6 +84,20 @@ impl Link {
         self.wait(async move { asked(&pool, patience, statement, &values).await })
     }
 
+    /// The same, for who does not block while it waits.
+    pub(super) async fn rows_soon(
+        &self,
+        patience: Duration,
+        statement: &'static str,
+        values: Values,
+    ) -> Result<Vec<Row>, Trouble> {
+        let pool = self.pool.clone();
+        let gone = || Trouble::lasting("the connections are closed".to_owned());
+        let runtime = self.runtime.as_ref().ok_or_else(gone)?;
+        let asking = runtime.spawn(async move { asked(&pool, patience, statement, &values).await });
+        asking.await.map_err(|_| gone())?
+    }
+
     /// Runs several statements as they stand, once.
     pub(super) fn script(&self, script: String) -> Result<(), Trouble> {
         let pool = self.pool.clone();

@@ -20,13 +20,13 @@ use tokio_postgres::Row;
 
 pub use config::PgConfig;
 pub use migrate::Migrated;
-pub use shared::Shared;
 
 use super::jsonl::read_error;
 use super::read::read_log;
 use super::scan::Scan;
 use super::{Line, Listing, SessionId, SessionInfo, SessionLog, SessionMeta, Store, StoreError, written};
 use crate::engine::{LogHeader, Record, RecordError, RecordRef};
+use crate::host::SharedState;
 use lines::Lines;
 use link::{Link, Trouble, Values};
 use log::{Lease, PgLog};
@@ -235,6 +235,10 @@ impl Store for PgStore {
         let rows = self.ask("search", SEARCH, vec![Box::new(ids), Box::new(said::pattern(text))])?;
         let found: HashSet<String> = rows.iter().map(|row| row.get(0)).collect();
         Ok(sessions.iter().filter(|id| found.contains(id.as_str())).cloned().collect())
+    }
+
+    fn shared_state(&self) -> Option<Arc<dyn SharedState>> {
+        Some(Arc::new(self.clone()))
     }
 
     fn rename(&self, id: &SessionId, title: &str) -> Result<(), StoreError> {

@@ -1,11 +1,19 @@
 //! What hosts share by scope: values that change only if nobody else has changed them meanwhile.
 
-use serde_json::Value;
+use std::collections::HashMap;
+use std::time::Duration;
 
+use serde_json::Value;
+use tokio_postgres::Row;
+
+use super::link::Values;
 use super::{PgStore, table};
+use crate::host::{BoxFuture, Shared, SharedState, SharedStateError};
 use crate::store::StoreError;
 
 const GET: &str = "select version, value from unfazed_shared where scope = $1";
+
+const GET_ALL: &str = "select scope, version, value from unfazed_shared where scope = any($1::text[])";
 
 const BEGIN: &str = "
 insert into unfazed_shared (scope, version, value) values ($1, 1, $2)
@@ -15,17 +23,9 @@ const CHANGE: &str = "
 update unfazed_shared set version = version + 1, value = $2, updated = clock_timestamp()
 where scope = $1 and version = $3 returning version";
 
-/// A value that hosts share.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shared {
-    /// Which change of it this is; the first is 1.
-    pub version: u64,
-    /// The value.
-    pub value: Value,
-}
-
 impl PgStore {
-    /// What hosts share under that name: the state of a breaker or a budget of a host of your own. Names are free.
+    /// What hosts share under that name: the state of a breaker or a budget of a host of your own. Names are free, but for those
+    /// that begin with `breaker ` and `budget `: these are the agents'.
     ///
     /// # Errors
     /// The database cannot be asked, or holds what is no JSON.
@@ -46,17 +46,57 @@ impl PgStore {
     /// # Errors
     /// The database cannot be asked.
     pub fn share(&self, scope: &str, known: u64, value: &Value) -> Result<bool, StoreError> {
-        let (scope, text) = (table::text(scope), value.to_string());
-        let rows = match i64::try_from(known) {
-            Ok(0) => self.ask("write to", BEGIN, vec![Box::new(scope), Box::new(text)])?,
-            Ok(known) => {
-                self.ask("write to", CHANGE, vec![Box::new(scope), Box::new(text), Box::new(known)])?
-            }
-            // No value was ever changed so often.
-            Err(_) => Vec::new(),
-        };
+        let Some((statement, values)) = change(scope, known, value) else { return Ok(false) };
+        let rows = self.ask("write to", statement, values)?;
         Ok(!rows.is_empty())
     }
+}
+
+impl SharedState for PgStore {
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
+        let names: Vec<String> = names.iter().map(|name| table::text(name)).collect();
+        Box::pin(async move {
+            let rows = self.now(GET_ALL, vec![Box::new(names.clone())]).await?;
+            let mut found: HashMap<String, Shared> = rows.iter().map(shared).collect();
+            Ok(names.iter().map(|name| found.remove(name)).collect())
+        })
+    }
+
+    fn replace(
+        &self,
+        name: String,
+        known: u64,
+        value: Value,
+    ) -> BoxFuture<'_, Result<bool, SharedStateError>> {
+        Box::pin(async move {
+            let Some((statement, values)) = change(&name, known, &value) else { return Ok(false) };
+            Ok(!self.now(statement, values).await?.is_empty())
+        })
+    }
+}
+
+impl PgStore {
+    /// Asks once: a run has better to do than to wait for a database that is away.
+    async fn now(&self, statement: &'static str, values: Values) -> Result<Vec<Row>, SharedStateError> {
+        let rows = self.link.rows_soon(Duration::ZERO, statement, values).await;
+        rows.map_err(|trouble| SharedStateError(format!("{}: {}", self.config.place, trouble.why)))
+    }
+}
+
+/// The statement that changes a value, and what it is given; `None`: it was never changed so often.
+fn change(scope: &str, known: u64, value: &Value) -> Option<(&'static str, Values)> {
+    let (scope, text) = (table::text(scope), value.to_string());
+    Some(match i64::try_from(known).ok()? {
+        0 => (BEGIN, vec![Box::new(scope), Box::new(text)]),
+        known => (CHANGE, vec![Box::new(scope), Box::new(text), Box::new(known)]),
+    })
+}
+
+/// A value and its name. What is no JSON is nothing that anybody knows.
+fn shared(row: &Row) -> (String, Shared) {
+    let (name, text): (String, String) = (row.get(0), row.get(2));
+    let value = serde_json::from_str(&text).unwrap_or_default();
+    (name, Shared { version: version(row.get(1)), value })
 }
 
 fn version(version: i64) -> u64 {

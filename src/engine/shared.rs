@@ -1,0 +1,359 @@
+//! What hosts share: breakers and budgets whose scope is `shared`.
+//!
+//! The state of a run has them as it has all others, and decides by what it knows. What happens to one is kept in mind until
+//! the others are told. To tell them, it is done again on what they know: so nothing is lost, whoever comes first, and all
+//! see what one breaker would have seen to which everything had happened in that order. The host carries it from one to the
+//! other and brings what came of it back as an event.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Interpreter;
+use super::breaker::Breaker;
+use super::budget::{Ledger, account};
+use super::log::RecordError;
+use super::state::State;
+use crate::policy::{BreakerPolicy, BreakerScope, Budget, BudgetScope};
+
+/// So much is kept in mind for others while they cannot be told. Of what is older they never hear.
+const MOST_UNTOLD: usize = 1000;
+
+/// What all hosts know of breakers and budgets that they share, with everything that has happened to them in this run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SharedKnown {
+    /// Breakers, by the names of their tools.
+    /// Example: `{"search": {"failures": 2, "phase": "closed"}}`
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub breakers: BTreeMap<String, Breaker>,
+    /// What is drawn on budgets, by the names they are kept under.
+    /// Example: `{"shared tool search (500 tokens)": {"spent": 14, "capacity": 500}}`
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub budgets: BTreeMap<String, Ledger>,
+}
+
+/// A breaker or a budget that hosts share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// The name under which hosts keep it. It speaks of its rules too: hosts with other rules share another one.
+    pub key: String,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    /// The breaker of that tool.
+    Breaker(String),
+    /// The budget of that name.
+    Budget(String),
+}
+
+/// What others know of one thing that is shared, and what has happened to it here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedPart {
+    known: Known,
+    has_news: bool,
+    differs: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Known {
+    Breaker(String, Breaker),
+    Budget(String, Ledger),
+}
+
+impl Interpreter {
+    /// Everything that is shared under this policy: of all tools, of the models of the run, and of its report.
+    pub fn sharing(&self, state: &State) -> Vec<Sharing> {
+        let mut all = self.shared_budgets(&state.targets);
+        // Those that only some calls draw on.
+        all.extend(state.budgets.shared().map(|(account, _)| account.clone()));
+        all.sort();
+        all.dedup();
+        self.shared_breakers().chain(all.into_iter().map(Sharing::budget)).collect()
+    }
+
+    /// Whether anything is shared under this policy in a run with these models.
+    pub fn shares(&self, targets: &[String]) -> bool {
+        self.shared_breakers().next().is_some() || !self.shared_budgets(targets).is_empty()
+    }
+
+    /// What has happened to something that others are to be told.
+    pub fn untold(&self, state: &State) -> Vec<Sharing> {
+        let breakers = state.breakers.iter().filter(|(_, breaker)| breaker.has_news());
+        let breakers = breakers.filter_map(|(tool, _)| self.shared_breaker(tool));
+        let budgets = state.budgets.shared().filter(|(_, ledger)| ledger.has_news());
+        breakers.chain(budgets.map(|(account, _)| Sharing::budget(account.clone()))).collect()
+    }
+
+    /// What others know of it, and all that has happened to it in this run. What [`Sharing::check`] has something against is
+    /// taken for nothing.
+    pub fn told(&self, state: &State, sharing: &Sharing, others: Option<&Value>) -> SharedPart {
+        match &sharing.what {
+            What::Breaker(tool) => {
+                let others = others.and_then(|others| Breaker::deserialize(others).ok());
+                let ours = state.breakers.get(tool).cloned().unwrap_or_default();
+                let all = ours.told_to(others.as_ref(), &self.policy().tool(tool).breaker);
+                let (has_news, differs) = (ours.has_news(), all != ours);
+                SharedPart { known: Known::Breaker(tool.clone(), all), has_news, differs }
+            }
+            What::Budget(account) => {
+                let others = others.and_then(|others| Ledger::deserialize(others).ok());
+                let ours = state.budgets.get(account).cloned().unwrap_or_default();
+                let all = ours.told_to(others.as_ref());
+                let (has_news, differs) = (ours.has_news(), all != ours);
+                SharedPart { known: Known::Budget(account.clone(), all), has_news, differs }
+            }
+        }
+    }
+
+    fn shared_breakers(&self) -> impl Iterator<Item = Sharing> {
+        self.tools().names().filter_map(|tool| self.shared_breaker(tool))
+    }
+
+    /// The names of the budgets that are shared.
+    fn shared_budgets(&self, targets: &[String]) -> Vec<String> {
+        let (policy, mut all) = (self.policy(), Vec::new());
+        let mut add = |action: &str, budget: &Budget| {
+            all.extend(account(action, budget).filter(|_| budget.scope() == BudgetScope::Shared));
+        };
+        for tool in self.tools().names() {
+            add(&format!("tool {tool}"), &policy.tool(tool).retry.budget.value);
+        }
+        for target in targets {
+            add(&format!("model {target}"), &policy.model(target).retry.budget.value);
+        }
+        if let Some(output) = policy.output() {
+            add("output", &output.retry.budget.value);
+        }
+        all
+    }
+
+    fn shared_breaker(&self, tool: &str) -> Option<Sharing> {
+        let policy = &self.policy().tool(tool).breaker;
+        is_shared(policy).then(|| Sharing {
+            key: format!("breaker {tool} ({})", Breaker::rules_of(policy)),
+            what: What::Breaker(tool.to_owned()),
+        })
+    }
+}
+
+/// Whether hosts share the breaker, and it ever opens.
+pub(super) const fn is_shared(policy: &BreakerPolicy) -> bool {
+    matches!(policy.scope.value, BreakerScope::Shared) && policy.failures.value.is_some()
+}
+
+impl Sharing {
+    /// Whether that can be known of it.
+    ///
+    /// # Errors
+    /// It cannot; others have written something else.
+    pub fn check(&self, others: &Value) -> Result<(), RecordError> {
+        let read = match &self.what {
+            What::Breaker(_) => Breaker::deserialize(others).map(drop),
+            What::Budget(_) => Ledger::deserialize(others).map(drop),
+        };
+        read.map_err(|error| RecordError::Malformed(error.to_string()))
+    }
+
+    fn budget(account: String) -> Self {
+        Self { key: account.replacen("shared", "budget", 1), what: What::Budget(account) }
+    }
+}
+
+impl SharedPart {
+    /// Whether others are to be told.
+    pub const fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    /// Whether the run knows something else, or has told the others something.
+    pub const fn differs(&self) -> bool {
+        self.differs
+    }
+
+    /// As the others are told.
+    pub fn value(&self) -> Value {
+        let value = match &self.known {
+            Known::Breaker(_, breaker) => serde_json::to_value(breaker.without_probes()),
+            Known::Budget(_, ledger) => serde_json::to_value(ledger),
+        };
+        value.unwrap_or_default()
+    }
+}
+
+impl SharedKnown {
+    /// With this one too.
+    pub fn add(&mut self, part: SharedPart) {
+        match part.known {
+            Known::Breaker(tool, breaker) => drop(self.breakers.insert(tool, breaker)),
+            Known::Budget(account, ledger) => drop(self.budgets.insert(account, ledger)),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.breakers.is_empty() && self.budgets.is_empty()
+    }
+}
+
+/// Keeps in mind what others are to be told.
+pub(super) fn remember<T>(untold: &mut VecDeque<T>, act: T) {
+    if untold.len() >= MOST_UNTOLD {
+        untold.pop_front();
+    }
+    untold.push_back(act);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::policy::{Bound, Counting, ErrorClass, Origin, Setting, Template, TokenBudget};
+    use crate::time::{Instant, Nanos};
+
+    fn rules(failures: u32, count: Counting) -> BreakerPolicy {
+        fn set<T>(value: T) -> Setting<T> {
+            Setting::new(value, Origin::BUILTIN)
+        }
+        BreakerPolicy {
+            failures: set(NonZeroU32::new(failures)),
+            count: set(count),
+            scope: set(BreakerScope::Shared),
+            open_for: set(Bound::Within(Nanos(100))),
+            probes: set(NonZeroU32::MIN),
+            successes: set(NonZeroU32::MIN),
+            hide: set(false),
+            message: set(Template::parse("open", &[]).unwrap()),
+        }
+    }
+
+    /// A host tells the others and takes what all know.
+    fn tell(host: &mut Breaker, all: &mut Breaker, rules: &BreakerPolicy) {
+        *host = host.told_to(Some(all), rules);
+        *all = host.without_probes();
+    }
+
+    #[test]
+    fn a_probe_that_goes_well_closes_it_for_all() {
+        let rules = rules(1, Counting::Consecutive);
+        let (mut one, mut other, mut all) = <(Breaker, Breaker, Breaker)>::default();
+        one.failed(&rules, Instant(0));
+        tell(&mut one, &mut all, &rules);
+        tell(&mut other, &mut all, &rules);
+        assert!(other.is_open(Instant(99)));
+        other.ask(Instant(100));
+        tell(&mut other, &mut all, &rules);
+        // The place of a probe is each host's own: the other one may try as well.
+        tell(&mut one, &mut all, &rules);
+        assert_eq!(one.ask(Instant(101)), crate::engine::Admission::Probe);
+        assert!(other.succeeded(&rules, Instant(102)));
+        tell(&mut other, &mut all, &rules);
+        tell(&mut one, &mut all, &rules);
+        assert_eq!(one.phase(), crate::engine::BreakerPhase::Closed);
+    }
+
+    #[test]
+    fn a_run_that_began_before_others_opened_it_moves_nothing() {
+        let rules = rules(1, Counting::Consecutive);
+        let (mut one, mut other, mut all) = <(Breaker, Breaker, Breaker)>::default();
+        one.failed(&rules, Instant(0));
+        one.ask(Instant(100));
+        tell(&mut one, &mut all, &rules);
+        // It knows nothing of that yet.
+        other.failed(&rules, Instant(101));
+        tell(&mut other, &mut all, &rules);
+        assert_eq!(other.phase(), crate::engine::BreakerPhase::HalfOpen);
+    }
+
+    #[test]
+    fn what_nobody_could_be_told_of_is_kept_within_bounds() {
+        let rules = rules(u32::MAX, Counting::Cumulative);
+        let mut breaker = Breaker::default();
+        for at in 0..5000 {
+            breaker.failed(&rules, Instant(at));
+        }
+        assert_eq!(breaker.failures(), 5000);
+        assert_eq!(breaker.told_to(None, &rules).failures(), 1000);
+    }
+
+    proptest! {
+        /// Whoever tells when, no failure is lost and none is counted twice.
+        #[test]
+        fn failures_add_up_whoever_tells_first(acts in proptest::collection::vec((0usize..3, any::<bool>()), 0..60)) {
+            let rules = rules(u32::MAX, Counting::Cumulative);
+            let (mut hosts, mut all, mut failures) = (vec![Breaker::default(); 3], Breaker::default(), 0);
+            for (at, (host, tells)) in acts.into_iter().enumerate() {
+                let host = &mut hosts[host];
+                if tells {
+                    tell(host, &mut all, &rules);
+                } else {
+                    host.failed(&rules, Instant(at as u64));
+                    failures += 1;
+                }
+            }
+            for host in &mut hosts {
+                tell(host, &mut all, &rules);
+            }
+            prop_assert_eq!(all.failures(), failures);
+        }
+
+        /// A breaker that all share is what one would be that everything had happened to in the order in which it was told.
+        #[test]
+        fn all_know_what_one_would_know(acts in proptest::collection::vec((0usize..3, 0u8..3, 0u64..40), 0..60)) {
+            let rules = rules(3, Counting::Consecutive);
+            let (mut hosts, mut all, mut one) = (vec![Breaker::default(); 3], Breaker::default(), Breaker::default());
+            let mut now = 0;
+            for (host, act, pause) in acts {
+                now += pause;
+                let (host, at) = (&mut hosts[host], Instant(now));
+                tell(host, &mut all, &rules);
+                for breaker in [&mut *host, &mut one] {
+                    if breaker.ask(at) != crate::engine::Admission::Refused {
+                        match act {
+                            0 => drop(breaker.failed(&rules, at)),
+                            1 => drop(breaker.succeeded(&rules, at)),
+                            _ => breaker.returned(at),
+                        }
+                    }
+                }
+                tell(host, &mut all, &rules);
+                prop_assert_eq!((all.phase(), all.open_until(), all.failures()), (one.phase(), one.open_until(), one.failures()));
+            }
+        }
+
+        /// Tokens add up too, and are never more than there are.
+        #[test]
+        fn tokens_add_up_whoever_tells_first(acts in proptest::collection::vec((0usize..3, any::<bool>()), 0..60)) {
+            let budget = Budget::Tokens(TokenBudget {
+                capacity: NonZeroU32::new(1000).unwrap(),
+                cost: 3,
+                cost_of: [].into(),
+                earn: 1,
+                pool: None,
+                scope: BudgetScope::Shared,
+            });
+            let (mut hosts, mut all, mut retries) = (vec![Ledger::default(); 3], Ledger::default(), 0);
+            for (host, tells) in acts {
+                let host = &mut hosts[host];
+                if tells {
+                    all = host.told_to(Some(&all));
+                    *host = all.clone();
+                } else {
+                    host.retried(&budget, ErrorClass::Timeout, Instant(0));
+                    retries += 1;
+                }
+            }
+            for host in &hosts {
+                all = host.told_to(Some(&all));
+            }
+            let Budget::Tokens(tokens) = &budget else { unreachable!() };
+            prop_assert_eq!(all.left(tokens), 1000 - 3 * retries);
+        }
+    }
+}

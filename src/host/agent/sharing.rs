@@ -1,0 +1,64 @@
+//! What hosts share: looked at before each turn, and told to the others after each step that has changed it.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::Run;
+use crate::engine::{Event, SharedKnown, Sharing};
+use crate::host::shared::bring_together;
+use crate::host::{SharedState, SharedStateError, Stop};
+
+/// The longest a run waits for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// So long it is left alone after it was away.
+const REST: Duration = Duration::from_secs(10);
+
+/// How it went with what hosts share.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    /// It was away; it is not asked again before then.
+    rests_until: Option<Instant>,
+}
+
+impl Run<'_> {
+    /// What all hosts know, before a turn.
+    pub(super) async fn look_at_shared(&mut self, outside: &Stop) -> Option<Event> {
+        let port = self.agent.shared.as_deref()?;
+        let all = self.interpreter.sharing(&self.state);
+        self.together(port, &all, outside).await
+    }
+
+    /// Tells the others what has happened, if anything has.
+    pub(super) async fn tell_others(&mut self, outside: &Stop) -> Option<Event> {
+        let port = self.agent.shared.as_deref()?;
+        let untold = self.interpreter.untold(&self.state);
+        self.together(port, &untold, outside).await
+    }
+
+    async fn together(&mut self, port: &dyn SharedState, all: &[Sharing], outside: &Stop) -> Option<Event> {
+        let now = Instant::now();
+        if all.is_empty() || self.reach.rests_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        let together = bring_together(port, &self.interpreter, &self.state, all);
+        let (known, error) = tokio::select! {
+            biased;
+            () = outside.kill.cancelled() => return None,
+            together = timeout(PATIENCE, together) => together.unwrap_or_else(|_| {
+                (SharedKnown::default(), Some(SharedStateError("it does not answer".to_owned())))
+            }),
+        };
+        match error {
+            Some(error) => {
+                if self.reach.rests_until.is_none() {
+                    tracing::warn!(%error, "what hosts share is out of reach; the run goes on with what it knows");
+                    self.observer.on_shared_error(&error);
+                }
+                self.reach.rests_until = Some(now + REST);
+            }
+            None => self.reach.rests_until = None,
+        }
+        (!known.is_empty()).then_some(Event::SharedChanged(known))
+    }
+}

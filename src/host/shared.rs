@@ -1,0 +1,139 @@
+//! The port to what hosts share, and how a run and the others are brought together.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::port::BoxFuture;
+use crate::engine::{Interpreter, SharedKnown, SharedPart, Sharing, State};
+
+/// So often it is tried to tell the others, if they tell something at the same time.
+const TRIES: u32 = 8;
+
+/// A value that hosts share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shared {
+    /// Which change of it this is; the first is 1.
+    pub version: u64,
+    /// The value.
+    pub value: Value,
+}
+
+/// Where hosts keep what they share: values by name, each of which changes only if nobody else has changed it meanwhile.
+pub trait SharedState: Send + Sync {
+    /// What is kept under each of these names, in their order.
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>>;
+
+    /// Keeps a value, if `known` is still the version that the others see; 0: if there is none. Returns whether it was.
+    fn replace(
+        &self,
+        name: String,
+        known: u64,
+        value: Value,
+    ) -> BoxFuture<'_, Result<bool, SharedStateError>>;
+}
+
+/// What hosts share can neither be read nor written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SharedStateError(pub String);
+
+/// Keeps what the agents of one process share. Cheap to clone; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct InProcess(Arc<Mutex<BTreeMap<String, Shared>>>);
+
+impl SharedState for InProcess {
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = names.iter().map(|name| kept.get(name).cloned()).collect();
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn replace(
+        &self,
+        name: String,
+        known: u64,
+        value: Value,
+    ) -> BoxFuture<'_, Result<bool, SharedStateError>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = kept.get(&name).map_or(0, |shared| shared.version) == known;
+        if fits {
+            kept.insert(name, Shared { version: known.saturating_add(1), value });
+        }
+        Box::pin(std::future::ready(Ok(fits)))
+    }
+}
+
+/// Brings together what a run knows of these and what the others know, and tells them what has happened here. Returns what
+/// all know now, as far as that is not what the run knows, also if it ended with an error.
+pub(super) async fn bring_together(
+    port: &dyn SharedState,
+    interpreter: &Interpreter,
+    state: &State,
+    all: &[Sharing],
+) -> (SharedKnown, Option<SharedStateError>) {
+    let mut known = SharedKnown::default();
+    let found = match port.get(all.iter().map(|sharing| sharing.key.clone()).collect()).await {
+        Ok(found) => found,
+        Err(error) => return (known, Some(error)),
+    };
+    for (sharing, found) in all.iter().zip(found) {
+        let side = Side { port, interpreter, state, sharing };
+        match side.told(found).await {
+            Ok(told) => told.into_iter().for_each(|told| known.add(told)),
+            Err(error) => return (known, Some(error)),
+        }
+    }
+    (known, None)
+}
+
+/// One thing that is shared, as this run sees it.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    port: &'a dyn SharedState,
+    interpreter: &'a Interpreter,
+    state: &'a State,
+    sharing: &'a Sharing,
+}
+
+impl Side<'_> {
+    /// What all know of it; `None`: what the run knows, or others were quicker every time.
+    async fn told(self, mut found: Option<Shared>) -> Result<Option<SharedPart>, SharedStateError> {
+        let key = &self.sharing.key;
+        let mut tried: Option<(Value, SharedPart)> = None;
+        for _ in 0..TRIES {
+            // Where only the answer was lost, the others are told.
+            if let Some((_, part)) = tried.take_if(|(value, _)| is(found.as_ref(), value)) {
+                return Ok(Some(part));
+            }
+            let part = self.with(found.as_ref());
+            if !part.has_news() {
+                return Ok(part.differs().then_some(part));
+            }
+            let value = json!({ "known": part.value(), "by": uuid::Uuid::now_v7().to_string() });
+            let version = found.map_or(0, |found| found.version);
+            if self.port.replace(key.clone(), version, value.clone()).await? {
+                return Ok(Some(part));
+            }
+            tried = Some((value, part));
+            found = self.port.get(vec![key.clone()]).await?.pop().flatten();
+        }
+        tracing::debug!(key, "others tell of it all the time; it is tried again later");
+        Ok(None)
+    }
+
+    fn with(self, found: Option<&Shared>) -> SharedPart {
+        let Self { interpreter, state, sharing, .. } = self;
+        let others = found.and_then(|found| found.value.get("known"));
+        if let Some(error) = others.and_then(|others| sharing.check(others).err()) {
+            tracing::warn!(key = sharing.key, %error, "what others share cannot be read; it begins anew");
+            return interpreter.told(state, sharing, None);
+        }
+        interpreter.told(state, sharing, others)
+    }
+}
+
+fn is(found: Option<&Shared>, value: &Value) -> bool {
+    found.is_some_and(|found| found.value == *value)
+}
