@@ -291,6 +291,7 @@ async fn a_wait_that_goes_past_the_deadline_is_none_for_a_model_that_need_not_be
         ("exhausted, wait: target", "deadline"),
         ("attempt, wait: round", "deadline"),
         ("attempt", "total_delay"),
+        ("skip", "deadline"),
     ] {
         let rules = rules.replace("deadline", limit);
         let text = format!("version: 1\nturn: {{targets: {{advance: {targets}}}}}\n{rules}\n");
@@ -303,6 +304,25 @@ async fn a_wait_that_goes_past_the_deadline_is_none_for_a_model_that_need_not_be
         });
         assert_eq!(call.await.unwrap(), "spare", "{text}");
         assert!(start.elapsed().is_zero(), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn models_that_are_left_for_good_use_up_attempts_that_count_together() {
+    for (advance, asked) in [("exhausted", 4), ("attempt", 2), ("skip", 2)] {
+        let rules = "models: {'*': {retry: {max_attempts: 2}}}";
+        let text = format!("version: 1\nturn: {{targets: {{advance: {advance}}}}}\n{rules}\n");
+        let guard = Guard::builder(policy(&text)).targets(["a", "b", "c", "d"]).build();
+        let calls = Mutex::new(0);
+        let failed = guard
+            .turn(())
+            .call(|_, ()| {
+                *calls.lock().unwrap() += 1;
+                async { Err::<(), _>(Failure::of(ErrorClass::AuthError, "no such key")) }
+            })
+            .await;
+        assert!(failed.is_err());
+        assert_eq!(*calls.lock().unwrap(), asked, "{advance}");
     }
 }
 

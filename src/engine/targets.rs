@@ -133,7 +133,7 @@ impl Rotation {
         now: Instant,
     ) -> Next {
         let (open, round, due) = match fate {
-            Fate::Again { delay, .. } if rules.advance.value == Advance::Exhausted => {
+            Fate::Again { delay, .. } if rules.advance.value != Advance::Attempt => {
                 return Next::Ask { target: self.current, delay };
             }
             Fate::Again { delay, limited } => {
@@ -219,21 +219,22 @@ impl Rotation {
 }
 
 /// Whether another model may be asked in the turn when attempts at one end for that reason, after a failure of that class.
-/// `late`: there is no time left for an attempt, not even for one without a wait.
+/// `attempt` is the number of the one that failed; `late`: there is no time left for an attempt, not even for one without
+/// a wait.
 pub fn goes_on(
     rules: &TargetsPolicy,
     model: &ModelPolicy,
     reason: StopReason,
     class: ErrorClass,
+    attempt: u32,
     late: bool,
 ) -> bool {
-    let spent = match reason {
-        // Where the attempts at all models count together, their end is the end of the turn.
-        StopReason::Attempts => rules.advance.value == Advance::Attempt,
-        // A wait that is too long is one for this model. A deadline that is over is over for all.
-        StopReason::Deadline => late,
-        _ => false,
-    };
+    // Where the attempts at all models count together, their end is the end of the turn, whatever the last one met.
+    let most = model.retry.for_class(class).max_attempts.value.limit();
+    let used_up = reason == StopReason::Attempts || most.is_some_and(|most| attempt >= most);
+    // A wait that is too long is one for this model. A deadline that is over is over for all.
+    let over = reason == StopReason::Deadline && late;
+    let spent = over || (used_up && rules.advance.value.counts_together());
     !spent && !model.abort_on.value.contains(class) && model.retry.goes_on_elsewhere(reason, class)
 }
 
@@ -350,6 +351,31 @@ mod tests {
     }
 
     #[test]
+    fn a_model_may_be_asked_until_no_attempt_at_it_makes_sense() {
+        let fates = [limited(1), broken(2), Fate::Leave, limited(4), Fate::Leave];
+        for wait in [TargetWait::Target, TargetWait::Round, TargetWait::Turn] {
+            assert_eq!(played(Advance::Skip, wait, &fates), [(0, 1), (0, 2), (1, 0), (1, 4), (9, 0)]);
+        }
+    }
+
+    #[test]
+    fn where_attempts_count_together_the_last_one_is_the_last_whatever_it_meets() {
+        let policy =
+            Policy::from_yaml("p.yaml", "version: 1\nmodels: {m: {retry: {max_attempts: 3}}}\n").unwrap();
+        let model = policy.model("m");
+        for (advance, expected) in [
+            (Advance::Exhausted, [true, true]),
+            (Advance::Attempt, [true, false]),
+            (Advance::Skip, [true, false]),
+        ] {
+            let rules = rules(advance, TargetWait::Target);
+            let class = ErrorClass::NotFound;
+            let goes_on = |attempt| goes_on(&rules, &model, StopReason::NeverRetry, class, attempt, false);
+            assert_eq!([goes_on(2), goes_on(3)], expected, "{advance:?}");
+        }
+    }
+
+    #[test]
     fn a_round_is_waited_for_only_if_every_model_of_it_is_limited_and_then_for_the_longest() {
         let both = [limited(2), limited(5), limited(1)];
         assert_eq!(played(Advance::Attempt, TargetWait::Round, &both), [(1, 0), (0, 5), (1, 0)]);
@@ -413,6 +439,8 @@ mod tests {
         for rules in [
             "models: {m: {abort_on: [auth_error, timeout]}}",
             "turn: {targets: {advance: attempt}}",
+            "turn: {targets: {advance: skip}}",
+            "turn: {targets: {advance: skip}}\nmodels: {m: {retry: {max_attempts: 1}}}",
             "turn: {targets: {advance: attempt}}\nmodels: {m: {retry: {max_attempts: 1}, abort_on: [auth_error]}}",
             "models: {m: {retry: {enabled: false, max_attempts: 1}}}",
         ] {
@@ -428,16 +456,16 @@ mod tests {
                 let told = then.contains("the next model of the agent is called");
                 assert_eq!(
                     told,
-                    goes_on(&policy.turn().targets, &model, reason, *class, false),
+                    goes_on(&policy.turn().targets, &model, reason, *class, 1, false),
                     "{rules} {class}: {then}"
                 );
                 // What ends them is not always a number of attempts; a wait nobody has time for is one at this model.
                 if reason == StopReason::Attempts && policy.turn().targets.advance.value == Advance::Exhausted
                 {
                     for reason in [StopReason::Deadline, StopReason::TotalDelay] {
-                        assert_eq!(told, goes_on(&policy.turn().targets, &model, reason, *class, false));
+                        assert_eq!(told, goes_on(&policy.turn().targets, &model, reason, *class, 1, false));
                     }
-                    assert!(!goes_on(&policy.turn().targets, &model, StopReason::Deadline, *class, true));
+                    assert!(!goes_on(&policy.turn().targets, &model, StopReason::Deadline, *class, 1, true));
                 }
             }
         }
@@ -463,11 +491,11 @@ mod tests {
         /// only when nobody is left there is nobody to ask.
         #[test]
         fn a_rotation_asks_only_those_that_are_left(
-            count in 1usize..5, attempt in proptest::bool::ANY, wait in 0u8..3,
+            count in 1usize..5, advance in 0u8..3, wait in 0u8..3,
             fates in proptest::collection::vec(proptest::option::of((0u64..60, proptest::bool::ANY)), 1..40),
             most in 0u64..60,
         ) {
-            let advance = if attempt { Advance::Attempt } else { Advance::Exhausted };
+            let advance = [Advance::Exhausted, Advance::Attempt, Advance::Skip][usize::from(advance)];
             let wait = [TargetWait::Target, TargetWait::Round, TargetWait::Turn][usize::from(wait)];
             let (rules, mut now, mut longest) = (rules(advance, wait), NOW, 0);
             let mut rotation = Rotation::begin(count, |_| false, |_| true);
@@ -485,7 +513,7 @@ mod tests {
                     Next::Ask { target, delay } => {
                         prop_assert!(!left.contains(&target) && target < count);
                         // The model under way is held against its limits before it is asked again.
-                        prop_assert!(!attempt || delay <= Nanos::from_secs(most));
+                        prop_assert!(advance != Advance::Attempt || delay <= Nanos::from_secs(most));
                         prop_assert!(delay <= Nanos::from_secs(longest));
                         now = now.saturating_add(delay);
                     }

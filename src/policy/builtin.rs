@@ -29,10 +29,18 @@ pub(super) const TABLES: &[(&str, &str)] = &[
 /// Policies after other systems, by the names files extend them by.
 pub(super) const PRESETS: &[(&str, &str)] = &[
     ("builtin:presets/ai-agent", include_str!("../../policies/presets/ai-agent.yaml")),
+    ("builtin:presets/ai-agent-current", include_str!("../../policies/presets/ai-agent-current.yaml")),
     ("builtin:presets/localcowork", include_str!("../../policies/presets/localcowork.yaml")),
+    ("builtin:presets/localcowork-current", include_str!("../../policies/presets/localcowork-current.yaml")),
     ("builtin:presets/supyagent", include_str!("../../policies/presets/supyagent.yaml")),
+    ("builtin:presets/supyagent-current", include_str!("../../policies/presets/supyagent-current.yaml")),
     ("builtin:presets/swarm-sdk", include_str!("../../policies/presets/swarm-sdk.yaml")),
+    ("builtin:presets/swarm-sdk-current", include_str!("../../policies/presets/swarm-sdk-current.yaml")),
     ("builtin:presets/weakincentives", include_str!("../../policies/presets/weakincentives.yaml")),
+    (
+        "builtin:presets/weakincentives-current",
+        include_str!("../../policies/presets/weakincentives-current.yaml"),
+    ),
 ];
 
 /// How many texts come before the first file of a policy.

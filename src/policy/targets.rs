@@ -41,6 +41,8 @@ pub enum Advance {
     Exhausted,
     /// After every attempt, round and round; the attempts at all of them count together.
     Attempt,
+    /// When no attempt at this one makes sense; the attempts at all of them count together.
+    Skip,
 }
 
 /// What a wait holds back.
@@ -60,6 +62,16 @@ impl fmt::Display for ContextWindow {
         match self {
             Self::Tokens(tokens) => write!(f, "{tokens}"),
             Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+impl Advance {
+    /// Whether the attempts at all models of a turn count together.
+    pub const fn counts_together(self) -> bool {
+        match self {
+            Self::Exhausted => false,
+            Self::Attempt | Self::Skip => true,
         }
     }
 }

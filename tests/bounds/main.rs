@@ -88,12 +88,14 @@ fn every_model_of_a_turn_may_be_given_up() {
 }
 
 #[test]
-fn where_attempts_count_together_one_model_uses_them_up_and_each_other_one_is_left() {
-    let policy =
-        policy("").replace("{max_turns: 2}", "{max_turns: 2, targets: {advance: attempt, wait: turn}}");
+fn where_attempts_count_together_there_are_no_more_than_at_one_model() {
     let gone = "{error: {status: 401, message: no such key}}";
-    assert_eq!(bounds(&policy, &["main", "spare"]), (8, 6));
-    play(&policy, "[spare, main]", &[gone, BUSY, SEARCH, BUSY, BUSY, "{text: done}"].join(", "), 6, 3);
+    for advance in ["attempt", "skip"] {
+        let targets = format!("{{max_turns: 2, targets: {{advance: {advance}, wait: turn}}}}");
+        let policy = policy("").replace("{max_turns: 2}", &targets);
+        assert_eq!(bounds(&policy, &["main", "spare"]), (6, 6));
+        play(&policy, "[spare, main]", &[gone, BUSY, SEARCH, BUSY, BUSY, "{text: done}"].join(", "), 6, 3);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::super::retry::{Case, DelayRule, Progress, missed};
 use super::super::state::{Pending, Subject};
 use super::super::targets::{Fate, Next, goes_on};
 use super::Step;
-use crate::policy::{Advance, ErrorClass, ModelPolicy, OnExhausted};
+use crate::policy::{ErrorClass, ModelPolicy, OnExhausted};
 use crate::session::{RetryExhausted, StopReason};
 use crate::time::Nanos;
 
@@ -79,7 +79,7 @@ impl Step<'_> {
             why.push(because(self.policy, "abort_on", &policy.abort_on, []));
         }
         let late = missed(&policy.retry, *progress, case.run_deadline, self.state.now, Nanos::ZERO);
-        if goes_on(&self.policy.turn().targets, policy, reason, case.class, late.is_some())
+        if goes_on(&self.policy.turn().targets, policy, reason, case.class, progress.attempt, late.is_some())
             && let Next::Ask { delay, .. } = self.rotate(Fate::Leave, &failed)
         {
             if let Some(reason) = self.stop_instead_of(delay) {
@@ -90,7 +90,7 @@ impl Step<'_> {
             }
             self.tell_retry(&failed, RetryAction::SkipProvider, delay, None, &why);
             self.note(Note::Exhausted { exhausted, decision: None }, why);
-            if self.policy.turn().targets.advance.value == Advance::Exhausted {
+            if !self.policy.turn().targets.advance.value.counts_together() {
                 self.state.model = None;
             }
             return self.ask_model(failed, delay, Vec::new());

@@ -17,7 +17,7 @@ use crate::engine::targets::{Fate, Next, Rotation, goes_on, passed_over};
 use crate::engine::{MetricName, RetryAction};
 use crate::host::telemetry::Which;
 use crate::host::trace;
-use crate::policy::{Advance, AfterPartial, Bound, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
+use crate::policy::{AfterPartial, Bound, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
 use crate::session::{Message, StopReason, Usage};
 use crate::time::{Instant, Nanos};
 
@@ -308,8 +308,12 @@ impl<'a> Turn<'a> {
                 if class.is_some_and(ErrorClass::is_of_target) && self.policies.len() > 1 {
                     self.guard.session.resting(|resting| resting.add(target, policy, hint, now));
                 }
-                let late = missed(&policy.retry, attempts.progress(), None, now, Nanos::ZERO).is_some();
-                if !class.is_some_and(|class| goes_on(rules, policy, reason, class, late)) {
+                let progress = attempts.progress();
+                let late = missed(&policy.retry, progress, None, now, Nanos::ZERO).is_some();
+                // What there is of them counts the next one already.
+                let failed = progress.attempt.saturating_sub(1);
+                let goes_on = |class| goes_on(rules, policy, reason, class, failed, late);
+                if !class.is_some_and(goes_on) {
                     return Err(reason);
                 }
                 (Fate::Leave, Some(reason))
@@ -328,7 +332,7 @@ impl<'a> Turn<'a> {
                 if action == RetryAction::Retry {
                     self.guard.count(MetricName::RetryDelaySeconds, format!("model {target}"), delay.0);
                 }
-                let together = action == RetryAction::Retry || rules.advance.value == Advance::Attempt;
+                let together = action == RetryAction::Retry || rules.advance.value.counts_together();
                 Ok(Then { delay, action, reason, together })
             }
             Next::Nobody => Err(reason.unwrap_or(StopReason::Attempts)),

@@ -36,6 +36,8 @@ choice_of! {
         Exhausted = "exhausted",
         /// After every attempt, round and round; the attempts at all of them count together.
         Attempt = "attempt",
+        /// When no attempt at this one makes sense; the attempts at all of them count together.
+        Skip = "skip",
     }
 }
 

@@ -4,9 +4,8 @@
 //!
 //! A run has at most `turn.max_turns` turns. Where a report is due, the last one is repeated for as many attempts as
 //! the report has. In each turn one model replies, after every other one may have been called until its attempts were
-//! used up; where the attempts at all of them count together, one model is, and each other one is left once. Arguments
-//! that do not hold are corrected in a later turn, and the longest wait of those of one reply comes before it; the last
-//! turn runs no tools.
+//! used up; where the attempts at all of them count together, those are all. Arguments that do not hold are corrected in a
+//! later turn, and the longest wait of those of one reply comes before it; the last turn runs no tools.
 
 use core::fmt;
 
@@ -16,9 +15,7 @@ use super::render::{exact, length};
 use super::worst::{Kind, Work, Worst, add, larger};
 use super::worst_run;
 use crate::policy::names::{self, Named};
-use crate::policy::{
-    Advance, AfterEffect, Bound, Effect, Names, OnExhausted, Place, Policy, ReduceStep, ToolPolicy,
-};
+use crate::policy::{AfterEffect, Bound, Effect, Names, OnExhausted, Place, Policy, ReduceStep, ToolPolicy};
 use crate::time::Nanos;
 
 /// The most that anything can cost.
@@ -118,7 +115,7 @@ impl Policy {
         let report = self.output().map(|output| Worst::of(&output.retry, as_report));
         let replies = replies(turns.value.get(), report.as_ref());
         // Attempts at several models need not wait for each other, so that no length of time bounds their number.
-        let together = of.models.len() > 1 && self.turn().targets.advance.value == Advance::Attempt;
+        let together = of.models.len() > 1 && self.turn().targets.advance.value.counts_together();
         let models: Vec<_> = models
             .into_iter()
             .map(|(name, example)| {
@@ -219,15 +216,12 @@ impl Turn {
         Self { calls: calls.map(u64::from), asleep, asleep_if_asked }
     }
 
-    /// Each model is called until it is given up; if their attempts count together, only one is, and each of the
-    /// others may be left after one.
+    /// Each model is called until it is given up; if their attempts count together, there are no more than at the one
+    /// that has the most.
     fn of_all(models: &[ModelBounds], together: bool) -> Self {
         let calls = || models.iter().map(|model| model.turn.calls.map(u64::from));
         let calls = if together {
-            let others = u64::try_from(models.len()).unwrap_or(u64::MAX).saturating_sub(1);
-            calls()
-                .try_fold(0_u64, |most, calls| Some(most.max(calls?)))
-                .map(|most| most.saturating_add(others))
+            calls().try_fold(0_u64, |most, calls| Some(most.max(calls?)))
         } else {
             calls().try_fold(0_u64, |sum, calls| Some(sum.saturating_add(calls?)))
         };

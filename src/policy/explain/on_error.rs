@@ -213,7 +213,8 @@ impl Explanation {
 
     /// Of the loop of turns: the rule by which the attempts at all models count together, if it does.
     pub(super) fn counts_together(&self) -> Option<Reason> {
-        let advance = self.value("targets.advance").filter(|said| said.says == "= attempt")?;
+        let together = |said: &Reason| said.says == "= attempt" || said.says == "= skip";
+        let advance = self.value("targets.advance").filter(together)?;
         Some(Reason { path: "turn.targets.advance".to_owned(), ..advance })
     }
 
@@ -233,14 +234,15 @@ impl Explanation {
 
     /// What is done when there is no further attempt at a model: the engine's `goes_on`, in words.
     fn then_of_model(&self, stops: bool, class: ErrorClass) -> &'static str {
-        let together = self.together.is_some();
-        let last = self.holds("abort_on", class) || (together && self.once(class));
-        match (stops, last) {
+        let together = self.together.as_ref();
+        let last = self.holds("abort_on", class) || (together.is_some() && self.has_one(class));
+        let rotates = together.is_some_and(|advance| advance.says == "= attempt");
+        match (stops, last || (!stops && together.is_some() && !rotates)) {
             (true, true) => "no other model is called; `on_exhausted` decides",
             (true, false) => {
                 "the next model of the agent is called; if there is none, `on_exhausted` decides"
             }
-            (false, _) if together => {
+            (false, _) if rotates => {
                 "each further attempt is at the next model of the agent; after the last one `on_exhausted` decides"
             }
             (false, true) => "after the last attempt no other model is called; `on_exhausted` decides",
@@ -254,10 +256,14 @@ impl Explanation {
         self.path.first().is_some_and(|first| first == kind)
     }
 
+    /// Whether a failure of a class leaves no other attempt.
+    fn has_one(&self, class: ErrorClass) -> bool {
+        self.own(class, "max_attempts").is_some_and(|own| own.says == "= 1")
+    }
+
     /// Whether the first failure of a class that is retried uses up the attempts.
     fn once(&self, class: ErrorClass) -> bool {
-        let own = self.own(class, "max_attempts").is_some_and(|own| own.says == "= 1");
-        own && self.is_retried(class) && !self.is_never(class)
+        self.has_one(class) && self.is_retried(class) && !self.is_never(class)
     }
 
     fn is_never(&self, class: ErrorClass) -> bool {
