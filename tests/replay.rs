@@ -261,6 +261,11 @@ fn with_all_its_policies_at_hand_a_session_whose_policy_was_changed_is_the_same_
         let found = again(now, &[earlier]);
         assert_eq!((&found.ending, found.same, found.by_same()), (&Ending::Same, found.events, true));
     }
+    // Both were one file then, and are two now.
+    let named = |name: &str, text: &str| Policy::from_yaml(name, text).unwrap();
+    let replay = Replay::new(named("/srv/policy.yaml", &changed)).earlier([named("before.yaml", POLICY)]);
+    let found = replay.all(session.records().into_iter().map(Ok::<_, std::convert::Infallible>)).unwrap();
+    assert_eq!((&found.ending, found.same), (&Ending::Same, found.events));
     // Another policy than those decides about nothing: each event has its own.
     let other = POLICY.replace("delay: 3s", "delay: 9s");
     assert_eq!(again(&other, &[POLICY, &changed]).ending, Ending::Same);

@@ -19,6 +19,7 @@ mod replayed;
 mod tally;
 
 use core::fmt;
+use std::collections::BTreeMap;
 
 pub use compare::{Difference, Side};
 pub use part::{Part, Parts, UnknownPart};
@@ -70,7 +71,8 @@ pub struct Replay {
     event: Option<Envelope>,
     /// What was decided about it then.
     then: Option<(String, Directives)>,
-    files: Files,
+    /// The files of each policy that decides again, by its digest: two of them may have had one name.
+    files: BTreeMap<String, Files>,
     /// All that was compared so far was decided by this policy, and no part of it was passed over.
     exact: bool,
     found: Replayed,
@@ -110,7 +112,7 @@ impl Replay {
             state: State::new(),
             event: None,
             then: None,
-            files: Files::default(),
+            files: BTreeMap::new(),
             exact: true,
             found,
         }
@@ -239,7 +241,8 @@ impl Replay {
     ) -> Option<Box<Difference>> {
         let mut parts = self.pass_over;
         if by_same {
-            self.files.name_as(&then, &mut again);
+            let policy = self.interpreter.policy().digest().to_owned();
+            self.files.entry(policy).or_default().name_as(&then, &mut again);
         } else {
             parts = parts.with(Part::Because).with(Part::Bounds);
         }
