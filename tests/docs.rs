@@ -9,6 +9,7 @@ use unfazed::host::Meter;
 use unfazed::host::agent_file::AgentFile;
 use unfazed::host::scripted::Script;
 use unfazed::policy::{ErrorClass, LintOptions, Policy};
+use unfazed::simulate::Scenario;
 
 /// A fenced block of a page.
 struct Block {
@@ -30,6 +31,7 @@ fn every_file_shown_loads() {
                 Err(report) => Some(report),
             },
             Some("# agent.yaml") => AgentFile::read(&name, block.text.as_bytes()).err(),
+            Some("# outage.yaml") => Scenario::read(&name, block.text.as_bytes()).err(),
             Some("# model.yaml") => Script::from_yaml(&name, block.text.as_bytes()).err(),
             Some("# search.test.yaml") => {
                 cases_hold(&block.text);
@@ -68,6 +70,17 @@ fn every_key_of_a_test_file_is_described() {
     let missing: Vec<_> =
         keys.iter().flat_map(|name| of(name)).filter(|key| !described(&page, key)).collect();
     assert!(missing.is_empty(), "docs/testing.md does not describe {missing:?}");
+}
+
+#[test]
+fn every_key_of_a_scenario_is_described() {
+    let page = read(&root().join("docs/simulate.md"));
+    let mut keys = Vec::new();
+    names(&unfazed::simulate::json_schema(), &mut keys);
+    keys.retain(|key| ErrorClass::from_name(key).is_none());
+    assert!(keys.len() > 40, "only {} keys were found", keys.len());
+    let missing: Vec<_> = keys.iter().filter(|key| !described(&page, key)).collect();
+    assert!(missing.is_empty(), "docs/simulate.md does not describe {missing:?}");
 }
 
 #[test]

@@ -330,8 +330,7 @@ impl Step<'_> {
         let after = slot.series.history.last().or(corrections.last()).map(|record| record.error_type);
         self.earn(&format!("tool {}", slot.tool), &policy.retry.budget.value, after);
         // A result may be large: it is copied only for reducers that look at it.
-        let reducers = &self.policy.session().reducers;
-        let objection = reducers.iter().any(|rule| rule.on.contains(&Trigger::ToolSucceeded)).then(|| {
+        let objection = self.listens(Trigger::ToolSucceeded).then(|| {
             json!({
                 "tool": slot.tool, "call": slot.call, "attempts": attempts, "arguments": slot.arguments,
                 "data": data,

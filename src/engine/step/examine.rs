@@ -43,8 +43,11 @@ impl Step<'_> {
             for left_out in rules.left_out {
                 self.warn(left_out);
             }
-            let vars = json!({ "args": arguments, "tool": call.name });
-            problems = violations(&rules.policy.validators.value, vars);
+            let validators = &rules.policy.validators.value;
+            if !validators.is_empty() {
+                let vars = json!({ "args": arguments, "tool": call.name });
+                problems = violations(validators, vars);
+            }
         }
         if !problems.is_empty() {
             return invalid(arguments, ErrorClass::InvalidArgs, problems);
