@@ -592,11 +592,11 @@ fn turned(
         }
         (_, Some(bound)) if takes.is_some_and(|takes| takes >= bound) => (bound, Err(late(bound))),
         (ToolOutcome::Failed { failure, .. }, _) => (takes.unwrap_or_default(), Err(failure)),
-        (ToolOutcome::Ok { data }, _) => (takes.unwrap_or_default(), Ok(said(report, data))),
+        (ToolOutcome::Ok { data }, _) => (takes.unwrap_or_default(), Ok(said(report, &data))),
     }
 }
 
-fn said(report: Option<&str>, data: Value) -> ModelReply {
+fn said(report: Option<&str>, data: &Value) -> ModelReply {
     let Some(tool) = report else {
         let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
         return ModelReply { text, ..ModelReply::default() };

@@ -207,6 +207,7 @@ record! {
 
 union! {
     /// How long something takes: a time, or one of these.
+    #[derive(Copy)]
     pub(super) enum LatencyRule by kind {
         /// Always the same.
         Constant = "constant" {

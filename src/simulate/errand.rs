@@ -111,10 +111,9 @@ impl Errand {
             ErrorClass::InvalidArgs | ErrorClass::InvalidOutput => written(good, "[]"),
             ErrorClass::ToolNotFound => {
                 let mut reply = good;
-                reply
-                    .calls
-                    .iter_mut()
-                    .for_each(|proposal| proposal.call.name = "a_tool_that_is_not_there".to_owned());
+                for proposal in &mut reply.calls {
+                    "a_tool_that_is_not_there".clone_into(&mut proposal.call.name);
+                }
                 reply
             }
             _ => good,

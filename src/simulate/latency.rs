@@ -191,6 +191,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::cast_precision_loss, reason = "a test")]
     fn the_table_is_that_of_the_logarithm() {
         for (ppm, millionths) in EXPONENTIAL {
             let exact = -(1.0 - f64::from(ppm) / 1e6).ln() * 1e6;

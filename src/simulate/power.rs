@@ -64,8 +64,9 @@ mod tests {
     #[test]
     fn powers_are_those_of_floating_point() {
         for (value, exponent) in [(1_000_000_u64, 0.5), (4_000_000_000, 2.321_928), (9_000_000, -1.75)] {
-            #[expect(clippy::cast_possible_truncation, reason = "a test")]
+            #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test")]
             let found = times_power(value, (exponent * UNIT as f64) as i64) as f64;
+            #[expect(clippy::cast_precision_loss, reason = "a test")]
             let wanted = value as f64 * f64::powf(2.0, exponent);
             assert!((found - wanted).abs() <= wanted / 1e9 + 1.0, "{value} {exponent}: {found} {wanted}");
         }
