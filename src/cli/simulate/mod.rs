@@ -6,7 +6,7 @@ mod story;
 mod subject;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use unfazed::policy::Effect;
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     Ok(Exit::Clean)
 }
 
-fn play(args: &Args, path: &PathBuf, subjects: &[Subject]) -> Result<Played, Failed> {
+fn play(args: &Args, path: &Path, subjects: &[Subject]) -> Result<Played, Failed> {
     let name = path.display().to_string();
     let scenario =
         Scenario::read(&name, &files::read(path)?).map_err(|report| policies::reported(&[report]))?;

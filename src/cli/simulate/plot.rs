@@ -101,7 +101,7 @@ fn frame(svg: &mut String, panel: &Panel, windows: &[(Nanos, Nanos)], end: u64) 
     for quarter in 0..=4 {
         let y = bottom - PANEL * quarter / 4;
         let value = panel.most * quarter;
-        let shown = if value % 4 == 0 {
+        let shown = if value.is_multiple_of(4) {
             (value / 4).to_string()
         } else {
             format!("{}.{}", value / 4, value % 4 * 25)

@@ -70,7 +70,7 @@ fn page(story: &Story) -> String {
     }
     let plural = if story.attempts == 1 { "" } else { "s" };
     let asleep = story.delays.iter().fold(unfazed::time::Nanos::ZERO, |sum, wait| sum.saturating_add(*wait));
-    let reason = story.reason.iter().map(|reason| format!(" ({reason})")).collect::<String>();
+    let reason = story.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let _ = writeln!(
         page,
         "\n{BOLD}{}{BOLD:#}{reason} after {} attempt{plural}, {} asleep, {} in all",

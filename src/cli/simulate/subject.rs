@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use unfazed::policy::{Loader, Policy};
+use unfazed::policy::{Diagnostic, Loader, Policy};
 
 use super::Args;
 use crate::cli::exit::Failed;
@@ -49,20 +49,12 @@ fn one(name: &str, loader: &Loader) -> Result<Subject, Failed> {
     Ok(Subject { name: name.to_owned(), policy })
 }
 
-fn said(name: &str, problem: Option<&unfazed::policy::Diagnostic>) -> String {
-    let problem = problem.map_or_else(
-        || format!("there is no policy `{name}`"),
-        |problem| {
-            let help = problem.fix.iter().map(|fix| format!("did you mean `{}`?", fix.text));
-            let help: Vec<String> = help.chain(problem.help.iter().cloned()).collect();
-            if help.is_empty() {
-                problem.message.clone()
-            } else {
-                format!("{}; {}", problem.message, help.join("; "))
-            }
-        },
-    );
-    problem
+/// What is wrong with a name, in one line.
+fn said(name: &str, problem: Option<&Diagnostic>) -> String {
+    let Some(problem) = problem else { return format!("there is no policy `{name}`") };
+    let meant = problem.fix.iter().map(|fix| format!("did you mean `{}`?", fix.text));
+    let help = meant.chain(problem.help.iter().cloned());
+    core::iter::once(problem.message.clone()).chain(help).collect::<Vec<_>>().join("; ")
 }
 
 /// The files of one policy: those between `+`, unless there is a file of the whole name.

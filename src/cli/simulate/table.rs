@@ -90,7 +90,7 @@ fn rounded(time: Nanos) -> String {
     let to = |unit: u64| Nanos((time.0.saturating_add(unit / 2) / unit).saturating_mul(unit));
     match time.0 {
         ..SECOND => delay(time),
-        ..60_000_000_000 => to(SECOND / 10).to_string(),
+        SECOND..60_000_000_000 => to(SECOND / 10).to_string(),
         _ => to(SECOND).to_string(),
     }
 }
@@ -98,7 +98,7 @@ fn rounded(time: Nanos) -> String {
 fn tokens(count: u64) -> String {
     match count {
         ..10_000 => count.to_string(),
-        ..10_000_000 => format!("{}k", count.saturating_add(500) / 1_000),
+        10_000..10_000_000 => format!("{}k", count.saturating_add(500) / 1_000),
         _ => format!("{}M", count.saturating_add(500_000) / 1_000_000),
     }
 }
