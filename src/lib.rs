@@ -13,5 +13,7 @@ pub mod repair;
 pub mod replay;
 pub mod session;
 #[cfg(feature = "host")]
+pub mod simulate;
+#[cfg(feature = "host")]
 pub mod store;
 pub mod time;

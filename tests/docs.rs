@@ -32,6 +32,17 @@ fn every_key_of_a_test_file_is_described() {
 }
 
 #[test]
+fn every_key_of_a_scenario_is_described() {
+    let page = read(&root().join("docs/simulate.md"));
+    let mut keys = Vec::new();
+    names(&unfazed::simulate::json_schema(), &mut keys);
+    keys.retain(|key| ErrorClass::from_name(key).is_none());
+    assert!(keys.len() > 40, "only {} keys were found", keys.len());
+    let missing: Vec<_> = keys.iter().filter(|key| !described(&page, key)).collect();
+    assert!(missing.is_empty(), "docs/simulate.md does not describe {missing:?}");
+}
+
+#[test]
 fn every_key_of_a_call_is_described() {
     let page = read(&root().join("docs/explain-and-diff.md"));
     let own = unfazed::policy::CallFile::json_schema();

@@ -26,6 +26,8 @@ fn an_editor_has_nothing_against_the_files_that_come_with_the_product() {
         ("test", "tests/cases/09-limits-and-layers.test.yaml"),
         ("test", "tests/cases/10-reports.test.yaml"),
         ("test", "tests/cases/14-cancel-and-resume.test.yaml"),
+        ("simulation", "examples/simulations/06-flapping.yaml"),
+        ("simulation", "examples/simulations/10-tool-down.yaml"),
     ] {
         let text = fs::read_to_string(root().join(file)).unwrap();
         let value: Value = serde_yaml::from_str(&text).unwrap();
@@ -273,7 +275,7 @@ fn examples<'s>(root: &'s Value, field: &'s Value) -> Vec<&'s Value> {
     given.into_iter().flatten().collect()
 }
 
-const SCHEMAS: [&str; 5] = ["policy", "agent", "script", "test", "session"];
+const SCHEMAS: [&str; 6] = ["policy", "agent", "script", "test", "session", "simulation"];
 
 fn published(name: &str) -> Value {
     let text = fs::read_to_string(root().join(format!("schemas/{name}.schema.json"))).unwrap();

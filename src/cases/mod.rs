@@ -33,11 +33,17 @@ mod tokens;
 mod why;
 mod worked;
 
+pub(crate) use answered::Answered;
 pub use compare::{Mismatch, Row};
 pub use coverage::{Coverage, Leaf};
+pub(crate) use outcome::{OutcomeRule, of_class, outcomes};
 pub use proves::{Claim, Elsewhere, Source};
+pub(crate) use record::Record;
+pub(crate) use run::{PlannedCall, Plot, Setup, run as play};
 pub use suite::{Case, Loader, Suite, Verdict};
 pub use timeline::Line;
+pub(crate) use timeline::timeline;
+pub(crate) use tokens::Tokens;
 
 /// The JSON Schema (2020-12) of test files.
 pub fn json_schema() -> serde_json::Value {

@@ -179,6 +179,11 @@ impl WrittenOutcome {
     }
 }
 
+/// Reads several of the short form, between commas.
+pub(crate) fn outcomes(text: &str) -> Result<Vec<OutcomeRule>, String> {
+    text.split(',').map(|one| short(one.trim())).collect()
+}
+
 /// Reads the short form.
 fn short(text: &str) -> Result<OutcomeRule, String> {
     let mut words = text.split_whitespace();
@@ -233,7 +238,7 @@ fn short(text: &str) -> Result<OutcomeRule, String> {
 }
 
 /// A failure of that class, with the effect the class usually means.
-fn of_class(class: ErrorClass) -> ToolOutcome {
+pub(crate) fn of_class(class: ErrorClass) -> ToolOutcome {
     let effect = match class {
         ErrorClass::ToolUnavailable | ErrorClass::InvalidArgs | ErrorClass::PermissionDenied => {
             EffectState::NotStarted

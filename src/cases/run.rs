@@ -58,6 +58,8 @@ pub(crate) enum Plot {
     Calls(Vec<PlannedCall>),
     /// A run with a scripted model.
     Run(Arc<Script>),
+    /// A run whose calls of models end like that.
+    Turn(Arc<[OutcomeRule]>),
 }
 
 /// A call of a tool.
@@ -73,7 +75,7 @@ pub(crate) struct PlannedCall {
 pub(crate) fn run(setup: &Setup) -> Record {
     let mut stage = Stage::new(setup);
     match &setup.plot {
-        Plot::Run(_) => {
+        Plot::Run(_) | Plot::Turn(_) => {
             stage.start(Drive::Turns);
             stage.play();
         }
@@ -115,6 +117,7 @@ struct Stage<'a> {
     counter: Counter,
     ledger: Ledger,
     script: Option<ScriptState>,
+    turn: Option<Queue>,
     outcomes: BTreeMap<String, Queue>,
     decisions: VecDeque<Decision>,
     answers: VecDeque<Answered>,
@@ -184,7 +187,11 @@ impl<'a> Stage<'a> {
     fn new(setup: &'a Setup) -> Self {
         let script = match &setup.plot {
             Plot::Run(script) => Some(ScriptState::new(Arc::clone(script))),
-            Plot::Calls(_) => None,
+            Plot::Calls(_) | Plot::Turn(_) => None,
+        };
+        let turn = match &setup.plot {
+            Plot::Turn(rules) => Some(Queue::of(rules, false)),
+            Plot::Calls(_) | Plot::Run(_) => None,
         };
         let queue = |(tool, rules): (&String, &Arc<[OutcomeRule]>)| {
             (tool.clone(), Queue::of(rules, setup.own.contains(tool)))
@@ -206,6 +213,7 @@ impl<'a> Stage<'a> {
             counter,
             ledger,
             script,
+            turn,
             outcomes: setup.outcomes.iter().map(queue).collect(),
             decisions: setup.decisions.iter().copied().collect(),
             answers: setup.answers.iter().copied().collect(),
@@ -390,6 +398,12 @@ impl<'a> Stage<'a> {
     }
 
     fn call_model(&mut self, call: &CallModel) -> Option<(Nanos, Answer)> {
+        if let Some(queue) = &mut self.turn {
+            let (outcome, takes) = queue.next()?;
+            let report = self.policy.output().map(|output| output.tool.value.as_str());
+            let (takes, result) = turned(call, report, outcome, takes);
+            return Some((takes, Answer::Model(Box::new(result))));
+        }
         let Some(script) = &mut self.script else {
             self.record.problem("a model is called, but the case has no `replies`".to_owned());
             return None;
@@ -561,6 +575,35 @@ fn answered(work: Work, answer: Answer) -> Option<Event> {
         (Work::Ask(ask), Answer::Answered(answer)) => ask.answered(answer),
         _ => return None,
     })
+}
+
+/// When a call of a model ends that is to end like that, and how. A good answer delivers the report if one is due.
+fn turned(
+    call: &CallModel,
+    report: Option<&str>,
+    outcome: ToolOutcome,
+    takes: Option<Nanos>,
+) -> (Nanos, Result<ModelReply, Failure>) {
+    let bound = [call.timeout, call.timeouts.first_token].into_iter().flatten().min();
+    let late = |bound: Nanos| Failure::of(ErrorClass::Timeout, format!("no answer within {bound}"));
+    match (outcome, bound) {
+        (ToolOutcome::Failed { failure, .. }, Some(bound)) if failure.class == Some(ErrorClass::Timeout) => {
+            (takes.map_or(bound, |takes| takes.min(bound)), Err(failure))
+        }
+        (_, Some(bound)) if takes.is_some_and(|takes| takes >= bound) => (bound, Err(late(bound))),
+        (ToolOutcome::Failed { failure, .. }, _) => (takes.unwrap_or_default(), Err(failure)),
+        (ToolOutcome::Ok { data }, _) => (takes.unwrap_or_default(), Ok(said(report, &data))),
+    }
+}
+
+fn said(report: Option<&str>, data: &Value) -> ModelReply {
+    let Some(tool) = report else {
+        let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+        return ModelReply { text, ..ModelReply::default() };
+    };
+    let arguments = if data.is_object() { data.to_string() } else { "{}".to_owned() };
+    let call = ToolCall { id: "call_1".to_owned(), name: tool.to_owned(), arguments };
+    ModelReply { calls: vec![call.into()], ..ModelReply::default() }
 }
 
 /// Whether a host would keep that.

@@ -19,6 +19,7 @@ mod run;
 mod schema;
 mod sessions;
 mod settings;
+mod simulate;
 mod status;
 mod test;
 mod text;
@@ -54,6 +55,7 @@ enum Command {
     Run(run::Args),
     Schema(schema::Args),
     Sessions(sessions::Args),
+    Simulate(simulate::Args),
     Test(test::Args),
     Tools(tools::Args),
 }
@@ -62,6 +64,7 @@ const EXIT_CODES: &str = "Examples:
   unfazed init                                     # a policy and a first test
   unfazed check policy.yaml
   unfazed explain lookup_price policy.yaml
+  unfazed simulate policy.yaml --tool search --outcomes 'timeout x2, ok'
   unfazed tools agent.yaml
   unfazed run agent.yaml --task 'find the cheapest flight'
   unfazed sessions show latest
@@ -96,6 +99,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(args) => run::run(&args, &settings),
         Command::Schema(args) => schema::run(&args),
         Command::Sessions(args) => sessions::run(&args, &settings),
+        Command::Simulate(args) => simulate::run(&args, &settings),
         Command::Test(args) => test::run(&args),
         Command::Tools(args) => tools::run(&args, &settings),
     };

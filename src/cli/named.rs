@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Call,
     /// A catalogue of models.
     Models,
+    /// A scenario for `unfazed simulate`.
+    Scenario,
 }
 
 /// An agent file and what it names, without mistakes.
@@ -41,7 +43,7 @@ pub(crate) struct Named {
     pub(crate) models: Option<ModelCatalogue>,
 }
 
-/// What the file is. A test file has cases; a script has replies; a call has arguments or a planner; a catalogue has a list of models; an agent has a task, models with an `api` or tools with a `kind`.
+/// What the file is. A test file has cases; a script has replies; a scenario has agents; a call has arguments or a planner; a catalogue has a list of models; an agent has a task, models with an `api` or tools with a `kind`.
 pub(crate) fn kind(bytes: &[u8]) -> Kind {
     if !may_tell(bytes) {
         return Kind::Policy;
@@ -60,6 +62,8 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
         Kind::Script
     } else if any("models", "api") || any("tools", "kind") || has("task") || has("system") {
         Kind::Agent
+    } else if has("agents") {
+        Kind::Scenario
     } else if has("arguments") || has("planner") {
         Kind::Call
     } else if Node::get(&root, "models").is_some_and(names) {
@@ -73,7 +77,7 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
 fn may_tell(bytes: &[u8]) -> bool {
     const LONG: usize = 64 << 10;
     let Ok(text) = core::str::from_utf8(bytes) else { return true };
-    let words = ["cases", "replies", "task", "system", "arguments", "planner", "api", "kind", "\\"];
+    let words = ["cases", "replies", "task", "system", "agents", "arguments", "planner", "api", "kind", "\\"];
     bytes.len() < LONG || words.iter().any(|word| text.contains(word))
 }
 
@@ -84,7 +88,8 @@ fn beginning(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.len() < 2 * LINES || matches!(bytes.first(), Some(b'{' | b'[')) {
         return None;
     }
-    let telling: [&[u8]; 6] = [b"cases:", b"replies:", b"task:", b"system:", b"arguments:", b"planner:"];
+    let telling: [&[u8]; 7] =
+        [b"cases:", b"replies:", b"task:", b"system:", b"agents:", b"arguments:", b"planner:"];
     let cut = LINES.saturating_sub(bytes[..LINES].iter().rev().position(|byte| *byte == b'\n')?);
     let (first, rest) = bytes.split_at(cut);
     let tells = |line: &[u8]| {
@@ -242,6 +247,7 @@ mod tests {
             ("arguments: {item: 42}\n", Kind::Call),
             ("planner: {retry: {max_attempts: 1}}\n", Kind::Call),
             ("version: 1\nmodels: [{names: [m], window: 9}]\n", Kind::Models),
+            ("version: 1\nagents: 5\nduration: 1m\nplanner: fail\nmodels: {m: {}}\n", Kind::Scenario),
             ("version: 1\nmodels: [m]\n", Kind::Policy),
             ("", Kind::Policy),
         ] {

@@ -9,6 +9,7 @@ use unfazed::host::agent_file::AgentFile;
 use unfazed::host::scripted::Script;
 use unfazed::host::tools_file::ToolsFile;
 use unfazed::policy::CallFile;
+use unfazed::simulate;
 
 use super::exit::{Exit, Failed};
 
@@ -45,6 +46,8 @@ pub(super) enum Name {
     Call,
     /// Files with the host's tools, for `check --tools`.
     Tools,
+    /// Scenarios for `unfazed simulate --scenario`.
+    Simulation,
     /// The lines of a session log.
     Session,
 }
@@ -90,6 +93,7 @@ impl Name {
             Self::Test => unfazed::cases::json_schema(),
             Self::Call => CallFile::json_schema(),
             Self::Tools => ToolsFile::json_schema(),
+            Self::Simulation => simulate::json_schema(),
             Self::Session => Record::json_schema(),
         }
     }
@@ -107,6 +111,7 @@ impl Name {
             Self::Test => "test.schema.json",
             Self::Call => "call.schema.json",
             Self::Tools => "tools.schema.json",
+            Self::Simulation => "simulation.schema.json",
             Self::Session => "session.schema.json",
         })
     }

@@ -40,6 +40,24 @@ pub(crate) fn misleads(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Text as XML holds it. XML 1.0 has no way to write most control characters.
+pub(crate) fn xml(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' | '\t' => out.push(c),
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c if c.is_control() => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// At most `most` characters of the text.
 pub(crate) fn shorten(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
@@ -95,5 +113,10 @@ mod tests {
     fn long_text_is_cut_between_characters() {
         assert_eq!(shorten("äöü", 2), "äö…");
         assert_eq!(shorten("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn what_xml_cannot_hold_is_written_otherwise() {
+        assert_eq!(xml("a<b & \"c\"\u{1b}[0m"), "a&lt;b &amp; &quot;c&quot;\\u{1b}[0m");
     }
 }

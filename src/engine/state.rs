@@ -1,6 +1,7 @@
 //! Everything the interpreter remembers between two events: plain data that can be written down and read back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -202,7 +203,8 @@ pub(crate) struct Series {
 pub(super) struct Slot {
     pub(super) call: String,
     pub(super) tool: String,
-    pub(super) arguments: Value,
+    /// Shared, as a slot is copied more often than it is written.
+    pub(super) arguments: Arc<Value>,
     pub(super) planner: Option<CallOverride>,
     pub(super) series: Series,
     /// What is known of its last run.
@@ -436,7 +438,7 @@ impl Slot {
         Self {
             call: self.call.clone(),
             tool: self.tool.clone(),
-            arguments: self.arguments.clone(),
+            arguments: Arc::clone(&self.arguments),
             planner: self.planner.clone(),
             series: Series { started, slept, history: Vec::new(), over },
             ran: self.ran.clone(),

@@ -79,7 +79,7 @@ pub use did_you_mean::closest as did_you_mean;
 pub(crate) use did_you_mean::closest;
 pub use diff::{Comparison, DiffGroup, DiffRow, DiffSubject, DiffVerdict, Names, SubjectKind};
 #[cfg(feature = "host")]
-pub(crate) use document::PolicyFile;
+pub(crate) use document::{Fraction, Lasting, PerClass, PolicyFile};
 pub use duration::{DurationError, parse_duration};
 pub use effective::{
     AboveMax, AfterPartial, Attempts, Bound, Budget, Change, ClassRetry, ClassRules, Effect, GuidancePolicy,

@@ -3,8 +3,8 @@
 //! What a block is, the words behind its fence say:
 //!
 //! - `yaml`: a file. Its first line is its name, `# policy.yaml`. Test files (`*.test.yaml`) pass, agent files
-//!   (`agent.yaml`) and scripts (`model.yaml`) can be read, and everything else is a policy without a problem, lints
-//!   included. Files may name those that stand above them on the page.
+//!   (`agent.yaml`), scripts (`model.yaml`) and scenarios (`outage.yaml`) can be read, and everything else is a policy without
+//!   a problem, lints included. Files may name those that stand above them on the page.
 //! - `yaml wrong`: a file that has a problem, or a test file of which a case fails. (`docs/rules.md` has a test of its
 //!   own, `tests/rules.rs`, and words of its own.)
 //! - `console`: commands behind `$`, each with what it prints and, in brackets, its exit code where it is not 0. All of a

@@ -3,6 +3,7 @@
 use unfazed::host::agent_file::AgentFile;
 use unfazed::host::scripted::Script;
 use unfazed::policy::{LintOptions, Loader};
+use unfazed::simulate::Scenario;
 
 use super::blocks::{self, Block};
 use super::{files, pages, read};
@@ -38,6 +39,7 @@ fn problem(block: &Block, above: &[Block]) -> Option<String> {
     let report = match name {
         "agent.yaml" => AgentFile::read(name, text.as_bytes()).err(),
         "model.yaml" => Script::from_yaml(name, text.as_bytes()).err(),
+        "outage.yaml" => Scenario::read(name, text.as_bytes()).err(),
         _ => match Loader::new().load_with(&mut { find }, vec![(name.to_owned(), text)]) {
             // What is shown is copied; it must not be what check warns of.
             Ok(policy) => Some(policy.lint(&LintOptions::default())).filter(|report| !report.is_empty()),

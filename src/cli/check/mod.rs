@@ -12,12 +12,13 @@ use unfazed::host::PolicyFiles;
 use unfazed::host::scripted::Script;
 use unfazed::host::tools_file::ToolsFile;
 use unfazed::policy::{CallFile, Effect, KnownTool, LintOptions, Loader, Report};
+use unfazed::simulate::Scenario;
 
 use super::exit::{self, Exit, Failed};
 use super::named::{self, Kind, Named};
 use super::{files, out};
 
-/// Checks policy, agent and script files, and the files an agent file names; prints every problem with its place
+/// Checks policy, agent, script, test and scenario files, and the files an agent file names; prints every problem with its place
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed check policy.yaml
@@ -97,6 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
             Kind::Script => reports.extend(Script::from_yaml(&name, &bytes).err()),
             Kind::Call => reports.extend(CallFile::read(&name, &bytes).err()),
             Kind::Models => reports.extend(ModelCatalogue::read(&name, &bytes).err()),
+            Kind::Scenario => reports.extend(Scenario::read(&name, &bytes).err()),
             Kind::Test => reports.extend(super::test::problems(&name, &bytes)),
             Kind::Policy if args.together => policies.push((name, bytes)),
             Kind::Policy => reports.extend(policy(args, &options, vec![(name, bytes)])),

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use unfazed::cases::{Mismatch, Verdict};
 
 use super::{Broken, Played};
+use crate::cli::text::xml;
 
 pub(super) fn document(all: &[Played]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"unfazed\">\n");
     for played in all {
         let failed = played.cases().filter(|(_, verdict)| !verdict.passed()).count();
-        let name = escaped(&played.name);
+        let name = xml(&played.name);
         let errors = usize::from(played.broken.is_some());
         let count = played.verdicts.len() + errors;
         let _ = writeln!(
@@ -21,7 +22,7 @@ pub(super) fn document(all: &[Played]) -> String {
             error(&mut out, &name, broken);
         }
         for (case, verdict) in played.cases() {
-            let (title, line) = (escaped(case.name()), case.place().line);
+            let (title, line) = (xml(case.name()), case.place().line);
             let open = format!(
                 "    <testcase name=\"{title}\" classname=\"{name}\" file=\"{name}\" line=\"{line}\""
             );
@@ -34,8 +35,8 @@ pub(super) fn document(all: &[Played]) -> String {
             let _ = writeln!(
                 out,
                 "      <failure message=\"{}\">{}</failure>",
-                escaped(&what.join(", ")),
-                escaped(&body(verdict))
+                xml(&what.join(", ")),
+                xml(&body(verdict))
             );
             out.push_str("    </testcase>\n");
         }
@@ -55,8 +56,8 @@ fn error(out: &mut String, name: &str, broken: &Broken) {
         out,
         "    <testcase name=\"the file can be used\" classname=\"{name}\" file=\"{name}\">\n      \
          <error message=\"{}\">{}</error>\n    </testcase>",
-        escaped(said.lines().next().unwrap_or_default()),
-        escaped(&said)
+        xml(said.lines().next().unwrap_or_default()),
+        xml(&said)
     );
 }
 
@@ -75,32 +76,4 @@ fn body(verdict: &Verdict) -> String {
         }
     }
     out
-}
-
-/// Text as XML holds it. XML 1.0 has no way to write most control characters.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\n' | '\t' => out.push(c),
-            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c if c.is_control() => out.extend(c.escape_default()),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_xml_cannot_hold_is_written_otherwise() {
-        assert_eq!(escaped("a<b & \"c\"\u{1b}[0m"), "a&lt;b &amp; &quot;c&quot;\\u{1b}[0m");
-    }
 }

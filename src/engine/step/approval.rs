@@ -54,7 +54,7 @@ impl Step<'_> {
             question,
             call: slot.call.clone(),
             tool: slot.tool.clone(),
-            arguments: slot.arguments.clone(),
+            arguments: Value::clone(&slot.arguments),
             message: message.to_owned(),
             timeout: self.policy.turn().approval.timeout.value.length(),
         };

@@ -4,6 +4,7 @@
 //! calls before it are settled. So breakers, reducers and messages see the same order whichever tool ends first.
 
 use core::mem;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -45,6 +46,7 @@ impl Step<'_> {
             };
             let series = Series::begin(now);
             let (call, tool, ran) = (call.id, call.name, RunFacts::default());
+            let arguments = Arc::new(arguments);
             self.state.batch.push(Slot { call, tool, arguments, planner, series, ran, place: None, phase });
         }
         self.start_waiting();
@@ -77,7 +79,7 @@ impl Step<'_> {
             spill: self.spill(index, &slot.tool, &policy.result),
             call: slot.call,
             tool: slot.tool,
-            arguments: slot.arguments,
+            arguments: Value::clone(&slot.arguments),
         };
         self.ask(Work::RunTool(run), why);
     }
@@ -334,8 +336,7 @@ impl Step<'_> {
         let after = slot.series.history.last().or(corrections.last()).map(|record| record.error_type);
         self.earn(&format!("tool {}", slot.tool), &policy.retry.budget.value, after);
         // A result may be large: it is copied only for reducers that look at it.
-        let reducers = &self.policy.session().reducers;
-        let objection = reducers.iter().any(|rule| rule.on.contains(&Trigger::ToolSucceeded)).then(|| {
+        let objection = self.listens(Trigger::ToolSucceeded).then(|| {
             json!({
                 "tool": slot.tool, "call": slot.call, "attempts": attempts, "arguments": slot.arguments,
                 "data": data,

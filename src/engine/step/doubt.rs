@@ -225,7 +225,7 @@ const fn kind(rule: &Setting<AfterEffect>) -> Setting<&'static str> {
 /// What expressions about a call know.
 fn known(slot: &Slot) -> Map<String, Value> {
     Map::from_iter([
-        ("args".to_owned(), slot.arguments.clone()),
+        ("args".to_owned(), Value::clone(&slot.arguments)),
         ("tool".to_owned(), slot.tool.clone().into()),
     ])
 }

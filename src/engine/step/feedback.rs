@@ -48,6 +48,11 @@ impl Step<'_> {
         self.reduce(Trigger::RetryFeedback, &event)
     }
 
+    /// Whether a reducer listens to `trigger`: what it would be told is put together only then.
+    pub(super) fn listens(&self, trigger: Trigger) -> bool {
+        self.policy.session().reducers.iter().any(|rule| rule.on.contains(&trigger))
+    }
+
     /// Runs the reducers that listen to `trigger`. Returns the first that failed; all that failed are reported.
     pub(super) fn reduce(&mut self, trigger: Trigger, event: &Value) -> Option<ReducerError> {
         let session = self.policy.session();

@@ -72,11 +72,15 @@ impl Interpreter {
     /// A pure function of its arguments: no clock, no I/O, no random stream. An event that cannot be used (a gap
     /// in the numbers, an answer to work nobody asked for) changes nothing and is reported as a warning.
     pub fn step(&self, state: &mut State, envelope: Envelope) -> Directives {
-        let mut step = Step { policy: &self.policy, tools: &self.tools, state, out: Vec::new() };
+        let mut step =
+            Step { policy: &self.policy, tools: &self.tools, state, out: Vec::with_capacity(USUAL) };
         step.take(envelope);
         Directives(step.out)
     }
 }
+
+/// So many directives are given at once, mostly; they are large.
+const USUAL: usize = 8;
 
 /// One step under way.
 struct Step<'a> {

@@ -25,9 +25,13 @@ mod text;
 mod timeouts;
 mod tool;
 
+#[cfg(feature = "host")]
+pub(crate) use by_class::PerClass;
 pub(crate) use by_class::for_all;
 pub(crate) use context::{ContextLayer, MergedContext, TokensLayer};
 pub(crate) use errors::{ErrorRule, Sought, Words};
+#[cfg(feature = "host")]
+pub(crate) use fraction::Fraction;
 pub(crate) use history::{HistoryLayer, MergedHistory};
 pub(crate) use lasting::Lasting;
 pub(crate) use output::{MergedOutput, OutputLayer};

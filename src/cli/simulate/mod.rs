@@ -1,0 +1,140 @@
+//! `unfazed simulate`: what policies make of failures, before there are any: of one call or turn, and of many agents.
+
+mod json;
+mod plot;
+mod story;
+mod subject;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use unfazed::policy::Effect;
+use unfazed::simulate::{Figures, Scenario};
+
+use super::exit::{Exit, Failed};
+use super::settings::Settings;
+use super::{files, out, policies};
+use subject::Subject;
+
+/// Plays what may happen under policies: one call or turn with given outcomes, or many agents that share models and tools
+/// that fail; in virtual time, the same for the same seed
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  unfazed simulate policy.yaml --tool search --outcomes 'timeout x2, ok' --effect read_only
+  unfazed simulate --model main --model spare --outcomes '429 retry-after 3, overloaded x9'
+  unfazed simulate old.yaml new.yaml --scenario outage.yaml
+  unfazed simulate builtin:default builtin:presets/supyagent policy.yaml --scenario outage.yaml --plot outage.svg
+  unfazed simulate base.yaml+team.yaml --scenario outage.yaml --seed 7 --format json
+
+A POLICY is a file, an agent file, `builtin:default`, or `builtin:presets/NAME`; `base.yaml+team.yaml` are layers of one
+policy, the later above the earlier. Several are played side by side. docs/simulate.md describes scenarios.")]
+pub(crate) struct Args {
+    /// The policies; the built-in one without any.
+    #[arg(value_name = "POLICY")]
+    policies: Vec<String>,
+    /// The tool that is called once.
+    #[arg(long, value_name = "NAME", requires = "outcomes", conflicts_with_all = ["model", "scenario"])]
+    tool: Option<String>,
+    /// The model that is asked in one turn; several, in order of preference, if it is given more than once.
+    #[arg(long, value_name = "NAME", requires = "outcomes", conflicts_with = "scenario")]
+    model: Vec<String>,
+    /// How the attempts end, in order; the last one again and again: `ok`, a class or an HTTP status, and what `unfazed
+    /// test` takes besides (`429 retry-after 3`, `timeout takes 2s x3`).
+    #[arg(long, value_name = "LIST", conflicts_with = "scenario")]
+    outcomes: Option<String>,
+    /// What the tool itself says a run does to the world.
+    #[arg(long, value_name = "EFFECT", requires = "tool", value_parser = effect)]
+    effect: Option<Effect>,
+    /// The arguments the tool is called with, as JSON.
+    #[arg(long, value_name = "JSON", requires = "tool")]
+    arguments: Option<serde_json::Value>,
+    /// What many agents meet: a scenario file. Several are played one after the other.
+    #[arg(long, value_name = "FILE")]
+    scenario: Vec<PathBuf>,
+    /// The seed of all that is left to chance, instead of the scenario's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How many agents there are, instead of the scenario's number.
+    #[arg(long, value_name = "N", requires = "scenario", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    agents: Option<u32>,
+    /// Writes a plot of success and load over time into this file, as SVG.
+    #[arg(long, value_name = "FILE", requires = "scenario")]
+    plot: Option<PathBuf>,
+    /// The profile of the policies that is chosen.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// How it is printed.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// How it is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Human,
+    /// One JSON document.
+    Json,
+}
+
+/// A scenario, and what it came to under each policy.
+struct Played {
+    scenario: Scenario,
+    results: Vec<(String, Figures)>,
+}
+
+pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
+    let subjects = subject::load(args, settings)?;
+    if let Some(outcomes) = &args.outcomes {
+        return story::run(args, &subjects, outcomes);
+    }
+    if args.scenario.is_empty() {
+        return Err(Failed::Usage(
+            "say what happens: `--tool NAME --outcomes 'timeout x2, ok'`, `--model NAME --outcomes …` or `--scenario FILE`"
+                .into(),
+        ));
+    }
+    if args.plot.is_some() && args.scenario.len() > 1 {
+        return Err(Failed::Usage("a plot is of one scenario; give one `--scenario`".into()));
+    }
+    let all: Vec<Played> =
+        args.scenario.iter().map(|path| play(args, path, &subjects)).collect::<Result<_, _>>()?;
+    if let (Some(path), Some(played)) = (&args.plot, all.first()) {
+        let what = format!("cannot write {}", path.display());
+        std::fs::write(path, plot::svg(played)).map_err(|error| Failed::io(what, error))?;
+    }
+    match args.format {
+        Format::Human => out::styled(&all.iter().map(table::table).collect::<Vec<_>>().join("\n"))?,
+        Format::Json => out::raw(&format!("{:#}\n", json::document(&all)))?,
+    }
+    Ok(Exit::Clean)
+}
+
+fn play(args: &Args, path: &Path, subjects: &[Subject]) -> Result<Played, Failed> {
+    let name = path.display().to_string();
+    let scenario =
+        Scenario::read(&name, &files::read(path)?).map_err(|report| policies::reported(&[report]))?;
+    let scenario = match args.seed {
+        Some(seed) => scenario.with_seed(seed),
+        None => scenario,
+    };
+    let scenario = match args.agents {
+        Some(agents) => scenario.with_agents(agents),
+        None => scenario,
+    };
+    let mut results = Vec::with_capacity(subjects.len());
+    for Subject { name: policy, policy: rules } in subjects {
+        let figures = scenario
+            .play(rules)
+            .map_err(|error| Failed::Stopped(format!("{name} under {policy}: {error}")))?;
+        results.push((policy.clone(), figures));
+    }
+    Ok(Played { scenario, results })
+}
+
+fn effect(word: &str) -> Result<Effect, String> {
+    serde_json::from_value(word.into())
+        .map_err(|_| "write `read_only`, `idempotent`, `non_idempotent` or `unknown`".to_owned())
+}

@@ -1,0 +1,97 @@
+//! One call or turn: what is attempted, waited for and decided, with the rules that decided it.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+use serde_json::{Map, Value, json};
+use unfazed::simulate::{Story, StoryCall};
+
+use super::subject::Subject;
+use super::{Args, Format};
+use crate::cli::exit::{Exit, Failed};
+use crate::cli::out;
+use crate::cli::text::{delay, one_line};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+pub(super) fn run(args: &Args, subjects: &[Subject], outcomes: &str) -> Result<Exit, Failed> {
+    let mut stories = Vec::with_capacity(subjects.len());
+    for subject in subjects {
+        stories.push((&subject.name, play(args, subject, outcomes)?));
+    }
+    match args.format {
+        Format::Human => {
+            let page = |(name, story): &(&String, Story)| {
+                let heading =
+                    if stories.len() > 1 { format!("{BOLD}{name}{BOLD:#}\n") } else { String::new() };
+                format!("{heading}{}", page(story))
+            };
+            out::styled(&stories.iter().map(page).collect::<Vec<_>>().join("\n"))?;
+        }
+        Format::Json => {
+            let stories: Vec<Value> = stories.iter().map(|(name, story)| document(name, story)).collect();
+            out::raw(&format!("{:#}\n", json!({"version": 1, "outcomes": outcomes, "policies": stories})))?;
+        }
+    }
+    Ok(Exit::Clean)
+}
+
+fn play(args: &Args, subject: &Subject, outcomes: &str) -> Result<Story, Failed> {
+    let seed = args.seed.unwrap_or(1);
+    let story = match &args.tool {
+        Some(tool) => {
+            let arguments = args.arguments.clone().unwrap_or_else(|| Value::Object(Map::new()));
+            let call = StoryCall { tool, arguments, effect: args.effect };
+            Story::of_tool(&subject.policy, &call, outcomes, seed)
+        }
+        None if args.model.is_empty() => {
+            return Err(Failed::Usage(
+                "say whose outcomes these are: `--tool NAME` or `--model NAME`".into(),
+            ));
+        }
+        None => Story::of_model(&subject.policy, &args.model, outcomes, seed),
+    };
+    story.map_err(|error| Failed::Usage(format!("--outcomes: {error}")))
+}
+
+fn page(story: &Story) -> String {
+    let mut page = String::new();
+    let mut said: &[String] = &[];
+    for line in &story.lines {
+        let _ = writeln!(page, "{:>10}  {}", delay(line.at), one_line(&line.text));
+        // The same reasons are not said twice in a row.
+        if !line.why.is_empty() && line.why != said {
+            said = &line.why;
+            for why in said {
+                let _ = writeln!(page, "            {DIM}{}{DIM:#}", one_line(why));
+            }
+        }
+    }
+    let plural = if story.attempts == 1 { "" } else { "s" };
+    let asleep = story.delays.iter().fold(unfazed::time::Nanos::ZERO, |sum, wait| sum.saturating_add(*wait));
+    let reason = story.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let _ = writeln!(
+        page,
+        "\n{BOLD}{}{BOLD:#}{reason} after {} attempt{plural}, {} asleep, {} in all",
+        story.status,
+        story.attempts,
+        delay(asleep),
+        delay(story.took),
+    );
+    page
+}
+
+fn document(name: &str, story: &Story) -> Value {
+    let lines =
+        story.lines.iter().map(|line| json!({"at": line.at.to_string(), "text": line.text, "why": line.why}));
+    json!({
+        "policy": name,
+        "attempts": story.attempts,
+        "delays": story.delays.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "took": story.took.to_string(),
+        "status": story.status,
+        "reason": story.reason,
+        "timeline": lines.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,59 @@
+//! How many calls a service takes: a store that fills evenly and holds as many calls as it takes in its time.
+
+use super::scenario::CapacityRule;
+use crate::time::Nanos;
+
+/// What is left of a capacity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capacity {
+    rule: CapacityRule,
+    /// When all calls that were taken are made up for, in parts of a nanosecond: there are `calls` of them in one.
+    full_at: u128,
+}
+
+impl Capacity {
+    pub(super) const fn new(rule: CapacityRule) -> Self {
+        Self { rule, full_at: 0 }
+    }
+
+    /// Takes a call so long after the start; or says when there is room again, if the service says that.
+    pub(super) fn take(&mut self, at: Nanos) -> Result<(), Option<Nanos>> {
+        let (calls, each) = (u128::from(self.rule.calls), u128::from(self.rule.per.0));
+        let now = u128::from(at.0) * calls;
+        let full_at = self.full_at.max(now) + each;
+        let room = now + each * calls;
+        if full_at > room {
+            let wait = u64::try_from((full_at - room).div_ceil(calls)).unwrap_or(u64::MAX);
+            return Err(self.rule.retry_after.then_some(Nanos(wait)));
+        }
+        self.full_at = full_at;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capacity(calls: u32, per: u64) -> Capacity {
+        Capacity::new(CapacityRule { calls, per: Nanos::from_secs(per), retry_after: true })
+    }
+
+    #[test]
+    fn so_many_calls_go_at_once_and_the_next_is_told_when_there_is_room() {
+        let mut capacity = capacity(3, 60);
+        let at = Nanos::from_secs(100);
+        assert_eq!([0; 3].map(|_| capacity.take(at)), [Ok(()); 3]);
+        assert_eq!(capacity.take(at), Err(Some(Nanos::from_secs(20))));
+        assert_eq!(capacity.take(Nanos::from_secs(119)), Err(Some(Nanos::from_secs(1))));
+        assert_eq!(capacity.take(Nanos::from_secs(120)), Ok(()));
+    }
+
+    #[test]
+    fn in_the_long_run_there_are_as_many_as_it_says() {
+        let mut capacity = capacity(7, 60);
+        let taken = (0..6_000).filter(|tenth| capacity.take(Nanos::from_millis(tenth * 100)).is_ok()).count();
+        // Ten minutes, and what was saved up at the start.
+        assert_eq!(taken, 7 * 10 + 6);
+    }
+}

@@ -1,0 +1,88 @@
+//! Chance that is counted: what an agent meets depends on the seed and on its own calls alone.
+
+use crate::policy::Seed;
+
+/// So many numbers belong to one call.
+const EACH: u32 = 4;
+
+/// The chances of one agent with one service.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chance {
+    seed: Seed,
+    calls: u32,
+}
+
+/// The numbers of one call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draws {
+    seed: Seed,
+    first: u32,
+}
+
+impl Chance {
+    pub(super) fn new(seed: u64, service: &str, agent: u32) -> Self {
+        Self { seed: Seed::new(seed, service, &agent.to_string()), calls: 0 }
+    }
+
+    /// The numbers of the next call.
+    pub(super) const fn next(&mut self) -> Draws {
+        let first = self.calls.wrapping_mul(EACH);
+        self.calls = self.calls.wrapping_add(1);
+        Draws { seed: self.seed, first }
+    }
+}
+
+impl Draws {
+    /// Which fault it is, if any.
+    pub(super) const fn fault(self) -> u64 {
+        self.number(0)
+    }
+
+    /// Whether a window of the trace strikes.
+    pub(super) const fn window(self) -> u64 {
+        self.number(1)
+    }
+
+    /// How long it takes.
+    pub(super) const fn time(self) -> u64 {
+        self.number(2)
+    }
+
+    const fn number(self, which: u32) -> u64 {
+        self.seed.draw(self.first.wrapping_add(which))
+    }
+}
+
+/// Whether what happens so often, in parts per million, happens with that number.
+pub(super) const fn strikes(ppm: u32, number: u64) -> bool {
+    // The upper half of the number, as a share of 2^32, against the rate: no rounding can reach a rate of one.
+    (number >> 32) * 1_000_000 < (ppm as u64) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_always_happens_happens_and_what_never_does_does_not() {
+        for number in [0, u64::MAX, 1 << 63] {
+            assert!(strikes(1_000_000, number));
+            assert!(!strikes(0, number));
+        }
+    }
+
+    #[test]
+    fn a_third_is_a_third() {
+        let mut chance = Chance::new(7, "model main", 3);
+        let struck = (0..30_000).filter(|_| strikes(333_333, chance.next().fault())).count();
+        assert!((9_700..10_300).contains(&struck), "{struck}");
+    }
+
+    #[test]
+    fn agents_and_services_have_chances_of_their_own() {
+        let first = |service, agent| Chance::new(1, service, agent).next().fault();
+        assert_eq!(first("model main", 1), first("model main", 1));
+        assert_ne!(first("model main", 1), first("model main", 2));
+        assert_ne!(first("model main", 1), first("tool main", 1));
+    }
+}

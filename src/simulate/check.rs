@@ -1,0 +1,111 @@
+//! What cannot be meant in a scenario, though each of its values can be read.
+
+use super::document::{ScenarioFile, WindowFile};
+use super::scenario::MOST_AGENTS;
+use crate::policy::decode::Spanned;
+use crate::policy::{Code, Diagnostic, ErrorClass, Fraction, PerClass, Span};
+
+/// Faults that no service has: the policy makes them, or the user.
+const OF_NOBODY: [ErrorClass; 4] =
+    [ErrorClass::ReducerError, ErrorClass::CircuitOpen, ErrorClass::RepeatedCall, ErrorClass::Cancelled];
+/// Faults that only tools have.
+const OF_TOOLS: [ErrorClass; 2] = [ErrorClass::ToolUnavailable, ErrorClass::ExecutionError];
+/// Faults that only models have.
+const OF_MODELS: [ErrorClass; 12] = [
+    ErrorClass::ToolNotFound,
+    ErrorClass::MalformedToolCall,
+    ErrorClass::InvalidOutput,
+    ErrorClass::TruncatedOutput,
+    ErrorClass::EmptyResponse,
+    ErrorClass::TextOnly,
+    ErrorClass::ReasoningOnly,
+    ErrorClass::ContentFilter,
+    ErrorClass::ContextOverflow,
+    ErrorClass::OrphanToolCall,
+    ErrorClass::ModelError,
+    ErrorClass::QuotaExceeded,
+];
+
+/// Who has faults.
+#[derive(Clone, Copy)]
+enum Whose {
+    Model,
+    Tool,
+}
+
+/// Everything that cannot be meant.
+pub(super) fn check(file: &ScenarioFile) -> Vec<Diagnostic> {
+    let mut problems = Vec::new();
+    if file.agents.value.get() > MOST_AGENTS {
+        let problem =
+            Diagnostic::error(Code::OUT_OF_RANGE, file.agents.span, format!("at most {MOST_AGENTS} agents"));
+        problems.push(problem);
+    }
+    if file.models.value.is_empty() {
+        let problem = Diagnostic::error(Code::MISSING_FIELD, file.models.span, "there is no model to call");
+        problems.push(problem.help("add one, such as `main: {latency: 2s}`"));
+    }
+    for model in file.models.value.values() {
+        rates(model.faults.as_ref(), Whose::Model, &mut problems);
+        windows(&model.trace, Whose::Model, &mut problems);
+    }
+    for tool in file.tools.values() {
+        rates(tool.faults.as_ref(), Whose::Tool, &mut problems);
+        windows(&tool.trace, Whose::Tool, &mut problems);
+    }
+    problems
+}
+
+fn rates(faults: Option<&Spanned<PerClass<Fraction>>>, whose: Whose, problems: &mut Vec<Diagnostic>) {
+    let Some(Spanned { value: PerClass(rates), span }) = faults else { return };
+    let all: u64 = rates.iter().map(|(_, rate)| u64::from(rate.0)).sum();
+    if all > 1_000_000 {
+        let problem =
+            Diagnostic::error(Code::OUT_OF_RANGE, *span, "together these happen more often than always");
+        problems.push(problem.help("they are fractions of all calls; let them sum up to 1 at most"));
+    }
+    problems.extend(rates.iter().filter_map(|(class, _)| impossible(*class, whose, *span)));
+}
+
+fn windows(trace: &[Spanned<WindowFile>], whose: Whose, problems: &mut Vec<Diagnostic>) {
+    for Spanned { value: window, span } in trace {
+        let to = window.to.value;
+        if to <= window.from {
+            let message = format!("this ends at {to}, but begins at {}", window.from);
+            problems.push(Diagnostic::error(Code::CONTRADICTION, window.to.span, message));
+        } else if let Some(every) = window.every.filter(|every| every.value <= to.saturating_sub(window.from))
+        {
+            let message = format!("this comes back after {}, before it has ended", every.value);
+            let problem = Diagnostic::error(Code::CONTRADICTION, every.span, message);
+            problems.push(problem.help("let it come back later, or leave out `every` and let it last"));
+        }
+        if window.fault.is_none() && window.latency.is_none() && window.capacity.is_none() {
+            let problem = Diagnostic::error(Code::MISSING_FIELD, *span, "nothing happens then");
+            problems.push(problem.help("add `fault`, `latency` or `capacity`"));
+        }
+        let of_faults = [
+            ("rate", window.rate.map(|rate| rate.span)),
+            ("retry_after", window.retry_after.map(|wait| wait.span)),
+        ];
+        for (name, span) in of_faults.into_iter().filter(|_| window.fault.is_none()) {
+            problems.extend(span.map(|span| {
+                Diagnostic::error(
+                    Code::CONTRADICTION,
+                    span,
+                    format!("`{name}` is of a `fault`, and there is none"),
+                )
+            }));
+        }
+        problems.extend(window.fault.and_then(|fault| impossible(fault.value, whose, fault.span)));
+    }
+}
+
+fn impossible(class: ErrorClass, whose: Whose, span: Span) -> Option<Diagnostic> {
+    let why = match whose {
+        _ if OF_NOBODY.contains(&class) => "comes from the policy or from the user, not from a service",
+        Whose::Model if OF_TOOLS.contains(&class) => "is of tools, not of models",
+        Whose::Tool if OF_MODELS.contains(&class) => "is of models, not of tools",
+        Whose::Model | Whose::Tool => return None,
+    };
+    Some(Diagnostic::error(Code::CONTRADICTION, span, format!("`{class}` {why}")))
+}

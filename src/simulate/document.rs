@@ -1,0 +1,295 @@
+//! Scenario files: what a person writes to say what many agents meet.
+
+use core::num::NonZeroU32;
+
+use indexmap::IndexMap;
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value};
+
+use super::latency::Latency;
+use crate::engine::Decision;
+use crate::policy::decode::{Decode, Described, Reader, Spanned, VersionOne, record, union};
+use crate::policy::yaml::{Data, Node};
+use crate::policy::{Code, Diagnostic, parse_duration};
+use crate::policy::{Effect, ErrorClass, Fraction, Lasting, PerClass, WrittenSchema};
+use crate::time::Nanos;
+
+record! {
+    /// A scenario: many agents that share models and tools, what these do, and when they fail. Read by
+    /// `unfazed simulate --scenario`.
+    #[part(true)]
+    pub(crate) struct ScenarioFile {
+        /// The version of this format.
+        pub(crate) version: VersionOne,
+        /// What the scenario is about, for readers.
+        /// Example: `The model is overloaded for two minutes.`
+        pub(crate) about: Option<String>,
+        /// How many agents there are. They share the models and the tools.
+        /// Example: `20`
+        pub(crate) agents: Spanned<NonZeroU32>,
+        /// When the agents begin.
+        pub(crate) arrival: ArrivalRule = ArrivalRule::Together {},
+        /// How long agents begin new runs. Runs under way then go on to their end.
+        /// Example: `10m`
+        pub(crate) duration: Lasting<Nanos>,
+        /// The most runs of each agent. Left out: one after the other until `duration` is over.
+        /// Example: `1`
+        pub(crate) runs: Option<NonZeroU32>,
+        /// How long an agent rests between two runs.
+        /// Example: `5s`
+        pub(crate) pause: Latency = Latency::constant(Nanos::ZERO),
+        /// The longest one run may take.
+        /// Example: `5m`
+        pub(crate) deadline: Option<Lasting<Nanos>>,
+        /// The seed of all that is left to chance.
+        /// Example: `42`
+        pub(crate) seed: u64 = 1,
+        /// What each run takes if nothing goes wrong.
+        pub(crate) work: WorkFile = WorkFile::default(),
+        /// The models, in order of preference.
+        /// Example: `{"main": {"latency": {"kind": "lognormal", "median": "4s", "p99": "20s"}}}`
+        pub(crate) models: Spanned<IndexMap<String, ModelFile>>,
+        /// The tools. Runs call one after the other.
+        /// Example: `{"search": {"effect": "read_only", "latency": "300ms"}}`
+        pub(crate) tools: IndexMap<String, ToolFile> = IndexMap::new(),
+        /// What the host's planner decides whenever a policy asks it.
+        pub(crate) planner: Decision = Decision::TellModel,
+        /// Whether people agree to what a policy asks them, at once; or refuse it.
+        /// Example: `true`
+        pub(crate) approve: bool = true,
+    }
+}
+
+record! {
+    /// What each run takes if nothing goes wrong.
+    pub(crate) struct WorkFile {
+        /// How many tool calls.
+        /// Example: `6`
+        pub(crate) calls: u32 = 4,
+        /// How many of them a reply of the model makes at once.
+        /// Example: `2`
+        pub(crate) parallel: NonZeroU32 = NonZeroU32::MIN,
+        /// How often the model calls a tool again that failed, with the same arguments.
+        /// Example: `1`
+        pub(crate) again: u32 = 1,
+        /// The report that is delivered to policies that ask for one.
+        /// Example: `{"price": 12.5}`
+        pub(crate) report: Value = Value::Object(Map::new()),
+    }
+}
+
+union! {
+    /// When the agents begin their first runs.
+    pub(crate) enum ArrivalRule by kind {
+        /// All at once.
+        Together = "together" {},
+        /// One after the other, the last one after that time.
+        Spread = "spread" {
+            /// From the first to the last.
+            /// Example: `30s`
+            over: Nanos,
+        },
+        /// Each at some time within that.
+        Random = "random" {
+            /// The time within which all begin.
+            /// Example: `30s`
+            over: Nanos,
+        },
+    }
+}
+
+record! {
+    /// A model that all agents share.
+    #[part(true)]
+    pub(crate) struct ModelFile {
+        /// How long a whole answer takes.
+        pub(crate) latency: Latency = Latency::constant(Nanos::from_secs(2)),
+        /// How long a failure takes to come. One that is a `timeout` never comes.
+        pub(crate) fails_after: Latency = Latency::constant(Nanos::from_millis(200)),
+        /// How often calls fail or are answered badly, by class, as fractions.
+        /// Example: `{"overloaded": 0.05, "malformed_tool_call": 0.02}`
+        pub(crate) faults: Option<Spanned<PerClass<Fraction>>>,
+        /// How many calls it takes; those beyond are refused as `rate_limit`.
+        pub(crate) capacity: Option<CapacityFile>,
+        /// What happens at certain times.
+        /// Example: `[{"from": "2m", "to": "4m", "fault": "overloaded"}]`
+        pub(crate) trace: Vec<Spanned<WindowFile>> = Vec::new(),
+        /// What an answer reports.
+        pub(crate) tokens: TokensFile = TokensFile::default(),
+    }
+}
+
+record! {
+    /// A tool that all agents share.
+    #[part(true)]
+    pub(crate) struct ToolFile {
+        /// How long a run takes.
+        pub(crate) latency: Latency = Latency::constant(Nanos::from_millis(500)),
+        /// How long a failure takes to come. One that is a `timeout` never comes.
+        pub(crate) fails_after: Latency = Latency::constant(Nanos::from_millis(200)),
+        /// How often runs fail, by class, as fractions.
+        /// Example: `{"network_error": 0.05}`
+        pub(crate) faults: Option<Spanned<PerClass<Fraction>>>,
+        /// How many runs there may be; those beyond are refused as `rate_limit`.
+        pub(crate) capacity: Option<CapacityFile>,
+        /// What happens at certain times.
+        /// Example: `[{"from": "2m", "to": "4m", "fault": "tool_unavailable"}]`
+        pub(crate) trace: Vec<Spanned<WindowFile>> = Vec::new(),
+        /// What the tool itself says a run does to the world.
+        pub(crate) effect: Option<Effect>,
+        /// JSON Schema of the arguments. Left out: any mapping.
+        /// Example: `{"type": "object", "required": ["query"]}`
+        pub(crate) parameters: Option<Spanned<WrittenSchema>>,
+        /// The arguments it is called with. In a text, `{n}` stands for the number of the call in its run, so that no
+        /// two calls are the same.
+        /// Example: `{"query": "price of item {n}"}`
+        pub(crate) arguments: Option<Value>,
+        /// What it returns.
+        /// Example: `{"price": 12.5}`
+        pub(crate) result: Value = Value::String("ok".to_owned()),
+    }
+}
+
+record! {
+    /// The tokens that an answer reports.
+    pub(crate) struct TokensFile {
+        /// Tokens of the request. It is what the conversation is taken to have, too.
+        /// Example: `4000`
+        pub(crate) input: u64 = 1_000,
+        /// Tokens of the reply.
+        /// Example: `300`
+        pub(crate) output: u64 = 200,
+    }
+}
+
+record! {
+    /// So many calls of all agents together; more are refused as `rate_limit`. What is not used is saved up, to as
+    /// many calls as that.
+    pub(crate) struct CapacityFile {
+        /// How many calls.
+        /// Example: `60`
+        pub(crate) calls: NonZeroU32,
+        /// In which time.
+        /// Example: `1m`
+        pub(crate) per: Lasting<Nanos>,
+        /// Whether a refusal says when there is room again.
+        /// Example: `false`
+        pub(crate) retry_after: bool = true,
+    }
+}
+
+record! {
+    /// What happens at certain times: calls fail (`fault`), are slow (`latency`), or there is room for fewer
+    /// (`capacity`).
+    pub(crate) struct WindowFile {
+        /// When it begins.
+        /// Example: `2m`
+        pub(crate) from: Nanos = Nanos::ZERO,
+        /// When it ends.
+        /// Example: `4m`
+        pub(crate) to: Spanned<Nanos>,
+        /// It comes back after that time, again and again.
+        /// Example: `1m`
+        pub(crate) every: Option<Spanned<Nanos>>,
+        /// The class calls fail with.
+        pub(crate) fault: Option<Spanned<ErrorClass>>,
+        /// How often they do, as a fraction.
+        pub(crate) rate: Option<Spanned<Fraction>>,
+        /// The wait that such a failure asks for.
+        /// Example: `30s`
+        pub(crate) retry_after: Option<Spanned<Nanos>>,
+        /// How long calls take.
+        pub(crate) latency: Option<Latency>,
+        /// How many calls it takes.
+        pub(crate) capacity: Option<CapacityFile>,
+    }
+}
+
+union! {
+    /// How long something takes: a time, or one of these.
+    #[derive(Copy)]
+    pub(super) enum LatencyRule by kind {
+        /// Always the same.
+        Constant = "constant" {
+            /// The time.
+            /// Example: `2s`
+            time: Nanos,
+        },
+        /// Anything between two times.
+        Uniform = "uniform" {
+            /// The shortest.
+            /// Example: `1s`
+            min: Nanos,
+            /// The longest.
+            /// Example: `3s`
+            max: Nanos,
+        },
+        /// Mostly short, now and then long.
+        Exponential = "exponential" {
+            /// The mean.
+            /// Example: `2s`
+            mean: Nanos,
+        },
+        /// As answers of models take: half of them at most the median, 99 of a hundred at most `p99`.
+        Lognormal = "lognormal" {
+            /// The median.
+            /// Example: `4s`
+            median: Nanos,
+            /// What 99 of a hundred stay within.
+            /// Example: `20s`
+            p99: Nanos,
+        },
+    }
+}
+
+impl Default for WorkFile {
+    fn default() -> Self {
+        Self { calls: 4, parallel: NonZeroU32::MIN, again: 1, report: Value::Object(Map::new()) }
+    }
+}
+
+impl Default for TokensFile {
+    fn default() -> Self {
+        Self { input: 1_000, output: 200 }
+    }
+}
+
+impl Decode for Latency {
+    const NAME: Option<&'static str> = Some("Latency");
+
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let rule = match &node.data {
+            Data::Map(_) => LatencyRule::decode(node, reader)?,
+            Data::Text(text)
+                if parse_duration(text).is_err() && !text.starts_with(|c: char| c.is_ascii_digit()) =>
+            {
+                return reader.wrong_type(
+                    node,
+                    "a duration such as `2s`, or `{kind: lognormal, median: 4s, p99: 20s}`",
+                );
+            }
+            _ => LatencyRule::Constant { time: Nanos::decode(node, reader)? },
+        };
+        let problem = match &rule {
+            LatencyRule::Uniform { min, max } if min > max => Some("`min` is longer than `max`"),
+            LatencyRule::Lognormal { median, p99 } if median > p99 => Some("`median` is longer than `p99`"),
+            LatencyRule::Lognormal { median, .. } if median.is_zero() => Some("`median` is no time at all"),
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            reader.report(Diagnostic::error(Code::CONTRADICTION, node.span, problem));
+            return None;
+        }
+        Some(Self::of(rule))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let time = generator.subschema_for::<Described<Nanos>>();
+        let rule = generator.subschema_for::<Described<LatencyRule>>();
+        json_schema!({
+            "description": "How long something takes: a time, or a distribution.",
+            "anyOf": [time, rule],
+            "examples": ["2s", {"kind": "lognormal", "median": "4s", "p99": "20s"}],
+        })
+    }
+}

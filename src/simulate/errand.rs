@@ -1,0 +1,210 @@
+//! What an agent is after in one run: the tool calls it needs, one after the other, and then an answer. This is the
+//! virtual model: it looks at what came of its calls, as the interpreter tells, and says what comes next.
+
+use serde_json::{Map, json};
+
+use super::figures::Ended;
+use super::scenario::{Scenario, ToolRules};
+use super::service::{Fault, is_answer};
+use crate::engine::{CallModel, Failure, FinishReason, ModelReply, Outcome};
+use crate::policy::ErrorClass;
+use crate::session::{ToolCall, Usage};
+
+/// An errand under way.
+#[derive(Debug, Default)]
+pub(super) struct Errand {
+    needs: Vec<Need>,
+    /// How many of the needs are settled at the head of the list.
+    settled: usize,
+    /// How many steps were asked for, the answer included.
+    asked: usize,
+}
+
+/// A tool call that is needed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Need {
+    state: NeedState,
+    /// How often the model asked for it.
+    asked: u32,
+    /// How often it failed.
+    failed: u32,
+    /// Whether its tool has run.
+    ran: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum NeedState {
+    #[default]
+    Open,
+    Done,
+    Missed,
+}
+
+/// What the model is about to say.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// These tool calls, by their numbers.
+    Calls(Vec<usize>),
+    /// The answer.
+    Answer,
+}
+
+impl Errand {
+    /// Begins anew.
+    pub(super) fn begin(&mut self, scenario: &Scenario) {
+        let needs = if scenario.tools.is_empty() { 0 } else { scenario.work.calls };
+        self.needs.clear();
+        self.needs.resize(usize::try_from(needs).unwrap_or(usize::MAX), Need::default());
+        self.settled = 0;
+        self.asked = 0;
+    }
+
+    /// What comes next in the conversation, and whether it is the first time that it is asked for.
+    pub(super) fn next(&mut self, scenario: &Scenario, call: &CallModel) -> (Next, bool) {
+        let parallel = usize::try_from(scenario.work.parallel.get()).unwrap_or(usize::MAX);
+        let mut numbers = Vec::new();
+        for (number, need) in self.needs.iter_mut().enumerate().skip(self.settled) {
+            if need.state == NeedState::Open && numbers.len() < parallel {
+                match tool(scenario, number) {
+                    Some(tool) if call.tools.contains(&tool.service.name) => numbers.push(number),
+                    // It is not shown any more: the model does without.
+                    _ => need.state = NeedState::Missed,
+                }
+            }
+        }
+        let step = match numbers.last() {
+            Some(last) => last.saturating_add(1),
+            None => self.needs.len().saturating_add(1),
+        };
+        let first = step > self.asked;
+        self.asked = self.asked.max(step);
+        (if numbers.is_empty() { Next::Answer } else { Next::Calls(numbers) }, first)
+    }
+
+    /// The model's reply, good or with a flaw of that class; or a failure.
+    pub(super) fn reply(
+        &mut self,
+        scenario: &Scenario,
+        report: Option<&str>,
+        next: &Next,
+        usage: Usage,
+        fault: Option<Fault>,
+    ) -> Result<ModelReply, Failure> {
+        if let Some(fault) = fault.filter(|fault| !is_answer(fault.class)) {
+            return Err(fault.failure());
+        }
+        let good = self.good(scenario, report, next, usage);
+        let Some(Fault { class, .. }) = fault else { return Ok(good) };
+        let bare = ModelReply { usage: good.usage, finish: FinishReason::Stop, ..ModelReply::default() };
+        Ok(match class {
+            ErrorClass::EmptyResponse => bare,
+            ErrorClass::ReasoningOnly => ModelReply {
+                extra: Map::from_iter([("reasoning".to_owned(), json!("Let me think."))]),
+                ..bare
+            },
+            ErrorClass::TextOnly => ModelReply { text: "I will look into it.".to_owned(), ..bare },
+            ErrorClass::TruncatedOutput => {
+                ModelReply { text: "As far as".to_owned(), finish: FinishReason::Length, ..bare }
+            }
+            ErrorClass::ContentFilter => ModelReply { finish: FinishReason::ContentFilter, ..bare },
+            ErrorClass::MalformedToolCall => written(good, "<tool_call item=;"),
+            ErrorClass::InvalidArgs | ErrorClass::InvalidOutput => written(good, "[]"),
+            ErrorClass::ToolNotFound => {
+                let mut reply = good;
+                for proposal in &mut reply.calls {
+                    "a_tool_that_is_not_there".clone_into(&mut proposal.call.name);
+                }
+                reply
+            }
+            _ => good,
+        })
+    }
+
+    fn good(&mut self, scenario: &Scenario, report: Option<&str>, next: &Next, usage: Usage) -> ModelReply {
+        let calls = match (next, report) {
+            (Next::Calls(numbers), _) => {
+                numbers.iter().filter_map(|number| self.call(scenario, *number)).collect()
+            }
+            (Next::Answer, Some(tool)) => {
+                self.asked = self.asked.saturating_add(1);
+                let id = format!("report-{}", self.asked);
+                vec![ToolCall { id, name: tool.to_owned(), arguments: scenario.work.report.to_string() }]
+            }
+            (Next::Answer, None) => Vec::new(),
+        };
+        let text = if calls.is_empty() { "It is done.".to_owned() } else { String::new() };
+        let finish = if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+        let calls = calls.into_iter().map(Into::into).collect();
+        ModelReply { text, calls, finish, usage: Some(usage), ..ModelReply::default() }
+    }
+
+    fn call(&mut self, scenario: &Scenario, number: usize) -> Option<ToolCall> {
+        let tool = tool(scenario, number)?;
+        let need = self.needs.get_mut(number)?;
+        need.asked = need.asked.saturating_add(1);
+        let arguments = tool.arguments.replace("{n}", &number.saturating_add(1).to_string());
+        Some(ToolCall { id: format!("{number}-{}", need.asked), name: tool.service.name.clone(), arguments })
+    }
+
+    /// A tool runs for a call. Whether it is the first time.
+    pub(super) fn runs(&mut self, call: &str) -> bool {
+        self.need(call).is_some_and(|need| !core::mem::replace(&mut need.ran, true))
+    }
+
+    /// A call went well.
+    pub(super) fn went_well(&mut self, call: &str) {
+        if let Some(need) = self.need(call) {
+            need.state = NeedState::Done;
+        }
+        self.settle();
+    }
+
+    /// A call failed, or did not run. The model asks again as often as the scenario says; what it wrote badly it always
+    /// writes again.
+    pub(super) fn went_wrong(&mut self, call: &str, class: ErrorClass, again: u32) {
+        let written = matches!(
+            class,
+            ErrorClass::InvalidArgs | ErrorClass::MalformedToolCall | ErrorClass::ToolNotFound
+        );
+        if let Some(need) = self.need(call).filter(|_| !written) {
+            need.failed = need.failed.saturating_add(1);
+            if need.state == NeedState::Open && need.failed > again {
+                need.state = NeedState::Missed;
+            }
+        }
+        self.settle();
+    }
+
+    /// How the run ended.
+    pub(super) fn ended(&self, outcome: &Outcome) -> Ended {
+        match outcome {
+            Outcome::Answered { .. } | Outcome::Reported { .. } => {
+                let all = self.needs.iter().all(|need| need.state == NeedState::Done);
+                if all { Ended::Complete } else { Ended::Partial }
+            }
+            Outcome::Failed { .. } | Outcome::Stopped { .. } => Ended::Failed,
+        }
+    }
+
+    fn settle(&mut self) {
+        let open = self.needs.iter().skip(self.settled).position(|need| need.state == NeedState::Open);
+        self.settled = open.map_or(self.needs.len(), |open| self.settled.saturating_add(open));
+    }
+
+    /// The need that a call is for: its id begins with the number.
+    fn need(&mut self, call: &str) -> Option<&mut Need> {
+        let number: usize = call.split_once('-')?.0.parse().ok()?;
+        self.needs.get_mut(number)
+    }
+}
+
+/// The tool that the call of that number is of: one after the other.
+fn tool(scenario: &Scenario, number: usize) -> Option<&ToolRules> {
+    scenario.tools.get(number.checked_rem(scenario.tools.len())?)
+}
+
+/// The reply with other arguments in its calls.
+fn written(mut reply: ModelReply, arguments: &str) -> ModelReply {
+    reply.calls.iter_mut().for_each(|proposal| arguments.clone_into(&mut proposal.call.arguments));
+    reply
+}

@@ -1,0 +1,198 @@
+//! What a simulation comes to: how many runs went well, what that cost, and how it went over time.
+
+use serde::Serialize;
+
+use crate::session::Usage;
+use crate::time::Nanos;
+
+/// What a simulation comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Figures {
+    /// Runs that ended.
+    pub runs: u64,
+    /// Runs with an answer, and all their tool calls went well.
+    pub complete: u64,
+    /// Runs with an answer, though some of their tool calls did not go well.
+    pub partial: u64,
+    /// Runs without an answer.
+    pub failed: u64,
+    /// Calls of models.
+    pub model_calls: u64,
+    /// Of these, the first for each step of a run: what it takes if nothing goes wrong.
+    pub model_calls_needed: u64,
+    /// Runs of tools.
+    pub tool_runs: u64,
+    /// Of these, the first for each call that is needed.
+    pub tool_runs_needed: u64,
+    /// Half of all turns took at most so long.
+    pub turn_p50: Nanos,
+    /// Of a hundred turns 99 took at most so long.
+    pub turn_p99: Nanos,
+    /// The time all agents together waited for another attempt.
+    pub asleep: Nanos,
+    /// The tokens that answers reported.
+    pub tokens: Usage,
+    /// Events that were decided about.
+    pub steps: u64,
+    /// When the last run ended, from the start.
+    pub ended: Nanos,
+    /// What each model was asked for.
+    pub models: Vec<Load>,
+    /// What each tool was asked for.
+    pub tools: Vec<Load>,
+    /// How long a part of `over_time` is.
+    pub part: Nanos,
+    /// How it went, part by part.
+    pub over_time: Vec<Part>,
+}
+
+/// What a model or tool was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Load {
+    /// Its name.
+    pub name: String,
+    /// Calls.
+    pub calls: u64,
+    /// Of these, those that failed or were answered badly.
+    pub failed: u64,
+    /// Of those, the ones that were refused because they were too many.
+    pub refused: u64,
+}
+
+/// A part of the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// Runs that ended in it.
+    pub runs: u64,
+    /// Of these, those with an answer and without a tool call that did not go well.
+    pub complete: u64,
+    /// Calls of models in it.
+    pub model_calls: u64,
+}
+
+/// So many parts has the time in which agents begin runs.
+const PARTS: u64 = 60;
+/// There are no more parts than this, however long the last runs take; the last one has all the rest.
+const MOST_PARTS: usize = 240;
+
+/// Figures as they grow.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) figures: Figures,
+    turns: Vec<u64>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Complete,
+    Partial,
+    Failed,
+}
+
+impl Figures {
+    /// The share of runs that were complete, in parts per million; `None` without any run.
+    pub fn success_ppm(&self) -> Option<u64> {
+        ppm(self.complete, self.runs)
+    }
+
+    /// The calls of models for each that was needed, in parts per million.
+    pub fn amplification_ppm(&self) -> Option<u64> {
+        ppm(self.model_calls, self.model_calls_needed)
+    }
+
+    /// The runs of tools for each that was needed, in parts per million.
+    pub fn tool_amplification_ppm(&self) -> Option<u64> {
+        ppm(self.tool_runs, self.tool_runs_needed)
+    }
+}
+
+/// `some` of `all`, rounded to the nearest.
+fn ppm(some: u64, all: u64) -> Option<u64> {
+    let share = (u128::from(some) * 1_000_000 + u128::from(all / 2)).checked_div(all.into())?;
+    u64::try_from(share).ok()
+}
+
+impl Tally {
+    pub(super) fn new(duration: Nanos) -> Self {
+        let part = Nanos(duration.0.div_ceil(PARTS).max(1));
+        Self { figures: Figures { part, ..Figures::default() }, turns: Vec::new() }
+    }
+
+    pub(super) fn model_called(&mut self, at: Nanos, needed: bool) {
+        self.figures.model_calls = self.figures.model_calls.saturating_add(1);
+        self.figures.model_calls_needed = self.figures.model_calls_needed.saturating_add(needed.into());
+        let part = self.part(at);
+        part.model_calls = part.model_calls.saturating_add(1);
+    }
+
+    pub(super) const fn tool_ran(&mut self, needed: bool) {
+        self.figures.tool_runs = self.figures.tool_runs.saturating_add(1);
+        self.figures.tool_runs_needed = self.figures.tool_runs_needed.saturating_add(needed as u64);
+    }
+
+    pub(super) const fn slept(&mut self, time: Nanos) {
+        self.figures.asleep = self.figures.asleep.saturating_add(time);
+    }
+
+    pub(super) fn turn(&mut self, time: Nanos) {
+        self.turns.push(time.0);
+    }
+
+    pub(super) fn run_ended(&mut self, at: Nanos, ended: Ended, tokens: Usage) {
+        let figures = &mut self.figures;
+        figures.runs = figures.runs.saturating_add(1);
+        let of_kind = match ended {
+            Ended::Complete => &mut figures.complete,
+            Ended::Partial => &mut figures.partial,
+            Ended::Failed => &mut figures.failed,
+        };
+        *of_kind = of_kind.saturating_add(1);
+        figures.tokens = figures.tokens.plus(tokens);
+        figures.ended = figures.ended.max(at);
+        let part = self.part(at);
+        part.runs = part.runs.saturating_add(1);
+        part.complete = part.complete.saturating_add((ended == Ended::Complete).into());
+    }
+
+    /// The figures, when all is over.
+    pub(super) fn close(mut self, models: Vec<Load>, tools: Vec<Load>) -> Figures {
+        self.turns.sort_unstable();
+        self.figures.turn_p50 = rank(&self.turns, 50);
+        self.figures.turn_p99 = rank(&self.turns, 99);
+        Figures { models, tools, ..self.figures }
+    }
+
+    fn part(&mut self, at: Nanos) -> &mut Part {
+        let index =
+            usize::try_from(at.0 / self.figures.part.0.max(1)).unwrap_or(usize::MAX).min(MOST_PARTS - 1);
+        let parts = &mut self.figures.over_time;
+        if parts.len() <= index {
+            parts.resize(index + 1, Part::default());
+        }
+        &mut parts[index]
+    }
+}
+
+/// The smallest of the times which so many of a hundred do not exceed.
+fn rank(sorted: &[u64], percent: usize) -> Nanos {
+    let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    Nanos(sorted.get(place).copied().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_times_that_were() {
+        let times: Vec<u64> = (1..=200).collect();
+        assert_eq!((rank(&times, 50), rank(&times, 99)), (Nanos(100), Nanos(198)));
+        assert_eq!((rank(&[7], 50), rank(&[7], 99), rank(&[], 99)), (Nanos(7), Nanos(7), Nanos(0)));
+    }
+
+    #[test]
+    fn shares_are_rounded_to_the_nearest() {
+        assert_eq!((ppm(2, 3), ppm(3, 2), ppm(0, 0)), (Some(666_667), Some(1_500_000), None));
+    }
+}

@@ -1,0 +1,201 @@
+//! How long something takes: a distribution as a curve, straight between its points.
+
+use super::document::LatencyRule;
+use super::power::{log2, times_power};
+use crate::time::Nanos;
+
+/// How often something takes at most so long, in parts per million, and how many millionths of the standard deviation
+/// the normal distribution is above its middle there. Below the middle it is its mirror image.
+const NORMAL: [(u32, i64); 25] = [
+    (500_000, 0),
+    (550_000, 125_661),
+    (600_000, 253_347),
+    (650_000, 385_320),
+    (700_000, 524_401),
+    (750_000, 674_490),
+    (800_000, 841_621),
+    (850_000, 1_036_433),
+    (900_000, 1_281_552),
+    (925_000, 1_439_531),
+    (950_000, 1_644_854),
+    (960_000, 1_750_686),
+    (970_000, 1_880_794),
+    (980_000, 2_053_749),
+    (985_000, 2_170_090),
+    (990_000, P99),
+    (993_000, 2_457_263),
+    (995_000, 2_575_829),
+    (997_000, 2_747_781),
+    (998_000, 2_878_162),
+    (999_000, 3_090_232),
+    (999_500, 3_290_527),
+    (999_800, 3_540_084),
+    (999_900, 3_719_016),
+    (999_990, 4_264_891),
+];
+const P99: i64 = 2_326_348;
+
+/// The same of the exponential distribution, in millionths of its mean.
+const EXPONENTIAL: [(u32, u64); 34] = [
+    (0, 0),
+    (50_000, 51_293),
+    (100_000, 105_361),
+    (150_000, 162_519),
+    (200_000, 223_144),
+    (250_000, 287_682),
+    (300_000, 356_675),
+    (350_000, 430_783),
+    (400_000, 510_826),
+    (450_000, 597_837),
+    (500_000, 693_147),
+    (550_000, 798_508),
+    (600_000, 916_291),
+    (650_000, 1_049_822),
+    (700_000, 1_203_973),
+    (750_000, 1_386_294),
+    (800_000, 1_609_438),
+    (850_000, 1_897_120),
+    (875_000, 2_079_442),
+    (900_000, 2_302_585),
+    (925_000, 2_590_267),
+    (950_000, 2_995_732),
+    (960_000, 3_218_876),
+    (970_000, 3_506_558),
+    (980_000, 3_912_023),
+    (985_000, 4_199_705),
+    (990_000, 4_605_170),
+    (993_000, 4_961_845),
+    (995_000, 5_298_317),
+    (997_000, 5_809_143),
+    (998_000, 6_214_608),
+    (999_000, 6_907_755),
+    (999_900, 9_210_340),
+    (999_990, 11_512_925),
+];
+
+const MILLION: u32 = 1_000_000;
+
+/// How long something takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Latency {
+    /// How often it takes at most so long, in parts of 2^32; rising.
+    points: Box<[(u32, Nanos)]>,
+}
+
+impl Latency {
+    /// Always the same.
+    pub(crate) fn constant(time: Nanos) -> Self {
+        Self { points: [(0, time)].into() }
+    }
+
+    pub(super) fn of(rule: LatencyRule) -> Self {
+        match rule {
+            LatencyRule::Constant { time } => Self::constant(time),
+            LatencyRule::Uniform { min, max } => Self { points: [(0, min), (u32::MAX, max)].into() },
+            LatencyRule::Exponential { mean } => Self {
+                points: EXPONENTIAL
+                    .iter()
+                    .map(|(ppm, millionths)| (part(*ppm), times(mean, *millionths)))
+                    .collect(),
+            },
+            LatencyRule::Lognormal { median, p99 } => Self::lognormal(median, p99),
+        }
+    }
+
+    fn lognormal(median: Nanos, p99: Nanos) -> Self {
+        let log = i128::from(log2(p99.0, median.0));
+        let at = |deviations: i64| {
+            let exponent = log.saturating_mul(deviations.into()).div_euclid(P99.into());
+            Nanos(times_power(median.0, i64::try_from(exponent).unwrap_or(i64::MAX)))
+        };
+        let below = NORMAL.iter().rev().map(|(ppm, deviations)| (part(MILLION - ppm), at(-deviations)));
+        let above = NORMAL.iter().skip(1).map(|(ppm, deviations)| (part(*ppm), at(*deviations)));
+        Self { points: below.chain(above).collect() }
+    }
+
+    /// The time that belongs to a number, which may be any.
+    pub(crate) fn draw(&self, number: u64) -> Nanos {
+        let share = u32::try_from(number >> 32).unwrap_or(u32::MAX);
+        let after = self.points.partition_point(|(at, _)| *at <= share);
+        let (before, after) =
+            (after.checked_sub(1).and_then(|before| self.points.get(before)), self.points.get(after));
+        match (before, after) {
+            (Some((from, low)), Some((to, high))) => {
+                let (done, whole) = (u128::from(share - from), u128::from(to - from));
+                let more = u128::from(high.0.saturating_sub(low.0)) * done / whole;
+                low.saturating_add(Nanos(u64::try_from(more).unwrap_or(u64::MAX)))
+            }
+            (Some((_, time)), None) | (None, Some((_, time))) => *time,
+            (None, None) => Nanos::ZERO,
+        }
+    }
+}
+
+/// Parts per million as parts of 2^32.
+fn part(ppm: u32) -> u32 {
+    let part = (u64::from(ppm) << 32) / u64::from(MILLION);
+    u32::try_from(part).unwrap_or(u32::MAX)
+}
+
+fn times(time: Nanos, millionths: u64) -> Nanos {
+    let product = u128::from(time.0) * u128::from(millionths) / u128::from(MILLION);
+    Nanos(u64::try_from(product).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Seed;
+
+    /// The times below which half of all are, and 99 of a hundred, in milliseconds.
+    fn middle_and_p99(rule: LatencyRule) -> (u64, u64) {
+        let latency = Latency::of(rule);
+        let seed = Seed::new(1, "test", "latency");
+        let mut times: Vec<u64> = (0..40_000).map(|n| latency.draw(seed.draw(n)).0 / 1_000_000).collect();
+        times.sort_unstable();
+        (times[20_000], times[39_600])
+    }
+
+    fn near(found: u64, wanted: u64) -> bool {
+        found.abs_diff(wanted) * 20 <= wanted
+    }
+
+    #[test]
+    fn a_lognormal_has_its_median_and_its_p99() {
+        let rule = LatencyRule::Lognormal { median: Nanos::from_secs(4), p99: Nanos::from_secs(30) };
+        let (median, p99) = middle_and_p99(rule);
+        assert!(near(median, 4_000) && near(p99, 30_000), "{median} {p99}");
+    }
+
+    #[test]
+    fn an_exponential_has_its_mean() {
+        let (median, p99) = middle_and_p99(LatencyRule::Exponential { mean: Nanos::from_secs(10) });
+        assert!(near(median, 6_931) && near(p99, 46_052), "{median} {p99}");
+    }
+
+    #[test]
+    fn a_uniform_stays_within_its_ends() {
+        let latency = Latency::of(LatencyRule::Uniform { min: Nanos(100), max: Nanos(200) });
+        assert_eq!((latency.draw(0), latency.draw(u64::MAX)), (Nanos(100), Nanos(200)));
+        assert_eq!(latency.draw(u64::MAX / 2), Nanos(149));
+    }
+
+    #[test]
+    fn the_same_number_has_the_same_time_for_ever() {
+        let rule = LatencyRule::Lognormal { median: Nanos::from_secs(2), p99: Nanos::from_secs(9) };
+        let latency = Latency::of(rule);
+        let times = [0, 1 << 62, 1 << 63, 3 << 62, u64::MAX].map(|number| latency.draw(number).0);
+        assert_eq!(times[2], 2_000_000_000);
+        assert!(times.is_sorted());
+        assert_eq!(Latency::constant(Nanos(7)).draw(u64::MAX), Nanos(7));
+    }
+
+    #[test]
+    #[expect(clippy::cast_precision_loss, reason = "a test")]
+    fn the_table_is_that_of_the_logarithm() {
+        for (ppm, millionths) in EXPONENTIAL {
+            let exact = -(1.0 - f64::from(ppm) / 1e6).ln() * 1e6;
+            assert!((exact - millionths as f64).abs() < 1.0, "{ppm}");
+        }
+    }
+}

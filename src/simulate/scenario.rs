@@ -1,0 +1,340 @@
+//! A scenario that is read: what many agents meet, ready to be played.
+
+use serde_json::{Value, json};
+
+use super::check::check;
+use super::document::{ArrivalRule, CapacityFile, ModelFile, ScenarioFile, ToolFile, WindowFile, WorkFile};
+use super::latency::Latency;
+use crate::engine::{Catalogue, Decision, NameClash, ToolFacts, ToolSpec};
+use crate::policy::decode::{self, Document, Spanned, VersionOne};
+use crate::policy::{ErrorClass, Findings, Fraction, PerClass, Policy, Report, Sources};
+use crate::session::Usage;
+use crate::time::Nanos;
+
+use super::figures::Figures;
+use super::world::World;
+
+/// The most agents of a scenario.
+pub(super) const MOST_AGENTS: u32 = 100_000;
+
+/// What many agents meet that share models and tools: how long these take, and when they fail.
+///
+/// ```
+/// use unfazed::policy::Policy;
+/// use unfazed::simulate::Scenario;
+/// let text = "
+/// version: 1
+/// agents: 5
+/// duration: 1m
+/// models: {main: {latency: 2s, faults: {overloaded: 0.2}}}
+/// ";
+/// let scenario = Scenario::read("busy.yaml", text.as_bytes())?;
+/// let figures = scenario.play(&Policy::builtin())?;
+/// assert_eq!(figures, scenario.play(&Policy::builtin())?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub(super) name: String,
+    pub(super) about: Option<String>,
+    pub(super) agents: u32,
+    pub(super) arrival: ArrivalRule,
+    pub(super) duration: Nanos,
+    pub(super) runs: Option<u32>,
+    pub(super) pause: Latency,
+    pub(super) deadline: Option<Nanos>,
+    pub(super) seed: u64,
+    pub(super) work: WorkFile,
+    pub(super) models: Vec<ModelRules>,
+    pub(super) tools: Vec<ToolRules>,
+    pub(super) catalogue: Catalogue,
+    pub(super) planner: Decision,
+    pub(super) approve: bool,
+}
+
+/// What a service does, be it a model or a tool.
+#[derive(Clone, Debug)]
+pub(super) struct ServiceRules {
+    pub(super) name: String,
+    pub(super) latency: Latency,
+    pub(super) fails_after: Latency,
+    /// How often calls fail by class, in parts per million.
+    pub(super) faults: Vec<(ErrorClass, u32)>,
+    pub(super) capacity: Option<CapacityRule>,
+    pub(super) trace: Vec<WindowRule>,
+}
+
+/// So many calls in that time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CapacityRule {
+    pub(super) calls: u32,
+    pub(super) per: Nanos,
+    pub(super) retry_after: bool,
+}
+
+/// What happens at certain times.
+#[derive(Clone, Debug)]
+pub(super) struct WindowRule {
+    pub(super) from: Nanos,
+    pub(super) length: Nanos,
+    pub(super) every: Option<Nanos>,
+    pub(super) fault: Option<ErrorClass>,
+    pub(super) ppm: u32,
+    pub(super) retry_after: Option<Nanos>,
+    pub(super) latency: Option<Latency>,
+    pub(super) capacity: Option<CapacityRule>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ModelRules {
+    pub(super) service: ServiceRules,
+    pub(super) usage: Usage,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ToolRules {
+    pub(super) service: ServiceRules,
+    /// The arguments, in which `{n}` stands for the number of the call.
+    pub(super) arguments: String,
+    pub(super) result: Value,
+    pub(super) facts: ToolFacts,
+}
+
+/// The JSON Schema (2020-12) of scenario files.
+pub fn json_schema() -> Value {
+    decode::schema::<ScenarioFile>()
+}
+
+impl Scenario {
+    /// Reads a scenario. `name` is the file as messages should name it.
+    ///
+    /// # Errors
+    /// Every mistake in it, with its place.
+    pub fn read(name: &str, bytes: &[u8]) -> Result<Self, Report> {
+        match decode::read_and(name, bytes, |file: &Document<ScenarioFile>| check(&file.value)) {
+            (Some(file), None) => Ok(Self::of(name, file.value)),
+            (_, report) => Err(report.unwrap_or_else(|| Findings::default().into_report(Sources::new()))),
+        }
+    }
+
+    fn of(name: &str, file: ScenarioFile) -> Self {
+        // There is nothing else it could be.
+        let VersionOne = file.version;
+        let specs = file.tools.iter().map(|(name, tool)| spec(name, tool));
+        // What is wrong with a schema was told where it was read, and the keys of a mapping are not there twice.
+        let catalogue = Catalogue::new(specs).unwrap_or_default();
+        let facts: Vec<ToolFacts> = catalogue.iter().map(ToolFacts::from).collect();
+        let tools = file.tools.into_iter().zip(facts);
+        Self {
+            name: name.to_owned(),
+            about: file.about,
+            agents: file.agents.value.get(),
+            arrival: file.arrival,
+            duration: file.duration.0,
+            runs: file.runs.map(Into::into),
+            pause: file.pause,
+            deadline: file.deadline.map(|deadline| deadline.0),
+            seed: file.seed,
+            work: file.work,
+            models: file.models.value.into_iter().map(|(name, model)| ModelRules::of(name, model)).collect(),
+            tools: tools.map(|((name, tool), facts)| ToolRules::of(name, tool, facts)).collect(),
+            catalogue,
+            planner: file.planner,
+            approve: file.approve,
+        }
+    }
+
+    /// The file, as it was named.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is about, if it says so.
+    pub fn about(&self) -> Option<&str> {
+        self.about.as_deref()
+    }
+
+    /// How many agents there are.
+    pub const fn agents(&self) -> u32 {
+        self.agents
+    }
+
+    /// How long agents begin new runs.
+    pub const fn duration(&self) -> Nanos {
+        self.duration
+    }
+
+    /// The seed of all that is left to chance.
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The same with another seed.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// The same with so many agents: at least one, at most a hundred thousand.
+    #[must_use]
+    pub fn with_agents(self, agents: u32) -> Self {
+        Self { agents: agents.clamp(1, MOST_AGENTS), ..self }
+    }
+
+    /// When something of the trace of a model or tool is under way, as far as agents begin runs: from and to.
+    pub fn windows(&self) -> Vec<(Nanos, Nanos)> {
+        let models = self.models.iter().map(|model| &model.service);
+        let services = models.chain(self.tools.iter().map(|tool| &tool.service));
+        let mut windows: Vec<_> = services
+            .flat_map(|service| &service.trace)
+            .flat_map(|window| window.within(self.duration))
+            .collect();
+        windows.sort_unstable();
+        windows.dedup();
+        windows
+    }
+
+    /// Plays it with agents under a policy. The same scenario and policy always come to the same.
+    ///
+    /// # Errors
+    /// A tool of the name that the policy takes the final report by.
+    pub fn play(&self, policy: &Policy) -> Result<Figures, NameClash> {
+        self.catalogue.fits(policy)?;
+        Ok(World::new(self, policy).play())
+    }
+}
+
+impl WindowRule {
+    /// So many of its beginnings are shown.
+    const MOST_SHOWN: usize = 200;
+
+    fn of(file: &WindowFile) -> Self {
+        Self {
+            from: file.from,
+            length: file.to.value.saturating_sub(file.from),
+            every: file.every.map(|every| every.value),
+            fault: file.fault.map(|fault| fault.value),
+            ppm: file.rate.map_or(1_000_000, |rate| rate.value.0),
+            retry_after: file.retry_after.map(|wait| wait.value),
+            latency: file.latency.clone(),
+            capacity: file.capacity.as_ref().map(CapacityRule::of),
+        }
+    }
+
+    /// Whether it is under way so long after the start.
+    pub(super) const fn holds(&self, at: Nanos) -> bool {
+        if at.0 < self.from.0 {
+            return false;
+        }
+        let since = at.saturating_sub(self.from);
+        let into = match self.every {
+            Some(every) if every.0 > 0 => since.0 % every.0,
+            _ => since.0,
+        };
+        into < self.length.0
+    }
+
+    fn within(&self, duration: Nanos) -> impl Iterator<Item = (Nanos, Nanos)> {
+        let (length, every) = (self.length, self.every);
+        let starts = core::iter::successors(Some(self.from), move |from| {
+            every.map(|every| from.saturating_add(every))
+        });
+        let shown = starts.take_while(move |from| *from < duration).take(Self::MOST_SHOWN);
+        shown.map(move |from| (from, from.saturating_add(length).min(duration)))
+    }
+}
+
+impl CapacityRule {
+    const fn of(file: &CapacityFile) -> Self {
+        Self { calls: file.calls.get(), per: file.per.0, retry_after: file.retry_after }
+    }
+}
+
+impl ModelRules {
+    fn of(name: String, file: ModelFile) -> Self {
+        let usage = Usage { input: file.tokens.input, output: file.tokens.output, ..Usage::default() };
+        let service = ServiceRules {
+            name,
+            latency: file.latency,
+            fails_after: file.fails_after,
+            faults: rates(file.faults.as_ref()),
+            capacity: file.capacity.as_ref().map(CapacityRule::of),
+            trace: file.trace.iter().map(|window| WindowRule::of(&window.value)).collect(),
+        };
+        Self { service, usage }
+    }
+}
+
+impl ToolRules {
+    fn of(name: String, file: ToolFile, facts: ToolFacts) -> Self {
+        let arguments = file.arguments.unwrap_or_else(|| json!({"item": "{n}"})).to_string();
+        let service = ServiceRules {
+            name,
+            latency: file.latency,
+            fails_after: file.fails_after,
+            faults: rates(file.faults.as_ref()),
+            capacity: file.capacity.as_ref().map(CapacityRule::of),
+            trace: file.trace.iter().map(|window| WindowRule::of(&window.value)).collect(),
+        };
+        Self { service, arguments, result: file.result, facts: ToolFacts { parameters: None, ..facts } }
+    }
+}
+
+fn rates(faults: Option<&Spanned<PerClass<Fraction>>>) -> Vec<(ErrorClass, u32)> {
+    faults.iter().flat_map(|faults| &faults.value.0).map(|(class, rate)| (*class, rate.0)).collect()
+}
+
+fn spec(name: &str, tool: &ToolFile) -> ToolSpec {
+    let parameters = tool.parameters.as_ref().map(|written| written.value.0.clone());
+    ToolSpec {
+        name: name.to_owned(),
+        description: String::new(),
+        parameters: parameters.unwrap_or_else(|| json!({"type": "object"})),
+        effect: tool.effect,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(text: &str) -> String {
+        Scenario::read("s.yaml", text.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_once_with_its_place() {
+        insta::assert_snapshot!(mistakes(
+            "version: 1
+agents: 200000
+duration: 10m
+arival: {kind: together}
+models:
+  main:
+    latency: {kind: uniform, min: 3s, max: 1s}
+    faults: {overloaded: 0.8, timeout: 0.4}
+    trace:
+      - {from: 2m, to: 1m, fault: overloaded}
+      - {to: 1m, every: 30s, latency: 9s}
+      - {to: 1m, rate: 0.5, latency: 9s}
+      - {to: 1m}
+      - {to: 1m, fault: circuit_open}
+tools:
+  search: {faults: {empty_response: 0.1}, latency: fast}
+"
+        ));
+        insta::assert_snapshot!(mistakes("version: 1\nagents: 1\nduration: 1m\nmodels: {}\n"));
+    }
+
+    #[test]
+    fn a_window_comes_back_as_often_as_it_says() {
+        let secs = Nanos::from_secs;
+        let text = "version: 1\nagents: 1\nduration: 2m\nmodels: {m: {trace: [{from: 10s, to: 20s, every: 50s, fault: overloaded}]}}";
+        let scenario = Scenario::read("s.yaml", text.as_bytes()).unwrap();
+        let held: Vec<u64> =
+            (0..120).filter(|at| scenario.models[0].service.trace[0].holds(secs(*at))).collect();
+        assert_eq!(held, [10..20, 60..70, 110..120].into_iter().flatten().collect::<Vec<u64>>());
+        let shown = [(10, 20), (60, 70), (110, 120)].map(|(from, to)| (secs(from), secs(to)));
+        assert_eq!(scenario.windows(), shown);
+    }
+}

@@ -1,0 +1,175 @@
+//! What a simulation comes to.
+
+use proptest::prelude::*;
+
+use super::{Figures, Scenario};
+use crate::policy::Policy;
+use crate::time::Nanos;
+
+/// A scenario of three agents and a tool, with these lines of the model, of the tool, and of the whole.
+fn scenario(model: &str, tool: &str, whole: &str) -> Scenario {
+    let work = if whole.contains("work:") { "" } else { "work: {calls: 2}" };
+    let text = format!(
+        "version: 1
+agents: 3
+duration: 2m
+{work}
+{whole}
+models:
+  main: {{latency: 2s, {model}}}
+tools:
+  search: {{effect: read_only, latency: 500ms, {tool}}}
+"
+    );
+    Scenario::read("s.yaml", text.as_bytes()).unwrap_or_else(|report| panic!("{}", report.human(false)))
+}
+
+fn play(scenario: &Scenario, policy: &str) -> Figures {
+    let policy =
+        Policy::from_yaml("p.yaml", policy).unwrap_or_else(|report| panic!("{}", report.human(false)));
+    scenario.play(&policy).unwrap()
+}
+
+#[test]
+fn without_failures_every_run_is_complete_and_costs_what_it_must() {
+    let figures = play(&scenario("", "", ""), "version: 1");
+    // A run takes three calls of two seconds and two runs of half a second: seven seconds.
+    assert_eq!((figures.runs, figures.complete), (3 * 18, 3 * 18));
+    assert_eq!((figures.model_calls, figures.model_calls_needed), (54 * 3, 54 * 3));
+    assert_eq!((figures.tool_runs, figures.tool_runs_needed), (54 * 2, 54 * 2));
+    assert_eq!((figures.asleep, figures.turn_p50), (Nanos::ZERO, Nanos::from_millis(2_500)));
+    assert_eq!(figures.tokens.input, 54 * 3 * 1_000);
+    assert_eq!(figures.over_time.iter().map(|part| part.model_calls).sum::<u64>(), figures.model_calls);
+}
+
+#[test]
+fn a_model_that_is_down_is_asked_as_often_as_the_policy_says() {
+    let down = scenario("faults: {overloaded: 1}", "", "runs: 1");
+    let figures = play(&down, "version: 1\nmodels: {'*': {retry: {max_attempts: 5}}}");
+    assert_eq!((figures.runs, figures.failed, figures.model_calls), (3, 3, 15));
+    assert_eq!((figures.model_calls_needed, figures.amplification_ppm()), (3, Some(5_000_000)));
+    assert!(!figures.asleep.is_zero());
+}
+
+#[test]
+fn a_window_holds_from_its_beginning_to_its_end() {
+    let figures = play(
+        &scenario("fails_after: 0s, trace: [{to: 1m, fault: auth_error}]", "", "pause: 10s"),
+        "version: 1",
+    );
+    // Each agent fails at 0s, 10s and so on up to 50s, and then goes on.
+    assert_eq!(figures.failed, 18);
+    assert_eq!(figures.complete, figures.runs - 18);
+    assert_eq!(figures.models[0].failed, 18);
+}
+
+#[test]
+fn agents_share_the_capacity_of_a_model() {
+    let figures = play(
+        &scenario("capacity: {calls: 10, per: 1m}", "", ""),
+        "version: 1\nmodels: {'*': {retry: {server_delay: {mode: floor, max: 5m}, max_attempts: 20}}}",
+    );
+    let taken = figures.models[0].calls - figures.models[0].refused;
+    // Ten that are there at first, and ten a minute until the last run has ended.
+    let most = 10 + figures.ended.0 / 6_000_000_000;
+    assert!(figures.models[0].refused > 0 && taken <= most, "{taken} of {most}");
+    assert_eq!(figures.complete, figures.runs, "who waits as long as the model asks gets through");
+}
+
+#[test]
+fn a_call_that_fails_is_made_again_by_the_model_and_then_left_out() {
+    let broken = |again: u32| {
+        scenario("", "faults: {execution_error: 1}", &format!("runs: 1\nwork: {{calls: 1, again: {again}}}"))
+            .with_agents(1)
+    };
+    let text = "version: 1\ntools: {'*': {breaker: {failures: never}, loop_guard: {enabled: false}}}";
+    for again in 0..3 {
+        let figures = play(&broken(again), text);
+        assert_eq!((figures.partial, figures.tool_runs), (1, u64::from(again) + 1));
+        assert_eq!(figures.tool_runs_needed, 1);
+    }
+}
+
+#[test]
+fn answers_that_cannot_be_used_are_corrected_and_cost_calls() {
+    for class in ["malformed_tool_call", "invalid_args", "empty_response", "tool_not_found", "reasoning_only"]
+    {
+        let figures = play(
+            &scenario(&format!("faults: {{{class}: 0.2}}"), "", ""),
+            "version: 1\nturn: {max_turns: 40}",
+        );
+        assert!(figures.complete * 10 >= figures.runs * 8, "{class}: {figures:?}");
+        assert!(figures.model_calls > figures.model_calls_needed, "{class}: {figures:?}");
+        assert!(figures.models[0].failed > 0, "{class}");
+    }
+}
+
+#[test]
+fn the_next_model_takes_over() {
+    let text = "
+version: 1
+agents: 2
+duration: 2m
+models:
+  main: {faults: {network_error: 1}}
+  spare: {latency: 3s}
+";
+    let scenario = Scenario::read("s.yaml", text.as_bytes()).unwrap();
+    let figures = play(&scenario, "version: 1\nmodels: {'*': {cool_down: unlimited}}");
+    assert_eq!(figures.complete, figures.runs);
+    assert_eq!(figures.models[1].failed, 0);
+    // The first one is asked in every run anew, and the other one answers each.
+    assert_eq!(figures.models[1].calls, figures.runs);
+    assert!(figures.models[0].calls >= figures.runs);
+}
+
+#[test]
+fn a_policy_that_asks_for_a_report_gets_one() {
+    let report = "version: 1\noutput: {schema: {type: object, required: [price]}}\nturn: {text_only: reject}";
+    let given = scenario("", "", "runs: 1\nwork: {calls: 1, report: {price: 12.5}}");
+    assert_eq!(play(&given, report).complete, 3);
+    let lacking = scenario("", "", "runs: 1\nwork: {calls: 1, report: {cost: 12.5}}");
+    assert_eq!(play(&lacking, report).failed, 3);
+}
+
+#[test]
+fn agents_begin_as_the_scenario_says() {
+    let with =
+        |arrival: &str| play(&scenario("", "", &format!("runs: 1\narrival: {arrival}")), "version: 1").ended;
+    assert_eq!(with("{kind: together}"), Nanos::from_secs(7));
+    assert_eq!(with("{kind: spread, over: 30s}"), Nanos::from_secs(37));
+    let random = with("{kind: random, over: 30s}");
+    assert!(random > Nanos::from_secs(7) && random < Nanos::from_secs(37), "{random}");
+}
+
+#[test]
+fn a_model_that_takes_no_time_does_not_stop_the_time() {
+    let text = "version: 1\nagents: 1\nduration: 10s\nmodels: {m: {latency: 0s}}";
+    let figures = play(&Scenario::read("s.yaml", text.as_bytes()).unwrap(), "version: 1");
+    assert_eq!(figures.runs, 10);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn whatever_fails_the_sums_hold_and_the_same_seed_comes_to_the_same(
+        seed: u64,
+        overloaded in 0.01_f64..0.4,
+        broken in 0.01_f64..0.4,
+        hangs in 0.01_f64..0.2,
+    ) {
+        let model = format!("faults: {{overloaded: {overloaded:.3}, malformed_tool_call: {broken:.3}}}");
+        let tool = format!("faults: {{timeout: {hangs:.3}, network_error: {broken:.3}}}");
+        let scenario = scenario(&model, &tool, "").with_seed(seed);
+        let figures = play(&scenario, "version: 1");
+        prop_assert_eq!(&figures, &play(&scenario, "version: 1"));
+        prop_assert_eq!(figures.runs, figures.complete + figures.partial + figures.failed);
+        prop_assert!(figures.model_calls_needed <= figures.model_calls);
+        prop_assert!(figures.tool_runs_needed <= figures.tool_runs);
+        prop_assert_eq!(figures.model_calls, figures.models[0].calls);
+        prop_assert_eq!(figures.tool_runs, figures.tools[0].calls);
+        prop_assert!(figures.turn_p50 <= figures.turn_p99);
+        prop_assert_eq!(figures.runs, figures.over_time.iter().map(|part| part.runs).sum::<u64>());
+    }
+}
