@@ -355,7 +355,8 @@ impl Step<'_> {
                 self.answer(index, text, false);
             }
             Some(error) => {
-                let text = self.reducer_text(&slot.tool, &error);
+                let told = self.reducer_text(&slot.tool, &error);
+                let text = self.show_failure(index, ErrorClass::ReducerError, &told.clone(), told);
                 self.answer(index, text, true);
             }
         }
