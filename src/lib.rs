@@ -4,6 +4,9 @@
 pub mod cases;
 pub mod context;
 pub mod engine;
+#[cfg(all(feature = "host", any(test, feature = "fuzzing")))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod policy;

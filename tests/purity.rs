@@ -15,6 +15,7 @@ const ORDER: &[(&str, &[&str])] = &[
     ("host", &["repair", "policy", "session", "engine", "context"]),
     ("store", &["policy", "session", "engine", "context", "host"]),
     ("cases", &["policy", "session", "engine", "context", "host"]),
+    ("fuzzing", &["repair", "policy", "session", "engine", "replay", "host", "store"]),
 ];
 
 /// The modules that are built without any feature: the interpreter.

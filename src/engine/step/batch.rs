@@ -194,6 +194,8 @@ impl Step<'_> {
                 | SlotPhase::Ended(ToolOutcome::Failed { .. }, _) => self.answer_interrupted(index),
             }
         }
+        // It is no round any more, and which of its calls have ended by now depends on who was quicker.
+        self.state.round_ok = false;
         self.clear_batch();
     }
 
