@@ -12,6 +12,9 @@ mod orders;
 mod policies;
 mod tape;
 
+use std::collections::BTreeSet;
+
+use serde_json::Value;
 use unfazed::engine::{Drive, Envelope, Event, Fold, Record, State};
 use unfazed::policy::Policy;
 use unfazed::replay::{Ending, Replay};
@@ -143,3 +146,65 @@ fn nor_does_it_in_a_whole_run() {
         events + more
     });
 }
+
+/// Laws about what never occurs would say nothing.
+#[test]
+fn every_kind_of_directive_occurs_in_some_stream() {
+    let mut missing: BTreeSet<&str> = KINDS.iter().copied().collect();
+    for seed in 0..3000 {
+        let drive = if seed % 4 == 0 { Drive::Calls } else { Drive::Turns };
+        let choices = Tape::from_seed(seed).rest(CHOICES);
+        let (_, host) = live(drive, choices);
+        for line in &host.directives {
+            let list: Vec<Value> = serde_json::from_str(line).unwrap();
+            for directive in list {
+                missing.remove(directive["directive"].as_str().unwrap());
+            }
+        }
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("no stream has {missing:?}");
+}
+
+const KINDS: &[&str] = &[
+    "append",
+    "ask",
+    "breaker",
+    "call_model",
+    "consult",
+    "context_reduced",
+    "dropped",
+    "effect_checked",
+    "exhausted",
+    "feedback",
+    "final_turn",
+    "finish",
+    "leaked_calls",
+    "loop_guard",
+    "metric",
+    "orphan_tool_calls_pruned",
+    "output_accepted",
+    "output_refused",
+    "prepare_turn",
+    "reduce_context",
+    "reducer_error",
+    "refused",
+    "reject_turn",
+    "renamed",
+    "repair_history",
+    "repaired",
+    "result_cut",
+    "rounds_failed",
+    "run_tool",
+    "shadow",
+    "splice",
+    "summarize",
+    "tool_ended",
+    "tools_hidden",
+    "turn_retracted",
+    "turn_retry",
+    "wait",
+    "warning",
+];
