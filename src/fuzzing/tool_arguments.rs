@@ -58,7 +58,7 @@ fn turned(value: &Value) -> Value {
         Value::Array(items) => items.iter().map(turned).collect(),
         Value::Object(entries) => {
             let entries = entries.iter().rev().map(|(key, value)| (key.clone(), turned(value)));
-            Value::Object(Map::from_iter(entries))
+            Value::Object(entries.collect::<Map<_, _>>())
         }
         other => other.clone(),
     }

@@ -539,7 +539,7 @@ impl Host {
             }
             0 => reply.text = "done".into(),
             1..=4 => reply.calls = self.proposals(t),
-            5 if t.once_in(2) => reply.extra = Map::from_iter([("reasoning".to_owned(), json!("hm"))]),
+            5 if t.once_in(2) => reply.extra = [("reasoning".to_owned(), json!("hm"))].into_iter().collect(),
             5 => {}
             8 => {
                 let call = r#"<tool_call>{"name": "alpha", "arguments": {"n": 1}}</tool_call>"#;

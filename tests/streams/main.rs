@@ -88,7 +88,7 @@ fn replays(policy: &Policy, host: &Host) {
         "law 8: a log is decided again the same"
     );
     assert_eq!(state.digest(), host.state.digest(), "law 8: the same events give the same state");
-    let told = Vec::from_iter(fold.messages());
+    let told: Vec<&Message> = fold.messages().iter().collect();
     let kept: Vec<&Message> = host.conversation.iter().filter(|message| !host.is_own(message)).collect();
     assert_eq!(told, kept, "law 8: the fold of a log has its conversation");
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(choices: &[u16], drive: Drive, pick: Pick<'_>) -> (Ending, usi
             }
             Some(_) => Event::Cancelled { reason: "enough".into() },
             None => {
-                host.open.sort_by_cached_key(|work| work.id());
+                host.open.sort_by_cached_key(Work::id);
                 let calls: Vec<usize> = host.open.iter().filter_map(|work| call_of(&host, work)).collect();
                 let mut sorted = calls.clone();
                 sorted.sort_unstable();

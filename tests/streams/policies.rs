@@ -157,29 +157,29 @@ fn document(t: &mut Tape) -> String {
 }
 
 fn tool(t: &mut Tape) -> String {
-    let mut text = format!(
+    let mut text = vec![format!(
         "    retry: {}\n    effect: {}\n    on_exhausted: {}\n    breaker: {}\n    after_effect: {}\n",
         retry(t),
         t.of(EFFECTS),
         t.of(ON_EXHAUSTED),
         breaker(t),
         t.of(AFTER_EFFECTS),
-    );
+    )];
     let (approval, concurrency) = (t.of(&["never", "never", "always"]), t.of(&["unlimited", "1", "2"]));
-    text += &format!("    approval: {approval}\n    concurrency: {concurrency}\n");
+    text.push(format!("    approval: {approval}\n    concurrency: {concurrency}\n"));
     if t.once_in(3) {
-        text += "    validate: [{name: small, check: args.n < 9, message: n must be small}]\n";
+        text.push("    validate: [{name: small, check: args.n < 9, message: n must be small}]\n".into());
     }
     if t.once_in(3) {
-        text += &format!("    limits: {}\n", limits(t));
+        text.push(format!("    limits: {}\n", limits(t)));
     }
     if t.once_in(2) {
-        text += &format!("    loop_guard: {}\n", loop_guard(t));
+        text.push(format!("    loop_guard: {}\n", loop_guard(t)));
     }
     if t.once_in(2) {
-        text += &format!("    result: {}\n", result(t));
+        text.push(format!("    result: {}\n", result(t)));
     }
-    text
+    text.concat()
 }
 
 fn breaker(t: &mut Tape) -> String {
@@ -284,15 +284,17 @@ fn calls(t: &mut Tape) -> String {
 }
 
 fn output(t: &mut Tape) -> String {
-    let mut text = format!("output:\n  retry: {}\n  on_exhausted: {}\n", retry(t), t.of(ON_EXHAUSTED));
+    let mut text = vec![format!("output:\n  retry: {}\n  on_exhausted: {}\n", retry(t), t.of(ON_EXHAUSTED))];
     if t.once_in(2) {
-        text += "  schema: {type: object, properties: {total: {type: number}}, required: [total]}\n";
-        text += "  validate: [{name: positive, check: output.total >= 0, message: too small}]\n";
+        text.push(
+            "  schema: {type: object, properties: {total: {type: number}}, required: [total]}\n".into(),
+        );
+        text.push("  validate: [{name: positive, check: output.total >= 0, message: too small}]\n".into());
     }
     if t.once_in(4) {
-        text += &format!("  limits: {}\n", limits(t));
+        text.push(format!("  limits: {}\n", limits(t)));
     }
-    text
+    text.concat()
 }
 
 fn reducers(t: &mut Tape) -> String {
@@ -300,14 +302,14 @@ fn reducers(t: &mut Tape) -> String {
     if reducers.is_empty() {
         return String::new();
     }
-    let mut text = "session:\n  slices: {count: {initial: 0}}\n  reducers:\n".to_owned();
+    let mut text = vec!["session:\n  slices: {count: {initial: 0}}\n  reducers:\n".to_owned()];
     for trigger in reducers {
         let check = t.of(&["", ", check: slice < 3", ", check: slice < 1"]);
-        text += &format!(
+        text.push(format!(
             "    on_{trigger}: {{on: {trigger}, slice: count, do: {{kind: increment, value: '1'}}{check}}}\n"
-        );
+        ));
     }
-    text
+    text.concat()
 }
 
 fn retry(t: &mut Tape) -> String {
