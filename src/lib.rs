@@ -6,6 +6,9 @@ pub mod context;
 #[cfg(all(doctest, feature = "host"))]
 mod doctests;
 pub mod engine;
+#[cfg(all(feature = "host", any(test, feature = "fuzzing")))]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod policy;

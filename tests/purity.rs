@@ -16,6 +16,7 @@ const ORDER: &[(&str, &[&str])] = &[
     ("store", &["policy", "session", "engine", "context", "host"]),
     ("cases", &["policy", "session", "engine", "context", "host"]),
     ("simulate", &["policy", "session", "engine", "context", "host", "cases"]),
+    ("fuzzing", &["repair", "policy", "session", "engine", "replay", "host", "store"]),
 ];
 
 /// The modules that are built without any feature: the interpreter.

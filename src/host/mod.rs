@@ -38,6 +38,8 @@ pub use live::{LivePolicy, ReloadStatus};
 pub use metrics::{
     Bucket, CounterSnapshot, GaugeSnapshot, HistogramSnapshot, Labels, Meter, Metrics, MetricsSnapshot, Unit,
 };
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use model::fuzzed;
 pub use model::{
     Anthropic, AnthropicConfig, ConfigError, EventTooLarge, OpenAi, OpenAiConfig, SseEvent, SseParser,
     WindowPages, WindowQuestion, chat_messages, check_header,

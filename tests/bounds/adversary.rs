@@ -12,35 +12,11 @@ use unfazed::policy::{Effect, ErrorClass, Policy};
 use unfazed::session::{HistoryRepair, Reduction, ToolCall};
 use unfazed::time::{Instant, Nanos};
 
+use crate::cost::Cost;
 use crate::tape::Tape;
 
 /// A run that is longer than this has met an unbounded policy, which is nothing to hold a bound against.
 const STEPS: usize = 3_000;
-
-/// What a run has cost.
-#[derive(Debug, Default)]
-pub(crate) struct Cost {
-    pub(crate) turns: u64,
-    pub(crate) model_calls: u64,
-    /// Calls of each model in a turn, at most.
-    pub(crate) calls_in_turn: BTreeMap<String, u64>,
-    /// Calls of all models in a turn, at most.
-    pub(crate) all_in_turn: u64,
-    /// Runs of one call of each tool, at most.
-    pub(crate) runs: BTreeMap<String, u64>,
-    /// Time asleep between the runs of one call of each tool, at most.
-    pub(crate) tool_waits: BTreeMap<String, Nanos>,
-    /// Runs of each tool.
-    pub(crate) all_runs: BTreeMap<String, u64>,
-    /// Runs that find out whether a run of a call has acted, of one call, at most.
-    pub(crate) checks: u64,
-    /// Time asleep between calls of models and before turns.
-    pub(crate) asleep: Nanos,
-    /// The part of it before turns that correct arguments.
-    pub(crate) correcting: Nanos,
-    /// Whether somebody asked to wait.
-    pub(crate) asked: bool,
-}
 
 /// A policy whose numbers are chosen by the tape.
 pub(crate) fn policy(t: &mut Tape) -> String {
@@ -148,8 +124,8 @@ fn server_delay(t: &mut Tape) -> &'static str {
     ])
 }
 
-/// A run of that policy, and what it cost; `None`: it does not end.
-pub(crate) fn play(policy: &Policy, targets: &[String], t: &mut Tape) -> Option<Cost> {
+/// A run of that policy: what it cost, and how many events it had; `None`: it does not end.
+pub(crate) fn play(policy: &Policy, targets: &[String], t: &mut Tape) -> Option<(Cost, usize)> {
     let interpreter = Interpreter::new(policy.clone(), Catalogue::new(tools()).unwrap());
     let mut host =
         Host { interpreter, state: State::new(), now: Instant(0), open: Vec::new(), ..Host::default() };
@@ -173,7 +149,8 @@ pub(crate) fn play(policy: &Policy, targets: &[String], t: &mut Tape) -> Option<
         host.tell(event);
     }
     assert!(host.finished || !host.open.is_empty(), "the run is not over and nothing is asked for");
-    host.finished.then_some(host.cost)
+    let events = usize::try_from(host.state.seq).unwrap();
+    host.finished.then_some((host.cost, events))
 }
 
 fn tools() -> Vec<ToolSpec> {
@@ -313,9 +290,11 @@ impl Host {
 
     fn answer_tool(&mut self, run: RunTool, t: &mut Tape) -> Event {
         if run.tool == "witness" {
+            // Whatever the model calls, it is not the witness: only `alpha` has it asked.
             let checks = self.checks.entry(run.call.clone()).or_default();
             *checks += 1;
-            self.cost.checks = self.cost.checks.max(*checks);
+            let most = self.cost.checks.entry("alpha".to_owned()).or_default();
+            *most = (*most).max(*checks);
             return run.finished(ToolOutcome::Ok { data: json!({"acted": t.once_in(20)}) });
         }
         let (runs, _) = self.calls.entry(run.call.clone()).or_default();

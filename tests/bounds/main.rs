@@ -1,19 +1,20 @@
 //! The bounds that `explain` tells are those of real runs: the worst run reaches them.
 //!
-//! Each case of the law is a tape of choices. `PROPTEST_CASES=20000` runs more of them.
+//! Each case of the law is a tape of choices. `UNFAZED_STREAMS=20000` runs more of them.
 #![cfg(feature = "cli")]
 
 mod adversary;
+mod cost;
+#[path = "../streams/count.rs"]
+mod count;
 #[expect(dead_code, reason = "the other laws need more of it")]
 #[path = "../streams/tape.rs"]
 mod tape;
 
-use proptest::prelude::*;
 use unfazed::cases::Loader;
 use unfazed::policy::{Bound, Checks, Names, Policy};
 use unfazed::time::Nanos;
 
-use adversary::Cost;
 use tape::Tape;
 
 /// A report, or none; two turns; models are tried three times, one second apart.
@@ -135,69 +136,21 @@ fn whether_a_run_has_acted_is_found_out_after_each_attempt_that_another_may_foll
     assert!(said.contains(line), "{said}");
 }
 
-fn within(cost: Nanos, bound: Bound) -> bool {
-    match bound {
-        Bound::Within(most) => cost <= most,
-        Bound::Unlimited => true,
-    }
-}
-
-fn at_most(count: u64, most: Option<u64>) -> bool {
-    most.is_none_or(|most| count <= most)
-}
-
-/// Holds what a run has cost against the bounds of its policy.
-fn holds(policy: &Policy, models: &[String], cost: &Cost) -> Result<(), TestCaseError> {
-    let tools = vec!["alpha".to_owned(), "beta".to_owned()];
-    let bounds = policy.bounds(&Names { models: models.to_vec(), tools }, 1);
-    let of = |alone: Bound, asked: Bound| if cost.asked { asked } else { alone };
-    let run = bounds.run;
-    prop_assert!(at_most(cost.turns, run.replies), "{} turns of {:?}", cost.turns, run.replies);
-    prop_assert!(at_most(cost.model_calls, run.calls), "{} calls of {:?}", cost.model_calls, run.calls);
-    prop_assert!(
-        within(cost.asleep, of(run.asleep, run.asleep_if_asked)),
-        "asleep {} of {run:?}",
-        cost.asleep
-    );
-    prop_assert!(within(cost.correcting, run.correcting), "correcting {} of {run:?}", cost.correcting);
-    for model in &bounds.models {
-        let calls = cost.calls_in_turn.get(&model.name).copied().unwrap_or_default();
-        prop_assert!(at_most(calls, model.turn.calls.map(u64::from)), "{calls} calls of {model:?}");
-    }
-    for tool in &bounds.tools {
-        let runs = cost.runs.get(&tool.name).copied().unwrap_or_default();
-        prop_assert!(at_most(runs, tool.call.calls.map(u64::from)), "{runs} runs of {tool:?}");
-        let all = cost.all_runs.get(&tool.name).copied().unwrap_or_default();
-        prop_assert!(at_most(all, tool.runs), "{all} runs in all of {tool:?}");
-        let slept = cost.tool_waits.get(&tool.name).copied().unwrap_or_default();
-        prop_assert!(
-            within(slept, of(tool.call.asleep, tool.call.asleep_if_asked)),
-            "asleep {slept} of {tool:?}"
-        );
-        prop_assert!(
-            at_most(cost.all_in_turn, tool.in_turn),
-            "{} calls in a turn of {tool:?}",
-            cost.all_in_turn
-        );
-        prop_assert!(at_most(cost.all_in_turn * runs, tool.product), "{cost:?} of {tool:?}");
-        if tool.name == "alpha" {
-            let most = tool.checks.as_ref().map_or(Some(0), |checks| checks.runs.map(u64::from));
-            prop_assert!(at_most(cost.checks, most), "{} checks of {tool:?}", cost.checks);
-        }
-    }
-    Ok(())
-}
-
-proptest! {
-    #[test]
-    fn nobody_gets_past_the_bounds(choices in prop::collection::vec(any::<u16>(), 0..600)) {
+#[test]
+fn nobody_gets_past_the_bounds() {
+    count::holds("nobody gets past the bounds", file!(), 600, |choices| {
         let mut t = Tape::new(choices);
         let text = adversary::policy(&mut t);
         // Attempts without end need a deadline.
-        let Ok(policy) = Policy::from_yaml("x.yaml", &text) else { return Ok(()) };
-        let models: Vec<String> = ["main", "spare"].iter().take(t.below(2) + 1).map(|&name| name.to_owned()).collect();
-        if let Some(cost) = adversary::play(&policy, &models, &mut t) {
-            holds(&policy, &models, &cost).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
+        let Ok(policy) = Policy::from_yaml("x.yaml", &text) else { return 0 };
+        let models: Vec<String> =
+            ["main", "spare"].iter().take(t.below(2) + 1).map(|&name| name.to_owned()).collect();
+        let Some((cost, events)) = adversary::play(&policy, &models, &mut t) else { return 0 };
+        let tools = vec!["alpha".to_owned(), "beta".to_owned()];
+        let bounds = policy.bounds(&Names { models, tools }, 1);
+        if let Err(error) = cost::holds(&bounds, &cost) {
+            panic!("{error}\n{text}");
         }
-    }
+        events
+    });
 }

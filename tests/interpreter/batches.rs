@@ -59,6 +59,43 @@ fn a_run_that_is_stopped_leaves_no_call_without_a_result() {
     assert!(told.contains("may have"), "an interrupted call is not one that never ran: {told}");
 }
 
+#[test]
+fn a_run_that_ends_in_the_middle_is_in_one_state_whichever_tool_was_quicker() {
+    let policy = format!("{POLICY}turn: {{max_turns: 3}}\n").replace(
+        "effect: read_only",
+        "effect: read_only\n    on_exhausted: fail\n    breaker: {failures: never}",
+    );
+    let policy = policy.replace("    breaker: {failures: 4, open_for: unlimited}\n", "");
+    let end = |quicker: bool| {
+        let mut host = Host::turns(&policy, &["a", "b"]);
+        host.model_calls(&[("1", "a", json!({"n": 1})), ("2", "b", json!({"n": 2}))]);
+        let (first, second) = (host.run_tool(), host.run_tool());
+        if quicker {
+            host.tell(second.finished(ToolOutcome::Ok { data: json!("two") }));
+        }
+        host.tell(first.finished(failed(ErrorClass::ExecutionError)));
+        let again = host.run_tool();
+        host.tell(again.finished(failed(ErrorClass::ExecutionError)));
+        assert!(matches!(host.outcome(), Some(Outcome::Failed { .. })));
+        host.state.seq = 0;
+        host.state.digest()
+    };
+    assert_eq!(end(true), end(false));
+}
+
+#[test]
+fn what_a_reducer_has_against_a_result_is_shown_as_a_failure_is() {
+    let result = "result: {max: 90 bytes, form: json}";
+    let policy = POLICY
+        .replace("slice: log, do", "check: size(slice) < 1, slice: log, do")
+        .replace("effect: read_only", &format!("effect: read_only\n    {result}"));
+    let mut host = Host::calls(&policy, &["a"]);
+    host.propose(&[("1", "a", json!({"n": 1}))]);
+    host.tool_succeeds(json!("one"));
+    let told = host.last_told();
+    assert!(told.len() <= 90 && told.contains("reducer_error"), "{told}");
+}
+
 proptest! {
     /// Runs end in any order, some fail and are repeated: the state at the end is the same, byte for byte.
     #[test]

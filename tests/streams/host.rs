@@ -5,15 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use unfazed::context::{Estimate, estimate_message, findings, measure, reduce, repair};
 use unfazed::engine::{
-    Answer, Ask, BreakerPhase, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope,
-    Event, Failure, FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, Question, RunStarted,
-    RunTool, State, ToolFacts, ToolOutcome, ToolSpec, Wait, Work, may_run_again,
+    Answer, Ask, BreakerPhase, CallModel, Catalogue, Decision, Directive, Directives, Drive, EffectState,
+    Envelope, Event, Failure, FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, Question,
+    RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, Wait, Work, may_run_again,
 };
-use unfazed::policy::{Approval, Attempts, Bound, Effect, ErrorClass, Policy, RetryPolicy, Unanswered};
-use unfazed::session::{FeedbackSource, Message, RetryFeedback, ToolCall, splice};
+use unfazed::policy::{
+    Approval, Attempts, Bound, CallOverride, Cap, Effect, ErrorClass, HistoryCheck, Policy, RetryPolicy,
+    Unanswered,
+};
+use unfazed::session::{FeedbackSource, Message, RetryFeedback, ToolCall, Usage, splice};
 use unfazed::time::{Instant, Nanos};
 
-use crate::policies::pool;
+use crate::invariants::Invariants;
+use crate::meter::Meter;
 use crate::tape::Tape;
 
 pub(crate) const RUN: &str = "run-zqxj";
@@ -23,14 +27,14 @@ const SECRETS: &[&str] = &[RUN, "7731000", "6612000", "1700000", "2023-11-"];
 const REPORT: &str = "final_report";
 /// The tool that is run to find out whether another has acted.
 const WITNESS: &str = "witness";
-const TARGETS: &[&str] = &["main", "spare"];
+pub(crate) const TARGETS: &[&str] = &["main", "spare", "third"];
+pub(crate) const TOOLS: [&str; 4] = ["alpha", "beta", "gamma", WITNESS];
 
 /// What is known about one tool call.
 #[derive(Default)]
 struct Call {
     key: String,
     runs: u32,
-    slept: Nanos,
     may_not_run: Option<&'static str>,
     /// Whether it may run again once it is known that it has not acted.
     retried: bool,
@@ -48,13 +52,16 @@ pub(crate) struct Host {
     pub(crate) directives: Vec<String>,
     pub(crate) open: Vec<Work>,
     pub(crate) finished: bool,
+    pub(crate) targets: &'static [&'static str],
+    pub(crate) meter: Meter,
+    pub(crate) now: Instant,
     drive: Drive,
-    now: Instant,
     deadline: Option<Instant>,
     ids: u32,
     prepared: u32,
-    model_calls: u32,
-    model_failed: Option<ErrorClass>,
+    /// What was wrong with the conversation that the run began with.
+    brought: usize,
+    invariants: Invariants,
     calls: BTreeMap<String, Call>,
     keys: BTreeSet<String>,
     /// The tools all calls of which a person has agreed to.
@@ -95,7 +102,6 @@ fn tools() -> Vec<ToolSpec> {
 impl Host {
     pub(crate) fn start(policy: &Policy, drive: Drive, t: &mut Tape) -> Self {
         let deadline = t.once_in(6).then(|| START.saturating_add(Nanos::from_secs(20)));
-        let targets = &TARGETS[..=t.below(2)];
         let mut host = Self {
             interpreter: interpreter(policy),
             state: fresh_state(),
@@ -104,32 +110,58 @@ impl Host {
             directives: Vec::new(),
             open: Vec::new(),
             finished: false,
+            targets: &TARGETS[..=t.below(TARGETS.len())],
+            meter: Meter::default(),
             drive,
             now: START,
             deadline,
             ids: 0,
             prepared: 0,
-            model_calls: 0,
-            model_failed: None,
+            brought: 0,
+            invariants: Invariants::default(),
             calls: BTreeMap::new(),
             keys: BTreeSet::new(),
             agreed: BTreeSet::new(),
             breakers: BTreeMap::new(),
         };
-        host.tell(Event::RunStarted(RunStarted {
-            run: RUN.into(),
+        let history = if t.once_in(5) { torn_history() } else { Vec::new() };
+        host.brought = findings(&history).len();
+        host.run_started(RUN, history);
+        host
+    }
+
+    /// Whether it is a reply that the host has put into the conversation by itself.
+    pub(crate) fn is_own(&self, message: &Message) -> bool {
+        self.drive == Drive::Calls && matches!(message, Message::Assistant { text, .. } if text.is_empty())
+    }
+
+    /// Another run of the same session: it goes on with the conversation.
+    pub(crate) fn run_again(&mut self) {
+        self.state = self.state.next_run();
+        self.finished = false;
+        self.deadline = None;
+        self.prepared = 0;
+        self.meter = Meter::default();
+        self.invariants = Invariants::default();
+        self.agreed.clear();
+        self.breakers.retain(|tool, _| self.state.breaker(tool).is_some());
+        self.run_started(&format!("{RUN}-again"), Vec::new());
+    }
+
+    fn run_started(&mut self, run: &str, history: Vec<Message>) {
+        self.tell(Event::RunStarted(RunStarted {
+            run: run.into(),
             policy: String::new(),
             seed: 7,
-            drive,
+            drive: self.drive,
             system: "be brief".into(),
-            history: Vec::new(),
+            history,
             task: "do it".into(),
-            targets: targets.iter().map(|target| (*target).to_owned()).collect(),
+            targets: self.targets.iter().map(|target| (*target).to_owned()).collect(),
             windows: BTreeMap::new(),
             tools: tools().iter().map(ToolFacts::from).collect(),
-            deadline,
+            deadline: self.deadline,
         }));
-        host
     }
 
     /// Does one thing that a host may do. `false`: there is nothing left to do.
@@ -143,9 +175,12 @@ impl Host {
             self.now = self.now.saturating_add(Nanos::from_secs(1));
         }
         if t.once_in(80) {
-            self.tell(Event::Cancelled { reason: "enough".into() });
-            assert!(self.finished, "law 3: a cancelled run is over");
+            self.cancel();
             return false;
+        }
+        if t.once_in(60) {
+            self.interfere(t);
+            return true;
         }
         if t.once_in(40) {
             self.answer_twice();
@@ -153,6 +188,7 @@ impl Host {
         if self.open.is_empty() {
             assert_eq!(self.drive, Drive::Calls, "law 2: the run is not over and nothing is asked for");
             if t.is_over() {
+                self.cancel();
                 return false;
             }
             self.propose(t);
@@ -160,20 +196,6 @@ impl Host {
         }
         let event = match self.open.remove(t.below(self.open.len())) {
             Work::PrepareTurn(turn) => turn.prepared(measure(&Estimate, &self.conversation, &[])),
-            Work::RepairHistory(work) => {
-                let found = repair(&self.conversation, work.orphan_calls);
-                work.repaired(found)
-            }
-            Work::ReduceContext(work) => {
-                let weights: Vec<u64> = self.conversation.iter().map(estimate_message).collect();
-                let policy = self.interpreter.policy();
-                let found = reduce(policy, &work.plan, &self.conversation, &weights, &Estimate);
-                work.reduced(found)
-            }
-            Work::Summarize(work) if t.once_in(2) => work.failed(failure(t)),
-            Work::Summarize(work) => {
-                work.responded(ModelReply { text: "In short: nothing.".into(), ..ModelReply::default() })
-            }
             Work::CallModel(call) => self.answer_model(call, t),
             Work::RunTool(run) => self.answer_tool(run, t),
             Work::Wait(wait) => {
@@ -188,12 +210,64 @@ impl Host {
                 let decisions = [Decision::TellModel, Decision::FinalTurn, Decision::Fail];
                 consult.decided(t.of(&decisions))
             }
+            work => self.answer_other(work, t),
         };
         self.tell(event);
         true
     }
 
+    /// What a host answers about the conversation.
+    pub(crate) fn answer_other(&mut self, work: Work, t: &mut Tape) -> Event {
+        match work {
+            Work::RepairHistory(work) => {
+                let found = repair(&self.conversation, work.orphan_calls);
+                work.repaired(found)
+            }
+            Work::ReduceContext(work) => {
+                let weights: Vec<u64> = self.conversation.iter().map(estimate_message).collect();
+                let policy = self.interpreter.policy();
+                let found = reduce(policy, &work.plan, &self.conversation, &weights, &Estimate);
+                work.reduced(found)
+            }
+            Work::Summarize(work) if t.once_in(2) => work.failed(failure(t)),
+            Work::Summarize(work) => {
+                work.responded(ModelReply { text: "In short: nothing.".into(), ..ModelReply::default() })
+            }
+            work => panic!("{work:?} is answered elsewhere"),
+        }
+    }
+
+    fn cancel(&mut self) {
+        self.tell(Event::Cancelled { reason: "enough".into() });
+        assert!(self.finished, "law 3: a cancelled run is over");
+    }
+
+    /// What may come unasked at any time.
+    fn interfere(&mut self, t: &mut Tape) {
+        let tools: Vec<ToolFacts> = tools().iter().map(ToolFacts::from).collect();
+        let event = match t.below(3) {
+            0 => Event::ToolsChanged { tools },
+            1 => Event::PolicyChanged { policy: self.interpreter.policy().digest().to_owned() },
+            _ => {
+                self.invariants.stop();
+                Event::StopRequested { reason: "please".into() }
+            }
+        };
+        self.tell(event);
+    }
+
     pub(crate) fn tell(&mut self, event: Event) {
+        // Of a call that the provider shows in its error a reply is made.
+        let failed =
+            matches!(&event, Event::ModelFailed { failure, .. } if !failure.message.contains("raw="));
+        let before = if failed { self.conversation.clone() } else { Vec::new() };
+        self.take(event);
+        if failed {
+            Invariants::integrity(&before, &self.conversation);
+        }
+    }
+
+    fn take(&mut self, event: Event) {
         let envelope = Envelope { seq: self.state.seq + 1, now: self.now, event };
         self.events.push(serde_json::to_string(&envelope).unwrap());
         let directives = self.interpreter.step(&mut self.state, envelope);
@@ -203,8 +277,11 @@ impl Host {
 
     /// An answer that was given already changes nothing.
     fn answer_twice(&mut self) {
-        let Some(line) = self.events.last().filter(|line| !line.contains("_proposed")) else { return };
+        let Some(line) = self.events.last() else { return };
         let again: Envelope = serde_json::from_str(line).unwrap();
+        if again.event.work().is_none() {
+            return;
+        }
         let unchanged = |state: &State| {
             let mut state = serde_json::to_value(state).unwrap();
             state["seq"] = Value::Null;
@@ -218,21 +295,23 @@ impl Host {
     }
 
     fn obey(&mut self, Directives(list): Directives) {
+        self.check_sizes(&list);
         for directive in list {
             match directive.order {
                 Order::Note(note) => self.note(note),
                 Order::Work(work) => {
                     assert!(!self.finished, "law 3: {work:?} is asked for after the end");
                     match &work {
-                        Work::PrepareTurn(_) => self.prepare_turn(),
+                        Work::PrepareTurn(turn) => {
+                            self.invariants.prepare(turn, self.interpreter.policy());
+                            self.prepare_turn();
+                        }
                         Work::CallModel(call) => self.check_model(call),
                         Work::RunTool(run) => self.check_tool(run),
                         Work::Wait(wait) => self.check_wait(wait),
                         Work::Ask(ask) => self.check_question(ask),
-                        Work::RepairHistory(_)
-                        | Work::ReduceContext(_)
-                        | Work::Summarize(_)
-                        | Work::Consult(_) => {}
+                        Work::Summarize(_) => self.meter.summary(),
+                        Work::RepairHistory(_) | Work::ReduceContext(_) | Work::Consult(_) => {}
                     }
                     self.open.push(work);
                 }
@@ -245,12 +324,18 @@ impl Host {
 
     fn note(&mut self, note: Note) {
         assert!(!self.finished, "law 3: {note:?} comes after the end");
+        self.invariants.note(&note, self.interpreter.policy(), &self.state, self.targets);
         match note {
             Note::Append { message } => {
                 if !matches!(message, Message::Assistant { .. }) {
                     let shown = message.text();
                     let secret = SECRETS.iter().find(|secret| shown.contains(**secret));
                     assert_eq!(secret, None, "law 10: the model is shown {shown:?}");
+                }
+                if let Message::Assistant { calls, .. } = &message {
+                    for call in calls {
+                        self.calls.entry(call.id.clone()).or_default();
+                    }
                 }
                 self.conversation.push(message);
             }
@@ -266,53 +351,58 @@ impl Host {
             Note::Dropped { work } => self.open.retain(|open| open.id() != work),
             Note::Finish { .. } => {
                 self.finished = true;
-                self.check_history();
+                self.check_history(self.brought);
             }
             _ => {}
         }
     }
 
-    fn check_history(&self) {
+    /// So many faults were there before, and none has come since.
+    fn check_history(&self, most: usize) {
         let findings = findings(&self.conversation);
-        assert_eq!(findings, [], "law 4: the history is not valid: {:#?}", self.conversation);
+        let valid = findings.len() <= most;
+        assert!(valid, "law 4: the history is not valid: {findings:?}: {:#?}", self.conversation);
+    }
+
+    /// What is shown of a result is within its size; what a policy says in the place of one is not held against it.
+    fn check_sizes(&self, list: &[Directive]) {
+        let mut ended = None;
+        for directive in list {
+            match &directive.order {
+                Order::Note(Note::ToolEnded { call, .. }) => ended = Some(call),
+                Order::Note(Note::ReducerError { .. }) => ended = None,
+                Order::Note(Note::Append { message: Message::Tool { call, tool, text, .. } })
+                    if ended == Some(call) =>
+                {
+                    let policy = self.interpreter.policy().tool(tool);
+                    let Cap::Most(most) = policy.result.max.value else { continue };
+                    let size = most.unit.measure(text);
+                    assert!(size <= most.count, "law 13: {size} of {most:?} are shown of a result: {text:?}");
+                }
+                _ => {}
+            }
+        }
     }
 
     /// A run has at most `max_turns` turns. Its last one is gone through again only as long as there are attempts
-    /// at the report, each time using up one. Within a turn, each target is called as often as its policy allows.
+    /// at the report, each time using up one.
     fn prepare_turn(&mut self) {
         self.prepared += 1;
+        self.meter.turn();
         let policy = self.interpreter.policy();
         let attempts = policy.output().map_or(Some(0), |output| output.retry.max_attempts.value.limit());
         if let Some(attempts) = attempts {
             let most = policy.turn().max_turns.value.get() + attempts;
             assert!(self.prepared <= most, "law 3: turn {} of at most {most}", self.prepared);
         }
-        self.model_calls = 0;
-        self.model_failed = None;
     }
 
     fn check_model(&mut self, call: &CallModel) {
-        self.check_history();
-        let policy = self.interpreter.policy().model(&call.target);
+        let checked = self.interpreter.policy().history().check.value == HistoryCheck::BeforeCall;
+        self.check_history(if checked { 0 } else { self.brought });
         assert!(self.deadline.is_none_or(|deadline| self.now < deadline), "law 5: a call after the deadline");
-        let failed = self.model_failed.take().filter(|_| call.attempt > 1);
-        // Of a reply that was no answer the host does not know the class: then the most of any holds.
-        let most = match failed {
-            Some(class) => policy.retry.for_class(class).max_attempts.value.limit(),
-            None => most_attempts(&policy.retry),
-        };
-        if let Some(most) = most {
-            assert!(call.attempt <= most, "law 5: attempt {} of {most} of the model", call.attempt);
-        }
-        self.model_calls += 1;
-        let models = TARGETS.iter().map(|target| self.interpreter.policy().model(target));
-        let most = models.map(|model| most_attempts(&model.retry)).try_fold(0, |sum, most| Some(sum + most?));
-        assert!(
-            most.is_none_or(|most| self.model_calls <= most),
-            "law 3: more than {most:?} calls in a turn"
-        );
-        if let Some(class) = failed {
-            assert!(policy.retry.retries(class), "law 5: {class} is not retried");
+        if self.invariants.call(call, self.interpreter.policy(), self.now) {
+            self.meter.model(call);
         }
     }
 
@@ -347,7 +437,7 @@ impl Host {
         assert!(!asks || agreed, "law 11: {run:?} runs and nobody has agreed to it");
     }
 
-    fn answer_person(&mut self, ask: Ask, answer: Answer) -> Event {
+    pub(crate) fn answer_person(&mut self, ask: Ask, answer: Answer) -> Event {
         let call = self.calls.get_mut(&ask.call).unwrap();
         let unanswered = self.interpreter.policy().turn().approval.unanswered.value;
         match (ask.question, answer) {
@@ -369,10 +459,13 @@ impl Host {
         let breaker = self.breakers.get(&run.tool);
         let open = matches!(breaker, Some((BreakerPhase::Open, _)));
         assert!(!open, "law 7: {} runs while its breaker is open: {breaker:?}", run.tool);
+        self.invariants.run(run);
         if is_check(run) {
             assert_eq!(run.tool, WITNESS, "law 6: another tool finds out whether it has acted");
+            self.meter.check(run);
             return;
         }
+        self.meter.run(run);
         let call = self.calls.get_mut(&run.call).expect("law 2: a run of a call nobody proposed");
         call.runs += 1;
         assert_eq!(run.attempt, call.runs, "law 5: attempts are counted");
@@ -399,10 +492,11 @@ impl Host {
             let slot = &state["batch"][usize::try_from(index).unwrap()];
             let (tool, call) = (slot["tool"].as_str().unwrap(), slot["call"].as_str().unwrap());
             let policy = self.interpreter.policy().call(tool, &slot["arguments"], None).policy;
-            let call = self.calls.get_mut(call).unwrap();
-            call.slept = call.slept.saturating_add(wait.delay);
-            check_bounds(&policy.retry, &slot["series"], call.slept, wait);
-        } else if pending == "wait_model" {
+            let slept = self.meter.wait_of_call(call, wait);
+            return check_bounds(&policy.retry, &slot["series"], slept, wait);
+        }
+        self.meter.wait(wait);
+        if pending == "wait_model" {
             let target = usize::try_from(state["rotation"]["current"].as_u64().unwrap()).unwrap();
             let policy = self.interpreter.policy().model(TARGETS[target]);
             let slept = Nanos(state["model"]["slept"].as_u64().unwrap());
@@ -430,39 +524,59 @@ impl Host {
         }
     }
 
-    fn answer_model(&mut self, call: CallModel, t: &mut Tape) -> Event {
+    pub(crate) fn answer_model(&mut self, call: CallModel, t: &mut Tape) -> Event {
         if t.below(4) == 3 {
             let failure = failure(t);
-            self.model_failed = Some(class_of(self.interpreter.policy(), &failure));
+            self.meter.cost.asked |= failure.retry_after.wait().is_some();
+            self.invariants.answered(failure.retry_after.wait().is_some());
             return call.failed(failure);
         }
+        self.invariants.answered(false);
         let mut reply = ModelReply::default();
-        match t.below(8) {
+        match t.below(9) {
             0 if call.tools.last().is_some_and(|tool| tool == REPORT) => {
                 reply.calls = vec![self.proposal(REPORT, r#"{"total": 1}"#)];
             }
             0 => reply.text = "done".into(),
             1..=4 => reply.calls = self.proposals(t),
+            5 if t.once_in(2) => reply.extra = [("reasoning".to_owned(), json!("hm"))].into_iter().collect(),
             5 => {}
+            8 => {
+                let call = r#"<tool_call>{"name": "alpha", "arguments": {"n": 1}}</tool_call>"#;
+                reply.text = t.of(&[call, "<tool_call>{", "Let me see."]).into();
+                reply.calls = if t.once_in(2) { self.proposals(t) } else { Vec::new() };
+                reply.finish = FinishReason::Other("eos".into());
+            }
             6 => reply.text = t.of(&["done", r#"{"total": 2}"#, "{}", "[1", "null"]).into(),
             _ => {
                 reply.text = t.of(&["half", ""]).into();
                 reply.finish = if t.once_in(2) { FinishReason::ContentFilter } else { FinishReason::Length };
             }
         }
+        if t.once_in(3) {
+            let (input, output) = (t.of(&[300, 20, 90_000]), t.of(&[5, 0]));
+            reply.usage = Some(Usage { input, output, ..Usage::default() });
+        }
         call.responded(reply)
     }
 
-    fn answer_tool(&mut self, run: RunTool, t: &mut Tape) -> Event {
+    pub(crate) fn answer_tool(&mut self, run: RunTool, t: &mut Tape) -> Event {
         if is_check(&run) && t.below(4) > 0 {
             let data = [json!({"count": 0}), json!({"count": 1}), json!("nobody knows")][t.below(3)].clone();
             return run.finished(ToolOutcome::Ok { data });
         }
         if t.below(5) < 2 {
-            let data = [json!("text"), json!({"x": 0.1}), json!(null)][t.below(3)].clone();
+            let data = match t.below(5) {
+                0 => json!("text"),
+                1 => json!({"x": 0.1}),
+                2 => json!(null),
+                3 => json!("error: on line 7\n".repeat(40)),
+                _ => json!(vec![json!({"name": "é", "of": [1, 2, 3]}); 40]),
+            };
             return run.finished(ToolOutcome::Ok { data });
         }
         let failure = failure(t);
+        self.meter.cost.asked |= failure.retry_after.wait().is_some();
         let states =
             [EffectState::NotStarted, EffectState::Started, EffectState::Committed, EffectState::Unknown];
         let effect = t.of(&states);
@@ -496,7 +610,7 @@ impl Host {
     }
 
     /// A host with its own loop keeps the replies itself.
-    fn calls_of_a_reply(&mut self, t: &mut Tape) -> Vec<Proposal> {
+    pub(crate) fn calls_of_a_reply(&mut self, t: &mut Tape) -> Vec<Proposal> {
         let proposals = self.proposals(t);
         let calls = proposals.iter().map(|proposal| proposal.call.clone()).collect();
         self.conversation.push(Message::Assistant { text: String::new(), calls, extra: Map::new() });
@@ -517,7 +631,17 @@ impl Host {
             "{}",
             r#"{"total": 1}"#,
         ];
-        (0..=t.below(4)).map(|_| self.proposal(t.of(&names), t.of(&arguments))).collect()
+        let planner = [r#"{"retry": {"max_attempts": 1}}"#, r#"{"limits": {"total_delay": "1s"}}"#];
+        let count = t.below(5) + 1;
+        let proposal = |_| {
+            let mut proposal = self.proposal(t.of(&names), t.of(&arguments));
+            if t.once_in(8) {
+                let layer = serde_json::from_str(t.of(&planner)).unwrap();
+                proposal.policy = Some(CallOverride::new(layer).unwrap());
+            }
+            proposal
+        };
+        (0..count).map(proposal).collect()
     }
 
     fn proposal(&mut self, name: &str, arguments: &str) -> Proposal {
@@ -528,15 +652,31 @@ impl Host {
     }
 }
 
-/// Whether it is run to find out whether another tool has acted.
-fn is_check(run: &RunTool) -> bool {
-    run.idempotency_key.ends_with("-check")
+/// What a run that was killed has left, and a host that kept the last messages only.
+fn torn_history() -> Vec<Message> {
+    let call = |id: &str| ToolCall { id: id.into(), name: "alpha".into(), arguments: r#"{"n": 1}"#.into() };
+    let result = |call: &str| Message::Tool {
+        call: call.into(),
+        tool: "alpha".into(),
+        text: "1".into(),
+        error: false,
+    };
+    let assistant = |calls| Message::Assistant { text: "I look.".into(), calls, extra: Map::default() };
+    vec![
+        result("h0"),
+        Message::user("before"),
+        assistant(vec![call("h1"), call("h2")]),
+        result("h2"),
+        result("h2"),
+        assistant(vec![call("h3")]),
+        Message::user("and now"),
+        result("h3"),
+    ]
 }
 
-/// The most attempts of any class; `None`: there is no end of them.
-fn most_attempts(retry: &RetryPolicy) -> Option<u32> {
-    let own = retry.by_class.iter().map(|own| own.max_attempts.value.limit());
-    own.chain([retry.max_attempts.value.limit()]).try_fold(1, |most, own| Some(most.max(own?)))
+/// Whether it is run to find out whether another tool has acted.
+pub(crate) fn is_check(run: &RunTool) -> bool {
+    run.idempotency_key.ends_with("-check")
 }
 
 fn check_bounds(policy: &RetryPolicy, series: &Value, slept: Nanos, wait: &Wait) {
@@ -564,49 +704,10 @@ fn failure(t: &mut Tape) -> Failure {
         1 => Hint::Ignored("tomorrow".into()),
         _ => Hint::None,
     };
+    if failure.class == Some(ErrorClass::MalformedToolCall) && t.once_in(2) {
+        let shown = r#"raw='{"name": "alpha", "arguments": {"n": 1}', err=unexpected end of JSON input"#;
+        failure.message = format!("error parsing tool call: {shown}");
+    }
     failure.received = t.of(&[0, 0, 0, 1, 500]);
     failure
-}
-
-/// One batch of calls whose ends come in the order that `order` says, while time stands still: the digest of the
-/// state at the end, and the messages.
-pub(crate) fn batch(choices: &[u16], order: &mut Tape) -> (String, Vec<Message>) {
-    let mut t = Tape::new(choices.to_vec());
-    let (_, policy) = &pool()[t.below(pool().len())];
-    let mut host = Host::start(policy, Drive::Calls, &mut t);
-    let seed = t.below(1 << 16) as u64;
-    let calls = host.calls_of_a_reply(&mut t);
-    host.tell(Event::ToolsProposed { calls });
-    while !host.open.is_empty() {
-        let name = |work: &Work| match work {
-            Work::RunTool(run) => run.call.clone(),
-            _ => String::new(),
-        };
-        host.open.sort_by_key(name);
-        // Persons answer before any tool ends: what depends on when they do is no matter of the tools.
-        if let Some(asked) = host.open.iter().position(|work| matches!(work, Work::Ask(_))) {
-            let Work::Ask(ask) = host.open.remove(asked) else { unreachable!() };
-            let call: u64 = ask.call[1..].parse().unwrap();
-            let answers = [Answer::Approve, Answer::Refuse, Answer::None];
-            let answer = Tape::from_seed(seed * 1000 + call).of(&answers);
-            let event = host.answer_person(ask, answer);
-            host.tell(event);
-            continue;
-        }
-        let event = match host.open.remove(order.below(host.open.len())) {
-            Work::RunTool(run) => {
-                // How a run ends depends on nothing but the call and the attempt.
-                let attempt = if is_check(&run) { 9 } else { run.attempt.into() };
-                let (call, attempt): (u64, u64) = (run.call[1..].parse().unwrap(), attempt);
-                host.answer_tool(run, &mut Tape::from_seed(seed * 1000 + call * 10 + attempt))
-            }
-            Work::Wait(wait) => wait.fired(),
-            Work::Consult(consult) => consult.decided(Decision::TellModel),
-            other => panic!("law 2: {other:?} in a run that the host drives"),
-        };
-        host.tell(event);
-    }
-    // The number of events differs where the run ends before all of them have come.
-    host.state.seq = 0;
-    (host.state.digest(), host.conversation)
 }

@@ -1,43 +1,61 @@
 //! Random policies and random streams of events: what always holds, whatever goes wrong.
 //!
-//! Each case is a tape of choices. `PROPTEST_CASES=20000` runs more of them.
+//! Each stream is a tape of choices. `UNFAZED_STREAMS=1000000` runs more of them.
 
+#[path = "../bounds/cost.rs"]
+mod cost;
+mod count;
 mod host;
+mod invariants;
+mod meter;
+mod orders;
 mod policies;
 mod tape;
 
-use proptest::prelude::*;
-use unfazed::engine::{Drive, Envelope, Record, State};
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use unfazed::engine::{Drive, Envelope, Event, Fold, Record, State};
 use unfazed::policy::Policy;
 use unfazed::replay::{Ending, Replay};
+use unfazed::session::Message;
 
 use host::{Host, fresh_state, interpreter};
+use policies::{Made, pool};
 use tape::Tape;
 
 /// More than any run of the grammar takes.
 const STEPS: usize = 5_000;
+/// The most choices of a stream.
+const CHOICES: usize = 400;
 
-fn tape() -> impl Strategy<Value = Vec<u16>> {
-    prop::collection::vec(any::<u16>(), 0..400)
-}
-
-fn live(drive: Drive, choices: Vec<u16>) -> (&'static Policy, Host) {
+fn live(drive: Drive, choices: Vec<u16>) -> (&'static Made, Host) {
     let mut t = Tape::new(choices);
-    let (_, policy) = &policies::pool()[t.below(policies::pool().len())];
-    let mut host = Host::start(policy, drive, &mut t);
+    let made = &pool()[t.below(pool().len())];
+    let mut host = Host::start(&made.policy, drive, &mut t);
     for _ in 0..STEPS {
-        if !host.act(&mut t) {
-            return (policy, host);
+        if host.act(&mut t) {
+            continue;
         }
+        assert!(host.finished, "law 3: the run has ended");
+        if drive == Drive::Turns {
+            let bounds = made.bounds(host.targets.len());
+            cost::holds(&bounds, &host.meter.cost).unwrap_or_else(|error| panic!("law 14: {error}"));
+        }
+        if t.is_over() || !t.once_in(3) {
+            return (made, host);
+        }
+        host.run_again();
     }
     panic!("law 3: the run does not end");
 }
 
-/// Every case is also replayed from its lines, and goes on from a state that was written down in the middle.
+/// Every stream is also replayed from its lines, and goes on from a state that was written down in the middle.
 fn replays(policy: &Policy, host: &Host) {
     let interpreter = interpreter(policy);
     let mut state = fresh_state();
     let mut replay = Replay::new(policy.clone()).at(fresh_state());
+    let mut fold = Fold::new().at(fresh_state());
     for (at, (line, directives)) in host.events.iter().zip(&host.directives).enumerate() {
         if at % 16 == host.events.len() % 16 {
             let text = serde_json::to_string(&state).unwrap();
@@ -47,11 +65,21 @@ fn replays(policy: &Policy, host: &Host) {
         }
         let envelope: Envelope = serde_json::from_str(line).unwrap();
         replay.take(Record::Event(envelope.clone())).unwrap();
+        fold.take(&interpreter, envelope.clone());
+        if matches!(envelope.event, Event::RunStarted(_)) && state.is_over() {
+            state = state.next_run();
+        }
         let again = serde_json::to_string(&interpreter.step(&mut state, envelope)).unwrap();
         assert_eq!(&again, directives, "law 8: the same events give the same directives, byte for byte");
+        let digest = state.digest();
+        assert_eq!(
+            fold.state().digest(),
+            digest,
+            "law 8: the fold of a log has the state of each of its events"
+        );
         let (seq, list) = (state.seq, serde_json::from_str(directives).unwrap());
         replay.take(Record::Directives { seq, policy: policy.digest().to_owned(), list }).unwrap();
-        replay.take(Record::State { seq, hash: state.digest() }).unwrap();
+        replay.take(Record::State { seq, hash: digest }).unwrap();
     }
     let found = replay.end();
     assert_eq!(
@@ -60,26 +88,123 @@ fn replays(policy: &Policy, host: &Host) {
         "law 8: a log is decided again the same"
     );
     assert_eq!(state.digest(), host.state.digest(), "law 8: the same events give the same state");
+    let told: Vec<&Message> = fold.messages().iter().collect();
+    let kept: Vec<&Message> = host.conversation.iter().filter(|message| !host.is_own(message)).collect();
+    assert_eq!(told, kept, "law 8: the fold of a log has its conversation");
 }
 
-proptest! {
-    #[test]
-    fn a_run_that_the_interpreter_drives_keeps_every_law(choices in tape()) {
-        let (policy, host) = live(Drive::Turns, choices);
-        prop_assert!(host.finished, "law 3: the run has ended");
-        replays(policy, &host);
-    }
-
-    #[test]
-    fn a_run_that_the_host_drives_keeps_every_law(choices in tape()) {
-        let (policy, host) = live(Drive::Calls, choices);
-        replays(policy, &host);
-    }
-
-    #[test]
-    fn the_order_in_which_tools_end_changes_nothing(choices in tape(), order in tape()) {
-        let in_order = host::batch(&choices, &mut Tape::new(Vec::new()));
-        let shuffled = host::batch(&choices, &mut Tape::new(order));
-        prop_assert_eq!(in_order, shuffled, "law 9");
-    }
+#[test]
+fn a_run_that_the_interpreter_drives_keeps_every_law() {
+    count::holds("a run that the interpreter drives keeps every law", file!(), CHOICES, |choices| {
+        let (made, host) = live(Drive::Turns, choices);
+        replays(&made.policy, &host);
+        host.events.len()
+    });
 }
+
+#[test]
+fn a_run_that_the_host_drives_keeps_every_law() {
+    count::holds("a run that the host drives keeps every law", file!(), CHOICES, |choices| {
+        let (made, host) = live(Drive::Calls, choices);
+        replays(&made.policy, &host);
+        host.events.len()
+    });
+}
+
+/// The calls of one reply in every order in which they can end.
+#[test]
+fn the_order_in_which_tools_end_changes_nothing() {
+    count::holds("the order in which tools end changes nothing", file!(), 40, |choices| {
+        let mut most = 0;
+        let (in_order, mut events) = orders::run(&choices, Drive::Calls, &mut |calls| {
+            most = calls.iter().copied().max().unwrap_or(0).max(most);
+            0
+        });
+        for order in orders::permutations(most) {
+            let first = |calls: &[usize]| {
+                (0..calls.len())
+                    .min_by_key(|at| order.iter().position(|call| call + 1 == calls[*at]))
+                    .unwrap()
+            };
+            let (other, of_stream) = orders::run(&choices, Drive::Calls, &mut |calls| first(calls));
+            orders::same(&in_order, &other);
+            events += of_stream;
+        }
+        events
+    });
+}
+
+/// The calls of all replies of a run in orders chosen at random, also between the attempts of one call.
+#[test]
+fn nor_does_it_in_a_whole_run() {
+    count::holds("nor does it in a whole run", file!(), CHOICES, |choices| {
+        let (facts, order) = choices.split_at(choices.len() / 2);
+        let (in_order, events) = orders::run(facts, Drive::Turns, &mut |_| 0);
+        let mut order = Tape::new(order.to_vec());
+        let (shuffled, more) = orders::run(facts, Drive::Turns, &mut |calls| order.below(calls.len()));
+        orders::same(&in_order, &shuffled);
+        events + more
+    });
+}
+
+/// Laws about what never occurs would say nothing.
+#[test]
+fn every_kind_of_directive_occurs_in_some_stream() {
+    let mut missing: BTreeSet<&str> = KINDS.iter().copied().collect();
+    for seed in 0..3000 {
+        let drive = if seed % 4 == 0 { Drive::Calls } else { Drive::Turns };
+        let choices = Tape::from_seed(seed).rest(CHOICES);
+        let (_, host) = live(drive, choices);
+        for line in &host.directives {
+            let list: Vec<Value> = serde_json::from_str(line).unwrap();
+            for directive in list {
+                missing.remove(directive["directive"].as_str().unwrap());
+            }
+        }
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("no stream has {missing:?}");
+}
+
+const KINDS: &[&str] = &[
+    "append",
+    "ask",
+    "breaker",
+    "call_model",
+    "consult",
+    "context_reduced",
+    "dropped",
+    "effect_checked",
+    "exhausted",
+    "feedback",
+    "final_turn",
+    "finish",
+    "leaked_calls",
+    "loop_guard",
+    "metric",
+    "orphan_tool_calls_pruned",
+    "output_accepted",
+    "output_refused",
+    "prepare_turn",
+    "reduce_context",
+    "reducer_error",
+    "refused",
+    "reject_turn",
+    "renamed",
+    "repair_history",
+    "repaired",
+    "result_cut",
+    "rounds_failed",
+    "run_tool",
+    "shadow",
+    "splice",
+    "summarize",
+    "tool_ended",
+    "tools_hidden",
+    "turn_retracted",
+    "turn_retry",
+    "wait",
+    "warning",
+];

@@ -1,12 +1,15 @@
 //! Random policies: a small grammar that covers the language.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use unfazed::policy::{ErrorClass, Policy};
+use unfazed::policy::{Bounds, ErrorClass, Names, Policy};
 
+use crate::count::streams;
+use crate::host::{TARGETS, TOOLS};
 use crate::tape::Tape;
 
-const POLICIES: u64 = 200;
+/// How many streams go through one policy, on average.
+const STREAMS_OF_A_POLICY: u32 = 10;
 
 const BACKOFFS: &[&str] = &[
     "{kind: constant, delay: 0s}",
@@ -34,9 +37,33 @@ const BUDGETS: &[&str] = &[
     "{kind: window, window: 10s, ratio: 0.5, min: 1}",
     "{kind: window, window: 1m, ratio: 0.1, min: 2, pool: window}",
 ];
+const COUNTS: &[&str] = &[
+    "{kind: consecutive}",
+    "{kind: cumulative}",
+    "{kind: window}",
+    "{kind: window, calls: 3}",
+    "{kind: window, within: 5s, ratio: 0.5, min_calls: 2}",
+    "{kind: window, calls: 4, within: 1m, ratio: 1, min_calls: 3}",
+];
+const STAGES: &[&str] = &[
+    "{nudge: 3, block: 5, final_turn: 8}",
+    "{nudge: 1, block: 2, final_turn: 3}",
+    "{nudge: never, block: 1, final_turn: never}",
+    "{nudge: 2, block: never, final_turn: 2}",
+    "{nudge: never, block: never, final_turn: never}",
+];
+const REDUCTIONS: &[&str] = &[
+    "{kind: results, keep_last: 2, over: 20 chars, show: 9 chars}",
+    "{kind: drop, keep_last: 4}",
+    "{kind: summary, keep_last: 3, most: 50 tokens}",
+    "{kind: summary, keep_last: 2, most: 200 tokens, model: spare, input: 0.5}",
+    "{kind: digest, keep_last: 3, most: 50 tokens, line: 20 chars, result_line: 9 chars}",
+    "{kind: truncate, keep_last: 2, over: 90 chars, head: 30 chars, tail: 9 chars}",
+];
 const ON_EXHAUSTED: &[&str] = &["tell_model", "final_turn", "fail", "ask_planner"];
 const EFFECTS: &[&str] = &["read_only", "idempotent", "non_idempotent", "unknown"];
 const BOUNDS: &[&str] = &["unlimited", "1ms", "1s", "5s", "1m"];
+const BOOLS: &[&str] = &["true", "false"];
 const AFTER_EFFECTS: &[&str] = &[
     "{kind: tell}",
     "{kind: ask}",
@@ -54,18 +81,38 @@ const TRIGGERS: &[&str] = &[
     "output_refused",
 ];
 
-/// The policies of one run of the tests, each with its text.
-pub(crate) fn pool() -> &'static [(String, Policy)] {
-    static POOL: OnceLock<Vec<(String, Policy)>> = OnceLock::new();
+/// A policy of the grammar.
+pub(crate) struct Made {
+    pub(crate) policy: Policy,
+    /// What `explain --bounds` says, for so many models.
+    bounds: Mutex<[Option<Arc<Bounds>>; TARGETS.len()]>,
+}
+
+impl Made {
+    /// The most that a run of the first so many models can cost.
+    pub(crate) fn bounds(&self, models: usize) -> Arc<Bounds> {
+        let compute = || {
+            let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+            Arc::new(
+                self.policy.bounds(&Names { models: owned(&TARGETS[..models]), tools: owned(&TOOLS) }, 1),
+            )
+        };
+        Arc::clone(self.bounds.lock().unwrap()[models - 1].get_or_insert_with(compute))
+    }
+}
+
+/// The policies of one run of the tests.
+pub(crate) fn pool() -> &'static [Made] {
+    static POOL: OnceLock<Vec<Made>> = OnceLock::new();
     POOL.get_or_init(|| {
         let load = |seed| {
             let text = document(&mut Tape::from_seed(seed));
             match Policy::from_yaml("policy.yaml", &text) {
-                Ok(policy) => (text, policy),
+                Ok(policy) => Made { policy, bounds: Mutex::default() },
                 Err(report) => panic!("a policy of the grammar does not load:\n{report}\n{text}"),
             }
         };
-        (0..POLICIES).map(load).collect()
+        (0..u64::from(streams() / STREAMS_OF_A_POLICY).max(200)).map(load).collect()
     })
 }
 
@@ -79,19 +126,7 @@ fn document(t: &mut Tape) -> String {
     }
     text.push("tools:\n".into());
     for name in ["'*'", "alpha"] {
-        text.push(format!("  {name}:\n    retry: {}\n    effect: {}\n", retry(t), t.of(EFFECTS)));
-        text.push(format!("    on_exhausted: {}\n", t.of(ON_EXHAUSTED)));
-        let (failures, open_for) = (t.of(&["never", "1", "2", "4"]), t.of(&["unlimited", "0s", "2s"]));
-        text.push(format!("    breaker: {{failures: {failures}, open_for: {open_for}}}\n"));
-        let (approval, concurrency) = (t.of(&["never", "never", "always"]), t.of(&["unlimited", "1", "2"]));
-        text.push(format!("    approval: {approval}\n    concurrency: {concurrency}\n"));
-        text.push(format!("    after_effect: {}\n", t.of(AFTER_EFFECTS)));
-        if t.once_in(3) {
-            text.push("    validate: [{name: small, check: args.n < 9, message: n must be small}]\n".into());
-        }
-        if t.once_in(3) {
-            text.push(format!("    limits: {}\n", limits(t)));
-        }
+        text.push(format!("  {name}:\n{}", tool(t)));
     }
     if t.once_in(2) {
         let approval = t.of(&["never", "always"]);
@@ -101,60 +136,138 @@ fn document(t: &mut Tape) -> String {
         ));
     }
     text.push("  witness: {effect: read_only, breaker: {failures: 2}}\n".into());
-    let aborts = t.of(&["[]", "[auth_error, text_only]", "[timeout, empty_response, malformed_tool_call]"]);
-    let on_exhausted = t.of(ON_EXHAUSTED);
-    let window = t.of(&["unknown", "unknown", "500", "2000"]);
-    text.push(format!(
-        "models:\n  '*': {{retry: {}, on_exhausted: {on_exhausted}, abort_on: {aborts}, \
-         context_window: {window}, output_reserve: 100}}\n",
-        retry(t)
-    ));
+    text.push(format!("models:\n  '*': {}\n", model(t)));
     if t.once_in(2) {
-        let steps = [
-            "{kind: results, keep_last: 2, over: 20 chars, show: 9 chars}",
-            "{kind: summary, keep_last: 3, most: 50 tokens}",
-            "{kind: digest, keep_last: 3, most: 50 tokens, line: 20 chars, result_line: 9 chars}",
-            "{kind: truncate, keep_last: 2, over: 90 chars, head: 30 chars, tail: 9 chars}",
-        ];
-        let steps: Vec<&str> = steps.into_iter().filter(|_| t.once_in(2)).collect();
-        let (tries, recover) = (t.of(&[1, 3]), t.of(&["true", "false"]));
-        let steps = steps.join(", ");
-        text.push(format!("context: {{reduce: [{steps}], give_up_after: {tries}, recover: {recover}}}\n"));
+        text.push(format!("  spare: {}\n", model(t)));
     }
-    let (turns, text_only) = (t.of(&[1, 2, 3, 5]), t.of(&["accept", "reject"]));
-    let after_partial = t.of(&["retry", "fail"]);
-    let (malformed, keep) = (t.of(&["answer", "drop"]), t.of(&["true", "false"]));
-    let (collapse, pending) = (t.of(&["true", "false"]), t.of(&["true", "false"]));
-    text.push(format!(
-        "turn: {{max_turns: {turns}, text_only: {text_only}, after_partial: {after_partial}, \
-         malformed_calls: {malformed}, guidance: {{keep: {keep}}}, collapse: {collapse}, pending_report: {pending}, \
-         calls: {}, approval: {{timeout: {}, unanswered: {}}}}}\n",
-        calls(t),
-        t.of(BOUNDS),
-        t.of(&["refuse", "approve"]),
-    ));
+    if t.once_in(2) {
+        text.push(format!("context: {}\n", context(t)));
+    }
+    text.push(format!("turn: {}\n", turn(t)));
+    if t.once_in(2) {
+        let check = t.of(&["before_call", "after_error", "never"]);
+        let (orphans, chars) = (t.of(&["inject", "prune"]), t.of(&[1, 50]));
+        text.push(format!("history: {{check: {check}, orphan_calls: {orphans}, argument_chars: {chars}}}\n"));
+    }
     if !t.once_in(3) {
-        text.push(format!("output:\n  retry: {}\n  on_exhausted: {}\n", retry(t), t.of(ON_EXHAUSTED)));
-        if t.once_in(2) {
-            text.push(
-                "  schema: {type: object, properties: {total: {type: number}}, required: [total]}\n".into(),
-            );
-            text.push(
-                "  validate: [{name: positive, check: output.total >= 0, message: too small}]\n".into(),
-            );
-        }
+        text.push(output(t));
     }
-    let reducers: Vec<&str> = TRIGGERS.iter().copied().filter(|_| t.once_in(4)).collect();
-    if !reducers.is_empty() {
-        text.push("session:\n  slices: {count: {initial: 0}}\n  reducers:\n".into());
-        for trigger in reducers {
-            let check = t.of(&["", ", check: slice < 3", ", check: slice < 1"]);
-            text.push(format!(
-                "    on_{trigger}: {{on: {trigger}, slice: count, do: {{kind: increment, value: '1'}}{check}}}\n"
-            ));
-        }
+    text.push(reducers(t));
+    text.concat()
+}
+
+fn tool(t: &mut Tape) -> String {
+    let mut text = vec![format!(
+        "    retry: {}\n    effect: {}\n    on_exhausted: {}\n    breaker: {}\n    after_effect: {}\n",
+        retry(t),
+        t.of(EFFECTS),
+        t.of(ON_EXHAUSTED),
+        breaker(t),
+        t.of(AFTER_EFFECTS),
+    )];
+    let (approval, concurrency) = (t.of(&["never", "never", "always"]), t.of(&["unlimited", "1", "2"]));
+    text.push(format!("    approval: {approval}\n    concurrency: {concurrency}\n"));
+    if t.once_in(3) {
+        text.push("    validate: [{name: small, check: args.n < 9, message: n must be small}]\n".into());
+    }
+    if t.once_in(3) {
+        text.push(format!("    limits: {}\n", limits(t)));
+    }
+    if t.once_in(2) {
+        text.push(format!("    loop_guard: {}\n", loop_guard(t)));
+    }
+    if t.once_in(2) {
+        text.push(format!("    result: {}\n", result(t)));
     }
     text.concat()
+}
+
+fn breaker(t: &mut Tape) -> String {
+    format!(
+        "{{failures: {}, open_for: {}, count: {}, scope: {}, probes: {}, successes: {}, hide: {}}}",
+        t.of(&["never", "1", "2", "4"]),
+        t.of(&["unlimited", "0s", "2s"]),
+        t.of(COUNTS),
+        t.of(&["run", "turn", "session"]),
+        t.of(&[1, 2]),
+        t.of(&[1, 2]),
+        t.of(BOOLS),
+    )
+}
+
+fn loop_guard(t: &mut Tape) -> String {
+    let (enabled, count) = (t.of(&["true", "true", "false"]), t.of(&["in_a_row", "in_all"]));
+    let mut keys = vec![format!("enabled: {enabled}, count: {count}")];
+    for pattern in ["same_call", "same_error", "same_result", "cycle"] {
+        if t.once_in(2) {
+            keys.push(format!("{pattern}: {}", t.of(STAGES)));
+        }
+    }
+    format!("{{{}}}", keys.join(", "))
+}
+
+fn result(t: &mut Tape) -> String {
+    format!(
+        "{{max: {}, keep: {}, error_lines: {}, json: {}, over: {}, form: {}}}",
+        t.of(&["200 chars", "120 bytes", "40 tokens", "unlimited"]),
+        t.of(&["both", "head", "tail"]),
+        t.of(&[20, 0, 1]),
+        t.of(BOOLS),
+        t.of(&["cut", "spill"]),
+        t.of(&["text", "json", "full"]),
+    )
+}
+
+fn model(t: &mut Tape) -> String {
+    let aborts = t.of(&["[]", "[auth_error, text_only]", "[timeout, empty_response, malformed_tool_call]"]);
+    format!(
+        "{{retry: {}, on_exhausted: {}, abort_on: {aborts}, cool_down: {}, provider: {}, context_window: {}, \
+         output_reserve: 100, tokens: {{learn: {}, method: {}}}}}",
+        retry(t),
+        t.of(ON_EXHAUSTED),
+        t.of(&["1m", "0s", "1s", "unlimited"]),
+        t.of(&["own", "own", "shared"]),
+        t.of(&["unknown", "unknown", "500", "2000"]),
+        t.of(BOOLS),
+        t.of(&["estimate", "max"]),
+    )
+}
+
+fn context(t: &mut Tape) -> String {
+    let steps: Vec<&str> = REDUCTIONS.iter().copied().filter(|_| t.once_in(2)).collect();
+    format!(
+        "{{reduce: [{}], give_up_after: {}, recover: {}, keep_task: {}, reserve: {}, safety: {}, evict_at: {}, \
+         gate: {}, target: {}}}",
+        steps.join(", "),
+        t.of(&[1, 3]),
+        t.of(BOOLS),
+        t.of(BOOLS),
+        t.of(&["0 tokens", "0.1", "200 tokens"]),
+        t.of(&["0.02", "0 tokens", "50 tokens"]),
+        t.of(&["0.15", "0.9", "100 tokens"]),
+        t.of(&["0.02", "0.5", "20 tokens"]),
+        t.of(&["0.4", "0.95", "300 tokens"]),
+    )
+}
+
+fn turn(t: &mut Tape) -> String {
+    let (max, text_only) = (t.of(&[1, 2, 3, 5]), t.of(&["accept", "reject"]));
+    let (advance, wait) = (t.of(&["exhausted", "attempt"]), t.of(&["target", "round", "turn"]));
+    let keys = [
+        format!("max_turns: {max}, text_only: {text_only}, targets: {{advance: {advance}, wait: {wait}}}"),
+        format!(
+            "after_partial: {}, malformed_calls: {}",
+            t.of(&["retry", "fail"]),
+            t.of(&["answer", "drop"])
+        ),
+        format!("guidance: {{keep: {}, most: {}}}", t.of(BOOLS), t.of(&[2, 1])),
+        format!("collapse: {}, pending_report: {}", t.of(BOOLS), t.of(BOOLS)),
+        format!("repair_json: {}, leaked_calls: {}", t.of(BOOLS), t.of(BOOLS)),
+        format!("feedback_chars: {}, on_stop: {}", t.of(&[2000, 40]), t.of(&["end", "final_turn"])),
+        format!("calls: {}", calls(t)),
+        format!("approval: {{timeout: {}, unanswered: {}}}", t.of(BOUNDS), t.of(&["refuse", "approve"])),
+    ];
+    format!("{{{}}}", keys.join(", "))
 }
 
 /// The calls of one reply.
@@ -164,10 +277,39 @@ fn calls(t: &mut Tape) -> String {
         t.of(&["unlimited", "1", "2", "3"]),
         t.of(&["unlimited", "1", "3"]),
         t.of(&["never", "1", "2"]),
-        t.of(&["true", "false"]),
-        t.of(&["true", "false"]),
+        t.of(BOOLS),
+        t.of(BOOLS),
         t.of(&["3", "0"]),
     )
+}
+
+fn output(t: &mut Tape) -> String {
+    let mut text = vec![format!("output:\n  retry: {}\n  on_exhausted: {}\n", retry(t), t.of(ON_EXHAUSTED))];
+    if t.once_in(2) {
+        text.push(
+            "  schema: {type: object, properties: {total: {type: number}}, required: [total]}\n".into(),
+        );
+        text.push("  validate: [{name: positive, check: output.total >= 0, message: too small}]\n".into());
+    }
+    if t.once_in(4) {
+        text.push(format!("  limits: {}\n", limits(t)));
+    }
+    text.concat()
+}
+
+fn reducers(t: &mut Tape) -> String {
+    let reducers: Vec<&str> = TRIGGERS.iter().copied().filter(|_| t.once_in(4)).collect();
+    if reducers.is_empty() {
+        return String::new();
+    }
+    let mut text = vec!["session:\n  slices: {count: {initial: 0}}\n  reducers:\n".to_owned()];
+    for trigger in reducers {
+        let check = t.of(&["", ", check: slice < 3", ", check: slice < 1"]);
+        text.push(format!(
+            "    on_{trigger}: {{on: {trigger}, slice: count, do: {{kind: increment, value: '1'}}{check}}}\n"
+        ));
+    }
+    text.concat()
 }
 
 fn retry(t: &mut Tape) -> String {
@@ -191,6 +333,9 @@ fn retry(t: &mut Tape) -> String {
         } else if t.once_in(3) {
             keys.push(format!("{key}: {}", t.of(BOUNDS)));
         }
+    }
+    if t.once_in(6) {
+        keys.push("min_attempt_time: 500ms".into());
     }
     for key in ["enabled", "emit_feedback"] {
         if t.once_in(6) {
@@ -224,6 +369,12 @@ fn of_class(t: &mut Tape) -> String {
 }
 
 fn limits(t: &mut Tape) -> String {
-    let key = t.of(&["max_attempts: 2", "total_delay: 2s", "deadline: 5s", "never_retry: [timeout]"]);
+    let key = t.of(&[
+        "max_attempts: 2",
+        "total_delay: 2s",
+        "deadline: 5s",
+        "attempt_timeout: 1s",
+        "never_retry: [timeout]",
+    ]);
     format!("{{{key}}}")
 }

@@ -22,6 +22,12 @@ impl Tape {
         Self::new(core::iter::repeat_with(next).take(2000).collect())
     }
 
+    /// So many choices of it.
+    pub(crate) fn rest(mut self, most: usize) -> Vec<u16> {
+        self.choices.truncate(most);
+        self.choices
+    }
+
     pub(crate) const fn is_over(&self) -> bool {
         self.at >= self.choices.len()
     }

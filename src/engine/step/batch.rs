@@ -199,6 +199,8 @@ impl Step<'_> {
                 | SlotPhase::Ended(ToolOutcome::Failed { .. }, _) => self.answer_interrupted(index),
             }
         }
+        // It is no round any more, and which of its calls have ended by now depends on who was quicker.
+        self.state.round_ok = false;
         self.clear_batch();
     }
 
@@ -360,7 +362,8 @@ impl Step<'_> {
                 self.answer(index, text, false);
             }
             Some(error) => {
-                let text = self.reducer_text(&slot.tool, &error);
+                let told = self.reducer_text(&slot.tool, &error);
+                let text = self.show_failure(index, ErrorClass::ReducerError, &told.clone(), told);
                 self.answer(index, text, true);
             }
         }

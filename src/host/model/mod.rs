@@ -5,6 +5,8 @@ mod anthropic;
 pub(super) mod client;
 mod config;
 mod failure;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzed;
 mod openai;
 mod redact;
 mod sse;

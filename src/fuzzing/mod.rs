@@ -1,0 +1,18 @@
+//! The entry points of the fuzz targets in `fuzz/`: bytes in, and a panic where a law does not hold.
+//!
+//! Not part of the public interface: they are built with the feature `fuzzing`, and for the tests, which play the seeds
+//! of every target.
+
+mod json_repair;
+mod policy_text;
+mod session_logs;
+mod tool_arguments;
+
+pub use crate::host::fuzzed::{provider_bodies, sse_bytes};
+pub use json_repair::json_repair;
+pub use policy_text::policy_text;
+pub use session_logs::session_logs;
+pub use tool_arguments::tool_arguments;
+
+#[cfg(test)]
+mod tests;
