@@ -1,4 +1,4 @@
-//! What reading foreign text costs: repair of JSON, and streams of events.
+//! What reading foreign text costs: repair of JSON, beside the crate `jsonrepair`, and streams of events.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -38,6 +38,14 @@ fn repairs(c: &mut Criterion) {
     for (name, text) in &texts {
         group.throughput(Throughput::Bytes(text.len() as u64));
         group.bench_function(*name, |b| b.iter(|| repair(black_box(text)).is_ok()));
+    }
+    // What is nested ever deeper ends the process there: it is recursive.
+    for (name, text) in &texts[..3] {
+        let options = jsonrepair::Options::default();
+        group.throughput(Throughput::Bytes(text.len() as u64));
+        group.bench_function(format!("{name}, jsonrepair"), |b| {
+            b.iter(|| jsonrepair::repair_to_value(black_box(text), &options).is_ok());
+        });
     }
     group.finish();
 }
