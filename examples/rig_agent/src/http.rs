@@ -7,8 +7,8 @@ use rig_core::http_client::{
     Error, HttpClientExt, LazyBody, MultipartForm, Request, Response, Result, StreamingResponse,
 };
 use unfazed::engine::{Failure, Headers};
-use unfazed::host::guard::{CallError, Classify, Guard};
 use unfazed::host::Clock;
+use unfazed::host::guard::{CallError, Classify, Guard};
 use unfazed::policy::{Classified, ErrorClass, Policy};
 use unfazed::time::Nanos;
 
@@ -32,7 +32,10 @@ impl<H> Guarded<H> {
 }
 
 impl<H: HttpClientExt + Clone + 'static> HttpClientExt for Guarded<H> {
-    fn send<T, U>(&self, request: Request<T>) -> impl Future<Output = Result<Response<LazyBody<U>>>> + Send + 'static
+    fn send<T, U>(
+        &self,
+        request: Request<T>,
+    ) -> impl Future<Output = Result<Response<LazyBody<U>>>> + Send + 'static
     where
         T: Into<Bytes> + Send,
         U: From<Bytes> + Send + 'static,
@@ -42,7 +45,8 @@ impl<H: HttpClientExt + Clone + 'static> HttpClientExt for Guarded<H> {
         async move {
             // The body is read here, so that an answer which breaks off is a failure like any other.
             let send = |_, request: Request<Bytes>| async {
-                let (parts, body) = http.send::<Bytes, Bytes>(request).await.map_err(Lost::from)?.into_parts();
+                let (parts, body) =
+                    http.send::<Bytes, Bytes>(request).await.map_err(Lost::from)?.into_parts();
                 Ok::<_, Lost>(Response::from_parts(parts, body.await.map_err(Lost::from)?))
             };
             let answer = turn.call(send).await.map_err(given_up)?;

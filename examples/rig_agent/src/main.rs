@@ -17,9 +17,9 @@ use rig_reqwest::ReqwestClient;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use unfazed::engine::{Catalogue, ToolSpec};
+use unfazed::host::ModelAttempt;
 use unfazed::host::guard::Guard;
 use unfazed::host::scripted::{Entry, ErrorReply, Outcome, Script, ScriptedServer};
-use unfazed::host::ModelAttempt;
 use unfazed::policy::Policy;
 
 const POLICY: &str = "
