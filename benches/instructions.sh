@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 mode=${1:-}
 baseline=benches/instructions.baseline
 command -v valgrind >/dev/null || { echo "callgrind counts; install valgrind" >&2; exit 1; }
-built=$(cargo bench --locked --bench instructions --no-run --message-format=json)
+built=$(cargo bench --locked --no-default-features --features host,yaml-value --bench instructions --no-run --message-format=json)
 binary=$(sed -n 's/.*"executable":"\([^"]*instructions[^"]*\)".*/\1/p' <<<"$built" | tail -n 1)
 
 # count FUNCTION CASE NUMBER TIMES

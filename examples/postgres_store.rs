@@ -1,4 +1,4 @@
-//! Sessions in PostgreSQL: a run is written down while it goes on, and another host finds its session and goes on with it.
+//! Sessions in `PostgreSQL`: a run is written down while it goes on, and another host finds its session and goes on with it.
 //!
 //! `UNFAZED_PG_URL=postgres://USER:PASSWORD@HOST/DATABASE cargo run --example postgres_store`
 //!

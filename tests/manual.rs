@@ -59,7 +59,8 @@ fn every_command_has_a_page_with_its_examples() {
     let dir = tempfile::tempdir().unwrap();
     let man1 = dir.path().join("man/man1");
     assert_eq!(said(&["man", man1.to_str().unwrap()]), "");
-    let page = |name: String| fs::read_to_string(man1.join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let page =
+        |name: String| fs::read_to_string(man1.join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     for command in COMMANDS {
         let page = page(format!("unfazed-{command}.1"));
         assert!(page.contains(&format!("unfazed {command}")) && page.contains("Examples"), "{command}");

@@ -111,7 +111,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = OpenAIConfig::new("no-key")
         .with_base_url(server.base_url())
         .with_route(Route::Chat)
-        .with_http(http::Guarded::new(guard.clone(), ReqwestClient::from(client)))
+        .connect(http::Guarded::new(guard.clone(), ReqwestClient::from(client)))
         .completion("scripted");
     let agent = AgentBuilder::new(model)
         .preamble("You tell people about the weather.")

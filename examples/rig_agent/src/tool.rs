@@ -1,9 +1,12 @@
 //! The guard around a tool of rig's: its arguments are checked before it runs, and it is run again as the policy says.
 
+use std::sync::Arc;
+
 use rig_core::tool::{PortableTool, ToolErrorKind, ToolExecutionError};
+use serde::Deserialize;
 use serde_json::Value;
 use unfazed::host::ToolError;
-use unfazed::host::guard::{CallError, Guard, ToolGuard};
+use unfazed::host::guard::{CallContext, CallError, Guard, ToolGuard};
 
 /// A tool under the policy. To rig it is the tool itself.
 pub(crate) struct Guarded<T> {
@@ -33,15 +36,12 @@ impl<T: PortableTool> PortableTool for Guarded<T> {
     }
 
     async fn call(&self, arguments: Value) -> Result<T::Output, ToolExecutionError> {
-        let run = |arguments: &Value, _| {
-            let arguments = arguments.clone();
-            async move {
-                let arguments = serde_json::from_value(arguments)
-                    .map_err(|error| ToolError::invalid_args(error.to_string()))?;
-                self.tool.call(arguments).await.map_err(|error| ToolError::failed(error.to_string()))
-            }
+        let run = |arguments: Arc<Value>, _: CallContext<'_>| async move {
+            let arguments = T::Args::deserialize(&*arguments)
+                .map_err(|error| ToolError::invalid_args(error.to_string()))?;
+            self.tool.call(arguments).await.map_err(|error| ToolError::failed(error.to_string()))
         };
-        self.guard.call(&arguments, run).await.map_err(told)
+        self.guard.call(Arc::new(arguments), run).await.map_err(told)
     }
 }
 
