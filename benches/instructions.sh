@@ -12,7 +12,16 @@ cd "$(dirname "$0")/.."
 mode=${1:-}
 baseline=benches/instructions.baseline
 command -v valgrind >/dev/null || { echo "callgrind counts; install valgrind" >&2; exit 1; }
-built=$(cargo bench --locked --no-default-features --features host,yaml-value --bench instructions --no-run --message-format=json)
+
+# With what tests have built already: only our own code, and that of the peers, is built anew, with optimisation.
+optimised=()
+for package in unfazed backon failsafe tokio-retry; do
+    optimised+=(--config "profile.dev.package.$package.opt-level=3")
+done
+for setting in codegen-units=1 overflow-checks=false debug-assertions=false; do
+    optimised+=(--config "profile.dev.package.unfazed.$setting")
+done
+built=$(cargo bench --locked --profile dev "${optimised[@]}" --bench instructions --no-run --message-format=json)
 binary=$(sed -n 's/.*"executable":"\([^"]*instructions[^"]*\)".*/\1/p' <<<"$built" | tail -n 1)
 
 # count FUNCTION CASE NUMBER TIMES
