@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use backon::{ConstantBuilder, ExponentialBuilder, Retryable};
+use failsafe::backoff::Constant;
 use tower::{Service, ServiceExt};
 use unfazed::engine::retry::{Case, Obstacle, Progress, Verdict, decide};
 use unfazed::host::Guard;
@@ -130,6 +131,31 @@ pub(crate) async fn tower_retry(failures: u32) -> u64 {
     }
 }
 
+/// tokio-retry around it. Its delays are timers, which take a millisecond at least: only a call that succeeds at once can
+/// be compared.
+pub(crate) async fn tokio_retry(failures: u32) -> u64 {
+    let left = std::cell::Cell::new(failures);
+    let strategy = tokio_retry::strategy::FixedInterval::new(Duration::ZERO).take(2);
+    tokio_retry::Retry::start(strategy, || work(&left)).await.unwrap_or_default()
+}
+
+/// The breaker of failsafe.
+pub(crate) type Failsafe =
+    failsafe::StateMachine<failsafe::failure_policy::ConsecutiveFailures<Constant>, ()>;
+
+/// The breaker that failsafe has around a call: as many failures in a row as ours stands.
+pub(crate) fn failsafe() -> Failsafe {
+    let backoff = failsafe::backoff::constant(Duration::from_secs(60));
+    let policy = failsafe::failure_policy::consecutive_failures(1_000_000, backoff);
+    failsafe::Config::new().failure_policy(policy).build()
+}
+
+/// failsafe around it: a breaker alone, for it does not retry.
+pub(crate) async fn guarded_by_failsafe(breaker: &Failsafe, failures: u32) -> u64 {
+    let left = std::cell::Cell::new(failures);
+    failsafe::futures::CircuitBreaker::call(breaker, work(&left)).await.unwrap_or_default()
+}
+
 #[derive(Clone)]
 struct Attempts(u32);
 
@@ -149,7 +175,8 @@ impl<T> tower::retry::Policy<(), T, ErrorClass> for Attempts {
     }
 }
 
-/// Polls a future that never waits to its end, without a runtime.
+/// Polls a future that never waits to its end, without a runtime. A function of its own, for callgrind to find.
+#[inline(never)]
 pub(crate) fn now<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     let mut context = Context::from_waker(std::task::Waker::noop());

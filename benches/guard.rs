@@ -1,10 +1,13 @@
-//! One tool call through the guard beside the same call through backon and tower, in nanoseconds.
+//! One tool call through the guard beside the same call through backon, tower, tokio-retry and failsafe, in nanoseconds.
 //!
 //! `cargo bench --bench guard`
 
 mod cases;
 
-use cases::{backon_constant, backon_exponential, bare, guard, now, tower_retry, unfazed};
+use cases::{
+    backon_constant, backon_exponential, bare, failsafe, guard, guarded_by_failsafe, now, tokio_retry,
+    tower_retry, unfazed,
+};
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::json;
 use std::hint::black_box;
@@ -28,6 +31,14 @@ fn calls(criterion: &mut Criterion) {
             b.iter(|| now(backon_exponential(black_box(failures))));
         });
         group.bench_function("tower", |b| b.iter(|| now(tower_retry(black_box(failures)))));
+        if failures == 0 {
+            // The one waits for a timer before it retries, the other does not retry.
+            group.bench_function("tokio-retry", |b| b.iter(|| now(tokio_retry(black_box(failures)))));
+            let breaker = failsafe();
+            group.bench_function("failsafe", |b| {
+                b.iter(|| now(guarded_by_failsafe(&breaker, black_box(failures))));
+            });
+        }
         group.finish();
     }
 }

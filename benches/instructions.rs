@@ -1,37 +1,50 @@
-//! The same calls for callgrind, which counts instructions: repeatable on a busy machine.
+//! The same calls for callgrind, which counts instructions: repeatable on a busy machine. Besides calls of tools: a retry
+//! decision, an estimate of tokens, and the repair of JSON, which with them are what `benches/instructions.baseline` holds.
 //!
 //! `benches/instructions.sh` builds this, runs each case under callgrind and prints the tables.
 
+mod broken;
 mod cases;
 
 use cases::{
-    backon_constant, backon_exponential, bare, decision, decision_seeded, failed, guard, now, retry,
-    tower_retry, unfazed,
+    backon_constant, backon_exponential, bare, decision, decision_seeded, failed, failsafe, guard,
+    guarded_by_failsafe, now, retry, tokio_retry, tower_retry, unfazed,
 };
 use std::hint::black_box;
+use unfazed::context::{Estimator, TokenCounter};
 use unfazed::engine::retry::Verdict;
-use unfazed::policy::Seed;
+use unfazed::policy::{Policy, Seed};
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let (Some(case), Some(failures), Some(times)) = (args.next(), args.next(), args.next()) else { return };
-    let failures: u32 = failures.parse().expect("how often the call fails");
+    let (Some(case), Some(number), Some(times)) = (args.next(), args.next(), args.next()) else { return };
+    let number: u32 = number.parse().expect("how often the call fails, or which attempt it is");
     let times: u32 = times.parse().expect("how many calls");
-    if case.starts_with("decide") {
-        return decide(&case, failures, times);
+    match case.as_str() {
+        "decide" | "decide-default" | "decide-default-seed" => decide(&case, number, times),
+        "estimate" => estimate(times),
+        "repair" => repair(times),
+        _ => call(&case, number, times),
     }
+}
+
+/// Calls `times` times what fails so often.
+fn call(case: &str, failures: u32, times: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let _inside = runtime.enter();
     let small = guard(cases::POLICY);
     let default = guard(cases::DEFAULTS);
+    let breaker = failsafe();
     for _ in 0..times {
-        let value = match case.as_str() {
+        let value = match case {
             "bare" => now(bare(black_box(failures))),
             "unfazed" => now(unfazed(&small, black_box(failures))),
             "unfazed-default" => now(unfazed(&default, black_box(failures))),
             "backon-constant" => now(backon_constant(black_box(failures))),
             "backon-exponential" => now(backon_exponential(black_box(failures))),
             "tower" => now(tower_retry(black_box(failures))),
+            "tokio-retry" => now(tokio_retry(black_box(failures))),
+            "failsafe" => now(guarded_by_failsafe(&breaker, black_box(failures))),
             other => panic!("no such case: {other}"),
         };
         black_box(value);
@@ -47,8 +60,7 @@ fn decide(name: &str, attempt: u32, times: u32) {
         let verdict = match name {
             "decide" => decision(black_box(&small), progress, case, black_box(seed)),
             "decide-default" => decision(black_box(&default), progress, case, black_box(seed)),
-            "decide-default-seed" => decision_seeded(black_box(&default), progress, case, black_box(0)),
-            other => panic!("no such case: {other}"),
+            _ => decision_seeded(black_box(&default), progress, case, black_box(0)),
         };
         assert!(
             matches!(verdict, Verdict::Retry { .. }),
@@ -56,4 +68,31 @@ fn decide(name: &str, attempt: u32, times: u32) {
         );
         black_box(verdict);
     }
+}
+
+/// Estimates `times` times the tokens of 100 KB.
+fn estimate(times: u32) {
+    let estimator = Estimator::from(&Policy::builtin().model("main").tokens);
+    let text = "fn total(items: &[Item]) -> u64 { items.iter().map(|item| item.price).sum() }\n".repeat(1300);
+    for _ in 0..times {
+        black_box(estimate_once(&estimator, black_box(&text)));
+    }
+}
+
+#[inline(never)]
+fn estimate_once(estimator: &Estimator, text: &str) -> u64 {
+    estimator.count(text)
+}
+
+/// Repairs `times` times 100 KB with a bit of everything wrong.
+fn repair(times: u32) {
+    let text = broken::arguments(100_000);
+    for _ in 0..times {
+        assert!(repair_once(black_box(&text)));
+    }
+}
+
+#[inline(never)]
+fn repair_once(text: &str) -> bool {
+    unfazed::repair::repair(text).is_ok()
 }

@@ -1,24 +1,84 @@
 #!/usr/bin/env bash
-# Instructions of one tool call and of one retry decision, by callgrind, counted inside the call alone.
-# usage: benches/instructions.sh
+# Instructions of one tool call, one retry decision, one estimate and one repair, by callgrind, counted inside them alone.
+# However busy a machine is, the same compiler gives the same numbers.
+#
+#     benches/instructions.sh            prints them, in lines of CASE NUMBER INSTRUCTIONS, those of the peers too
+#     benches/instructions.sh --check    holds ours against benches/instructions.baseline, with 5 % to spare
+#     benches/instructions.sh --write    writes that file
+#
+# NUMBER is how often the call fails before it succeeds, or which attempt is decided about.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-binary=$(cargo bench --bench instructions --no-run --message-format=json 2>/dev/null |
-  sed -n 's/.*"executable":"\([^"]*instructions[^"]*\)".*/\1/p' | tail -n 1)
-times=2000
-# of FUNCTION CASE NUMBER
-of() {
-  local total
-  total=$(valgrind --tool=callgrind --toggle-collect="*cases*$1*" --callgrind-out-file=/dev/null \
-    "$binary" "$2" "$3" "$times" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p')
-  echo $((total / times))
+mode=${1:-}
+baseline=benches/instructions.baseline
+command -v valgrind >/dev/null || { echo "callgrind counts; install valgrind" >&2; exit 1; }
+
+# With what tests have built already: only our own code, and that of the peers, is built anew, with optimisation.
+optimised=()
+for package in unfazed backon failsafe tokio-retry; do
+    optimised+=(--config "profile.dev.package.$package.opt-level=3")
+done
+for setting in codegen-units=1 overflow-checks=false debug-assertions=false; do
+    optimised+=(--config "profile.dev.package.unfazed.$setting")
+done
+built=$(cargo bench --locked --profile dev "${optimised[@]}" --bench instructions --no-run --message-format=json)
+binary=$(sed -n 's/.*"executable":"\([^"]*instructions[^"]*\)".*/\1/p' <<<"$built" | tail -n 1)
+
+# count FUNCTION CASE NUMBER TIMES
+count() {
+    local total
+    total=$(valgrind --tool=callgrind --toggle-collect="*instructions*$1*" --callgrind-out-file=/dev/null \
+        "$binary" "$2" "$3" "$4" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p')
+    [ "${total:-0}" -gt 0 ] || { echo "nothing was counted for $2 $3" >&2; return 1; }
+    printf '%s %s %s\n' "$2" "$3" "$((total / $4))"
 }
-printf '%-20s %10s %10s %16s\n' case success 'one retry' 'each more retry'
-for case in bare unfazed unfazed-default backon-constant backon-exponential tower; do
-  retry=$(of now "$case" 1)
-  printf '%-20s %10s %10s %16s\n' "$case" "$(of now "$case" 0)" "$retry" "$(($(of now "$case" 2) - retry))"
-done
-printf '\n%-20s %10s %10s\n' decision 'attempt 1' 'attempt 2'
-for case in decide decide-default decide-default-seed; do
-  printf '%-20s %10s %10s\n' "$case" "$(of decision "$case" 1)" "$(of decision "$case" 2)"
-done
+
+ours() {
+    local case number
+    for case in unfazed unfazed-default; do
+        for number in 0 1 2; do count cases::now "$case" "$number" 2000; done
+    done
+    for case in decide decide-default decide-default-seed; do
+        for number in 1 2; do count cases::decision "$case" "$number" 2000; done
+    done
+    count estimate_once estimate 0 20
+    count repair_once repair 0 5
+}
+
+peers() {
+    local case number
+    for case in bare backon-constant backon-exponential tower; do
+        for number in 0 1 2; do count cases::now "$case" "$number" 2000; done
+    done
+    for case in tokio-retry failsafe; do count cases::now "$case" 0 2000; done
+}
+
+case "$mode" in
+"") ours; peers ;;
+--write)
+    counted=$(ours)
+    { echo "# $(rustc --version); written by benches/instructions.sh --write"; echo "$counted"; } >"$baseline"
+    ;;
+--check)
+    ours | awk -v name="$baseline" -v compiler="$(rustc --version)" '
+        NR == FNR && /^#/ { made = $0; next }
+        NR == FNR { before[$1 " " $2] = $3; next }
+        {
+            key = $1 " " $2
+            if (!(key in before)) { print key ": not in " name; bad = 1; next }
+            more = ($3 - before[key]) * 100 / before[key]
+            printf "%-22s %9d -> %9d  %+.1f %%\n", key, before[key], $3, more
+            if (more > 5 || more < -5) bad = 1
+            delete before[key]
+        }
+        END {
+            for (key in before) { print key ": not counted"; bad = 1 }
+            if (bad) {
+                print "more than 5 % from " name " (" substr(made, 3) "; this is " compiler ")"
+                print "if that is meant, or the compiler is another: benches/instructions.sh --write"
+                exit 1
+            }
+        }' "$baseline" -
+    ;;
+*) echo "usage: benches/instructions.sh [--check | --write]" >&2; exit 2 ;;
+esac

@@ -1,10 +1,13 @@
-//! What a large policy costs: loading a megabyte with ten thousand selectors, and resolving one tool among them.
+//! What a policy costs: loading one of usual size and a megabyte with ten thousand selectors, beside `serde_yaml` and
+//! `jsonschema`, which know the shape of it alone; and resolving one tool among ten thousand selectors.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use jsonschema::Validator;
+use serde_json::Value;
 use unfazed::policy::Policy;
 
 /// 10 000 selectors: names, patterns by their beginning, patterns by their end; about a megabyte.
@@ -29,14 +32,31 @@ fn text() -> String {
     text
 }
 
+/// The usual way without a policy engine: the file is read as a value, and the value held against a schema.
+fn by_schema(text: &str, validator: &Validator) -> Value {
+    let value: Value = serde_yaml::from_str(text).unwrap();
+    assert!(validator.is_valid(&value));
+    value
+}
+
 fn load(c: &mut Criterion) {
-    let text = text();
+    let schema = unfazed::policy::json_schema();
+    let validator = jsonschema::validator_for(&schema).unwrap();
     let mut group = c.benchmark_group("policy");
     group.sample_size(20).measurement_time(Duration::from_secs(6));
-    group.throughput(Throughput::Bytes(text.len() as u64));
-    group.bench_function("load 10000 selectors", |b| {
-        b.iter(|| Policy::from_yaml("bench.yaml", black_box(&text)).unwrap());
-    });
+    let usual = include_str!("../examples/quickstart/policy.yaml");
+    for (name, text) in [("70 lines", usual), ("10000 selectors", &text())] {
+        group.throughput(Throughput::Bytes(text.len() as u64));
+        group.bench_function(format!("load {name}"), |b| {
+            b.iter(|| Policy::from_yaml("bench.yaml", black_box(text)).unwrap());
+        });
+        group.bench_function(format!("load {name}, serde_yaml and jsonschema"), |b| {
+            b.iter(|| by_schema(black_box(text), &validator));
+        });
+        group.bench_function(format!("load {name}, serde_yaml and jsonschema compiled for it"), |b| {
+            b.iter(|| by_schema(black_box(text), &jsonschema::validator_for(&schema).unwrap()));
+        });
+    }
     group.finish();
 }
 

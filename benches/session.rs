@@ -1,14 +1,16 @@
 //! Sessions: appends a second, bytes a second on resume, a title beside a large log, and ten thousand sessions listed and
-//! searched.
+//! searched. Appends and titles also as hosts do it that write their whole session anew each time.
 //!
 //! `cargo bench --bench session`
 
 use std::fs::{self, OpenOptions};
 use std::hint::black_box;
 use std::path::Path;
+use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 use unfazed::engine::{
     Catalogue, Envelope, Event, Interpreter, LogHeader, ModelReply, Order, RecordRef, RunFacts, RunStarted,
     State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Work, WorkId,
@@ -116,6 +118,56 @@ fn append(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// A session as many hosts keep it: one file of JSON, written anew with every message.
+#[derive(Serialize)]
+struct Whole {
+    title: String,
+    messages: Vec<Value>,
+}
+
+impl Whole {
+    /// Of about so many bytes.
+    fn of(bytes: usize) -> Self {
+        let message = json!({"role": "tool", "call": "call_1", "text": "12.50 EUR for one; ".repeat(50)});
+        let count = bytes / message.to_string().len();
+        Self { title: "lamps".to_owned(), messages: vec![message; count] }
+    }
+
+    /// Beside the old one first, so that a kill leaves one of them.
+    fn write(&self, path: &Path) {
+        let new = path.with_extension("new");
+        fs::write(&new, serde_json::to_vec(self).expect("JSON")).expect("written");
+        fs::rename(new, path).expect("renamed");
+    }
+}
+
+fn rewrites(criterion: &mut Criterion) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("session.json");
+    for (name, bytes) in [("1 MB", 1 << 20), ("10 MB", 10 << 20)] {
+        let mut session = Whole::of(bytes);
+        let event = session.messages[0].clone();
+        let mut group = criterion.benchmark_group("rewrite");
+        group.sample_size(10).measurement_time(Duration::from_secs(3));
+        group.bench_function(format!("an event, {name}"), |b| {
+            b.iter(|| {
+                session.messages.push(event.clone());
+                session.write(&path);
+                session.messages.pop();
+            });
+        });
+        group.bench_function(format!("title, {name}"), |b| {
+            b.iter(|| {
+                let mut session: Value =
+                    serde_json::from_slice(&fs::read(&path).expect("read")).expect("JSON");
+                session["title"] = "desk lamps".into();
+                fs::write(&path, session.to_string()).expect("written");
+            });
+        });
+        group.finish();
+    }
+}
+
 fn resumes(criterion: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a folder");
     let (store, interpreter) = (store(dir.path()), interpreter());
@@ -182,5 +234,5 @@ fn many(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, append, resumes, replays, titles, many);
+criterion_group!(benches, append, rewrites, resumes, replays, titles, many);
 criterion_main!(benches);

@@ -1,19 +1,14 @@
-//! What reading foreign text costs: repair of JSON, and streams of events.
+//! What reading foreign text costs: repair of JSON, beside the crate `jsonrepair`, and streams of events.
+
+mod broken;
 
 use std::hint::black_box;
 use std::time::Duration;
 
+use broken::arguments;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use unfazed::host::SseParser;
 use unfazed::repair::repair;
-
-/// Arguments of about `size` bytes with a bit of everything wrong.
-fn arguments(size: usize) -> String {
-    let item = "{'path': \"C:\\Users\\x\", name: \"a \"quoted\" word and a text of usual length, with\nlines\", \
-                \"done\": True, \"tags\": [1, 2, 3,], /* more */},\n";
-    let items = item.repeat((size / item.len()).max(1));
-    format!("Here it is:\n```json\n{{\"items\": [{items}]}}\n```\n")
-}
 
 fn repairs(c: &mut Criterion) {
     let mut group = c.benchmark_group("repair");
@@ -38,6 +33,14 @@ fn repairs(c: &mut Criterion) {
     for (name, text) in &texts {
         group.throughput(Throughput::Bytes(text.len() as u64));
         group.bench_function(*name, |b| b.iter(|| repair(black_box(text)).is_ok()));
+    }
+    // What is nested ever deeper ends the process there: it is recursive.
+    for (name, text) in &texts[..3] {
+        let options = jsonrepair::Options::default();
+        group.throughput(Throughput::Bytes(text.len() as u64));
+        group.bench_function(format!("{name}, jsonrepair"), |b| {
+            b.iter(|| jsonrepair::repair_to_value(black_box(text), &options).is_ok());
+        });
     }
     group.finish();
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::json;
-use tiktoken_rs::bpe_for_tokenizer;
 use tiktoken_rs::tokenizer::Tokenizer;
+use tiktoken_rs::{ChatCompletionRequestMessage, FunctionCall, bpe_for_tokenizer, num_tokens_from_messages};
 use unfazed::context::{Checked, Estimate, Estimator, Ledger, ModelCatalogue, TokenCounter};
 use unfazed::host::Tiktoken;
 use unfazed::policy::Policy;
@@ -65,6 +65,27 @@ fn counting(c: &mut Criterion) {
     group.finish();
 }
 
+/// The usual way without a ledger: every turn, the whole conversation through the tokenizer.
+fn whole(messages: &[Message]) -> Vec<ChatCompletionRequestMessage> {
+    let chat = |message: &Message| {
+        let (role, calls) = match message {
+            Message::System { .. } => ("system", &[][..]),
+            Message::User { .. } => ("user", &[][..]),
+            Message::Assistant { calls, .. } => ("assistant", &calls[..]),
+            Message::Tool { .. } => ("tool", &[][..]),
+        };
+        let call =
+            |call: &ToolCall| FunctionCall { name: call.name.clone(), arguments: call.arguments.clone() };
+        ChatCompletionRequestMessage {
+            role: role.to_owned(),
+            content: Some(message.text().to_owned()),
+            tool_calls: calls.iter().map(call).collect(),
+            ..ChatCompletionRequestMessage::default()
+        }
+    };
+    messages.iter().map(chat).collect()
+}
+
 /// A session of that many messages: questions, calls, results, answers.
 fn session(length: usize) -> Vec<Message> {
     let text = &texts()[0].1[..400];
@@ -98,6 +119,14 @@ fn turns(c: &mut Criterion) {
         let messages = session(length);
         let mut ledger = Ledger::of(&Estimate, &messages);
         let new = Message::user(&texts()[0].1[..400]);
+        if length == 2_000 {
+            let messages = whole(&messages);
+            group.sample_size(10);
+            group.bench_function(format!("{length} messages, tiktoken-rs"), |b| {
+                b.iter(|| num_tokens_from_messages("gpt-4o", black_box(&messages)).unwrap());
+            });
+            group.sample_size(30);
+        }
         let mut checked = Checked::default();
         checked.faults(&messages[..length - 1]);
         let known = checked;

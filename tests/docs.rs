@@ -150,6 +150,17 @@ fn every_file_that_is_named_exists() {
 }
 
 #[test]
+fn every_alias_of_cargo_is_described() {
+    let page = read(&root().join("CONTRIBUTING.md"));
+    let config = read(&root().join(".cargo/config.toml"));
+    let aliases: Vec<&str> = config.lines().filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
+    assert!(aliases.contains(&"lint"), "only {aliases:?} were found");
+    let missing: Vec<_> =
+        aliases.iter().filter(|alias| !page.contains(&format!("`cargo {alias}`"))).collect();
+    assert!(missing.is_empty(), "CONTRIBUTING.md does not describe {missing:?}");
+}
+
+#[test]
 fn every_key_of_a_tools_file_is_described() {
     let page = read(&root().join("docs/check.md"));
     let mut keys = Vec::new();
@@ -218,6 +229,7 @@ fn blocks() -> Vec<Block> {
 fn pages() -> Vec<PathBuf> {
     let mut pages = files("docs", "md");
     pages.push(root().join("README.md"));
+    pages.push(root().join("CONTRIBUTING.md"));
     pages
 }
 

@@ -1,6 +1,7 @@
 //! The command line: one file per command, and what they share.
 
 mod check;
+mod completions;
 mod context;
 mod diff;
 mod exit;
@@ -8,6 +9,7 @@ mod explain;
 mod files;
 mod init;
 mod logs;
+mod man;
 mod named;
 mod out;
 mod pages;
@@ -27,7 +29,7 @@ mod tools;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use exit::Exit;
 
@@ -45,10 +47,12 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Check(check::Args),
+    Completions(completions::Args),
     Context(context::Args),
     Diff(diff::Args),
     Explain(explain::Args),
     Init(init::Args),
+    Man(man::Args),
     Reference(reference::Args),
     Replay(replay::Args),
     Rule(rule::Args),
@@ -89,10 +93,12 @@ pub(crate) fn main() -> ExitCode {
     settings.color.apply();
     let result = match cli.command {
         Command::Check(args) => check::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Context(args) => context::run(&args, &settings),
         Command::Diff(args) => diff::run(&args, &settings),
         Command::Explain(args) => explain::run(&args, &settings),
         Command::Init(args) => init::run(&args),
+        Command::Man(args) => man::run(&args, Cli::command()),
         Command::Reference(args) => reference::run(&args),
         Command::Replay(args) => replay::run(&args, &settings),
         Command::Rule(args) => rule::run(&args),

@@ -13,6 +13,8 @@ mod away;
 #[cfg(feature = "postgres")]
 mod command;
 #[cfg(feature = "postgres")]
+mod example;
+#[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]
 mod server;

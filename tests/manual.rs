@@ -1,0 +1,75 @@
+//! Manual pages and completions: they know every command.
+#![cfg(feature = "cli")]
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+fn unfazed(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_unfazed")).args(args).output().unwrap()
+}
+
+fn said(args: &[&str]) -> String {
+    let output = unfazed(args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The commands that `--help` lists, but for `help` itself.
+fn commands() -> Vec<String> {
+    let help = said(&["--help"]);
+    let lines =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let named = lines.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
+    let names = named.filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
+    let names: Vec<String> = names.filter(|name| name != "help").collect();
+    assert!(names.len() >= 14, "only {names:?} were found");
+    names
+}
+
+#[test]
+fn the_completions_of_every_shell_know_every_command() {
+    let commands = commands();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = said(&["completions", shell]);
+        let missing: Vec<_> = commands.iter().filter(|command| !script.contains(command.as_str())).collect();
+        assert!(missing.is_empty(), "{shell}: {missing:?}");
+    }
+}
+
+#[test]
+fn bash_reads_its_completions() {
+    let script = said(&["completions", "bash"]);
+    let mut bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut bash.stdin.take().unwrap(), script.as_bytes()).unwrap();
+    assert!(bash.wait().unwrap().success());
+}
+
+#[test]
+fn a_shell_that_is_not_known_is_a_mistake() {
+    let output = unfazed(&["completions", "tcsh"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn every_command_has_a_page_with_its_examples() {
+    let dir = tempfile::tempdir().unwrap();
+    let man1 = dir.path().join("man/man1");
+    assert_eq!(said(&["man", man1.to_str().unwrap()]), "");
+    let page =
+        |name: String| fs::read_to_string(man1.join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    for command in commands() {
+        let page = page(format!("unfazed-{command}.1"));
+        assert!(page.contains(&format!("unfazed {command}")) && page.contains("Examples"), "{command}");
+    }
+    let main = page("unfazed.1".to_owned());
+    assert!(main.contains("Exit codes"), "{main}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let output = unfazed(&["man", file.path().join("man").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("cannot make"), "{said}");
+}
