@@ -19,11 +19,11 @@ fn commands() -> Vec<String> {
     let help = said(&["--help"]);
     let lines =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let named = lines.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
-    let names = named.filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
-    let names: Vec<String> = names.filter(|name| name != "help").collect();
-    assert!(names.len() >= 14, "only {names:?} were found");
-    names
+    let listed = lines.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
+    let first = listed.filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
+    let commands: Vec<String> = first.filter(|name| name != "help").collect();
+    assert!(commands.len() >= 14, "only {commands:?} were found");
+    commands
 }
 
 #[test]
