@@ -99,7 +99,12 @@ impl<'t> Cursor<'t> {
 
     fn skip_blanks(&mut self) -> Result<(), Refusal> {
         loop {
-            self.at = self.after_blanks(self.at);
+            let from = self.at;
+            self.at = self.after_blanks(from);
+            // A form feed is blank, but not to JSON.
+            if self.bytes().get(from..self.at).is_some_and(|blanks| blanks.contains(&b'\x0c')) {
+                self.repaired(Repair::TextAround);
+            }
             let rest = self.rest();
             let length = match rest.as_bytes() {
                 [b'/', b'/', ..] | [b'#', ..] => rest.find('\n').unwrap_or(rest.len()),
