@@ -1,4 +1,4 @@
-//! How many events a second are decided about in a simulation: without failures, and with three of ten calls failing.
+//! How many decisions a second a simulation makes: without failures, with three of ten calls failing, and with all.
 //!
 //! `cargo bench --bench simulate`. For a profile of ten rounds of a case, without measuring:
 //! `valgrind --tool=callgrind BINARY --profile "three of ten fail"`.
@@ -35,11 +35,11 @@ fn play(scenario: &Scenario, policy: &Policy) -> Figures {
 
 fn bench(c: &mut Criterion) {
     let policy = Policy::builtin();
-    let mut group = c.benchmark_group("steps");
+    let mut group = c.benchmark_group("decisions");
     group.sample_size(10).measurement_time(Duration::from_secs(3));
     for (name, models) in CASES {
         let scenario = scenario(models);
-        group.throughput(Throughput::Elements(play(&scenario, &policy).steps));
+        group.throughput(Throughput::Elements(play(&scenario, &policy).decisions));
         group.bench_function(name, |b| b.iter(|| play(black_box(&scenario), &policy)));
     }
     group.finish();
@@ -49,8 +49,12 @@ fn bench(c: &mut Criterion) {
 fn profiled(wanted: &str) {
     let models = CASES.iter().find(|(name, _)| *name == wanted).expect("the name of a case").1;
     let (scenario, policy) = (scenario(models), Policy::builtin());
-    let steps: u64 = (0..10).map(|seed| play(&scenario.clone().with_seed(seed), &policy).steps).sum();
-    println!("{steps} steps");
+    let (mut steps, mut decisions) = (0, 0);
+    for seed in 0..10 {
+        let figures = play(&scenario.clone().with_seed(seed), &policy);
+        (steps, decisions) = (steps + figures.steps, decisions + figures.decisions);
+    }
+    println!("{steps} steps, {decisions} decisions");
 }
 
 criterion_group!(benches, bench);

@@ -132,9 +132,12 @@ impl Agent {
     }
 
     fn step(&mut self, shared: &mut Shared<'_>, event: Event, answers: &mut Vec<Answered>) {
-        shared.tally.figures.steps = shared.tally.figures.steps.saturating_add(1);
         let envelope = Envelope { seq: self.state.seq.saturating_add(1), now: shared.now, event };
         let Directives(directives) = shared.interpreter.step(&mut self.state, envelope);
+        let figures = &mut shared.tally.figures;
+        figures.steps = figures.steps.saturating_add(1);
+        figures.decisions =
+            figures.decisions.saturating_add(u64::try_from(directives.len()).unwrap_or(u64::MAX));
         for directive in directives {
             match directive.order {
                 Order::Work(work) => answers.extend(self.work(shared, work)),

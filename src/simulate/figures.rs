@@ -34,6 +34,8 @@ pub struct Figures {
     pub tokens: Usage,
     /// Events that were decided about.
     pub steps: u64,
+    /// What was decided about them: work that was asked for, and everything that was noted.
+    pub decisions: u64,
     /// When the last run ended, from the start.
     pub ended: Nanos,
     /// What each model was asked for.

@@ -19,6 +19,7 @@ use unfazed::time::{Instant, Nanos};
 use crate::invariants::Invariants;
 use crate::meter::Meter;
 use crate::tape::Tape;
+use crate::torn::torn_history;
 
 pub(crate) const RUN: &str = "run-zqxj";
 const START: Instant = Instant(1_700_000_000_000_000_000);
@@ -650,28 +651,6 @@ impl Host {
         self.calls.insert(id.clone(), Call::default());
         ToolCall { id, name: name.into(), arguments: arguments.into() }.into()
     }
-}
-
-/// What a run that was killed has left, and a host that kept the last messages only.
-fn torn_history() -> Vec<Message> {
-    let call = |id: &str| ToolCall { id: id.into(), name: "alpha".into(), arguments: r#"{"n": 1}"#.into() };
-    let result = |call: &str| Message::Tool {
-        call: call.into(),
-        tool: "alpha".into(),
-        text: "1".into(),
-        error: false,
-    };
-    let assistant = |calls| Message::Assistant { text: "I look.".into(), calls, extra: Map::default() };
-    vec![
-        result("h0"),
-        Message::user("before"),
-        assistant(vec![call("h1"), call("h2")]),
-        result("h2"),
-        result("h2"),
-        assistant(vec![call("h3")]),
-        Message::user("and now"),
-        result("h3"),
-    ]
 }
 
 /// Whether it is run to find out whether another tool has acted.

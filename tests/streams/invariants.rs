@@ -85,7 +85,8 @@ impl Invariants {
         let TurnRetry { target, error_type: class, .. } = retry;
         self.failed.insert(target.clone(), *class);
         let model = policy.model(target);
-        let exhausted = policy.turn().targets.advance.value == Advance::Exhausted;
+        let advance = policy.turn().targets.advance.value;
+        let exhausted = !advance.counts_together();
         match retry.action {
             RetryAction::Retry => {
                 let retried = model.retry.retries(*class);
@@ -109,7 +110,7 @@ impl Invariants {
             RetryAction::Abort => self.over = true,
         }
         if let Some(next) = &retry.next_target {
-            if exhausted && retry.action == RetryAction::Retry {
+            if advance != Advance::Attempt && retry.action == RetryAction::Retry {
                 assert_eq!(next, target, "invariant 2, provider cycling: {target} has attempts left");
             } else {
                 self.in_order(retry, next, policy, state, targets);
@@ -183,12 +184,11 @@ impl Invariants {
             let own = retry.by_class.iter().map(|own| own.max_attempts.value.limit());
             own.chain([retry.max_attempts.value.limit()]).try_fold(1, |most, own| Some(most.max(own?)))
         };
-        let together = policy.turn().targets.advance.value == Advance::Attempt;
+        let together = policy.turn().targets.advance.value.counts_together();
         let (calls, most) = if together {
-            // Attempts at all of them count together, by the rules of the one that failed; each other one is left once.
+            // Attempts at all of them count together, by the rules of the one that failed.
             let most = self.calls.keys().map(most).try_fold(0, |largest, most| Some(largest.max(most?)));
-            let others = u32::try_from(self.calls.len()).unwrap() - 1;
-            (self.calls.values().sum(), most.map(|most| most + others))
+            (self.calls.values().sum(), most)
         } else {
             (self.calls[&call.target], most(&call.target))
         };

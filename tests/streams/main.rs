@@ -11,6 +11,7 @@ mod meter;
 mod orders;
 mod policies;
 mod tape;
+mod torn;
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,8 @@ fn live(drive: Drive, choices: Vec<u16>) -> (&'static Made, Host) {
         assert!(host.finished, "law 3: the run has ended");
         if drive == Drive::Turns {
             let bounds = made.bounds(host.targets.len());
-            cost::holds(&bounds, &host.meter.cost).unwrap_or_else(|error| panic!("law 14: {error}"));
+            cost::holds(&bounds, &host.meter.cost)
+                .unwrap_or_else(|error| panic!("law 14: {error}\n{}", made.text));
         }
         if t.is_over() || !t.once_in(3) {
             return (made, host);

@@ -84,6 +84,8 @@ const TRIGGERS: &[&str] = &[
 /// A policy of the grammar.
 pub(crate) struct Made {
     pub(crate) policy: Policy,
+    /// As it is written.
+    pub(crate) text: String,
     /// What `explain --bounds` says, for so many models.
     bounds: Mutex<[Option<Arc<Bounds>>; TARGETS.len()]>,
 }
@@ -108,7 +110,7 @@ pub(crate) fn pool() -> &'static [Made] {
         let load = |seed| {
             let text = document(&mut Tape::from_seed(seed));
             match Policy::from_yaml("policy.yaml", &text) {
-                Ok(policy) => Made { policy, bounds: Mutex::default() },
+                Ok(policy) => Made { policy, text, bounds: Mutex::default() },
                 Err(report) => panic!("a policy of the grammar does not load:\n{report}\n{text}"),
             }
         };
@@ -252,7 +254,7 @@ fn context(t: &mut Tape) -> String {
 
 fn turn(t: &mut Tape) -> String {
     let (max, text_only) = (t.of(&[1, 2, 3, 5]), t.of(&["accept", "reject"]));
-    let (advance, wait) = (t.of(&["exhausted", "attempt"]), t.of(&["target", "round", "turn"]));
+    let (advance, wait) = (t.of(&["exhausted", "attempt", "skip"]), t.of(&["target", "round", "turn"]));
     let keys = [
         format!("max_turns: {max}, text_only: {text_only}, targets: {{advance: {advance}, wait: {wait}}}"),
         format!(

@@ -7,7 +7,10 @@ use super::super::directive::Note;
 use super::super::result::{Shown as ResultShown, Spill, ToolResult, show};
 use super::super::state::Slot;
 use super::Step;
-use crate::policy::{Cap, ErrorClass, OverMax, ResultForm, ResultPolicy, ToolPolicy};
+use crate::policy::{Cap, ErrorClass, OverMax, ResultForm, ResultPolicy, Size, ToolPolicy};
+
+/// How often a result is cut to hold two sizes of different units.
+const MOST_TRIES: u32 = 8;
 
 impl Step<'_> {
     /// What the model is shown of what a tool answered.
@@ -62,11 +65,7 @@ impl Step<'_> {
         let shown = self.cut(slot, rules, value);
         let share = self.share_of_result().filter(|share| !share.holds(&shown.text));
         let (shown, max, why) = match share {
-            Some(share) => {
-                let mut rules = rules.clone();
-                rules.max.value = Cap::Most(share);
-                (self.cut(slot, &rules, value), Some(share), self.why_shared())
-            }
+            Some(share) => (self.cut_to(share, slot, rules, value, shown), Some(share), self.why_shared()),
             None => (shown, rules.max.value.size(), Vec::new()),
         };
         if let (Some((shown, total)), Some(max)) = (shown.of, max) {
@@ -81,6 +80,33 @@ impl Step<'_> {
             self.note(Note::ResultCut { call, tool, unit: max.unit, shown, total, handle }, why);
         }
         shown.text
+    }
+
+    /// As much of it as there is room for. `capped` is as much as the policy allows: where both cannot be had, because
+    /// the one counts tokens and the other characters, the policy's word is the firm one.
+    fn cut_to(
+        &mut self,
+        mut share: Size,
+        slot: &Slot,
+        rules: &ResultPolicy,
+        value: &Value,
+        capped: ResultShown,
+    ) -> ResultShown {
+        let mut shared = rules.clone();
+        for _ in 0..MOST_TRIES {
+            shared.max.value = Cap::Most(share);
+            let shown = self.cut(slot, &shared, value);
+            let Some(max) = rules.max.value.size().filter(|max| !max.holds(&shown.text)) else {
+                return shown;
+            };
+            let size = max.unit.measure(&shown.text);
+            let smaller = share.count.saturating_mul(max.count).checked_div(size).unwrap_or_default();
+            share.count = smaller.min(share.count.saturating_sub(1));
+            if share.count == 0 {
+                break;
+            }
+        }
+        capped
     }
 
     /// As much of it as the policy allows.

@@ -15,7 +15,9 @@ use super::render::{exact, length};
 use super::worst::{Kind, Work, Worst, add, larger};
 use super::worst_run;
 use crate::policy::names::{self, Named};
-use crate::policy::{AfterEffect, Bound, Effect, Names, OnExhausted, Place, Policy, ReduceStep, ToolPolicy};
+use crate::policy::{
+    AfterEffect, Bound, Effect, Names, OnExhausted, Place, Policy, ReduceStep, RetryPolicy, ToolPolicy,
+};
 use crate::time::Nanos;
 
 /// The most that anything can cost.
@@ -116,6 +118,8 @@ impl Policy {
         let replies = replies(turns.value.get(), report.as_ref());
         // Attempts at several models need not wait for each other, so that no length of time bounds their number.
         let together = of.models.len() > 1 && self.turn().targets.advance.value.counts_together();
+        let mut most = models.iter().map(|(_, example)| most_attempts(&self.model(example).retry));
+        let most = together.then(|| most.try_fold(0, |all, most| Some(all.max(most?))));
         let models: Vec<_> = models
             .into_iter()
             .map(|(name, example)| {
@@ -134,7 +138,7 @@ impl Policy {
         let turn = if of.models.is_empty() {
             Turn::of_one(models.iter().map(|model| model.turn).reduce(Worst::or))
         } else {
-            Turn::of_all(&models, together)
+            Turn::of_all(&models, most)
         };
         let in_turn = turn.calls;
         // The last turn runs no tools.
@@ -208,6 +212,14 @@ struct Turn {
     asleep_if_asked: Bound,
 }
 
+/// The most attempts that any class of failures has, be it retried or not: where attempts count together, one that is left for
+/// another model counts, too.
+fn most_attempts(retry: &RetryPolicy) -> Option<u64> {
+    let own = retry.by_class.iter().map(|own| own.max_attempts.value.limit());
+    let limits = own.chain([retry.max_attempts.value.limit()]);
+    limits.map(|limit| limit.map(u64::from)).try_fold(0, |most, limit| Some(most.max(limit?)))
+}
+
 impl Turn {
     fn of_one(worst: Option<Worst>) -> Self {
         let Some(Worst { calls, asleep, asleep_if_asked, .. }) = worst else {
@@ -216,14 +228,13 @@ impl Turn {
         Self { calls: calls.map(u64::from), asleep, asleep_if_asked }
     }
 
-    /// Each model is called until it is given up; if their attempts count together, there are no more than at the one
-    /// that has the most.
-    fn of_all(models: &[ModelBounds], together: bool) -> Self {
-        let calls = || models.iter().map(|model| model.turn.calls.map(u64::from));
-        let calls = if together {
-            calls().try_fold(0_u64, |most, calls| Some(most.max(calls?)))
-        } else {
-            calls().try_fold(0_u64, |sum, calls| Some(sum.saturating_add(calls?)))
+    /// Each model is called until it is given up. `together`: their attempts count together, and there are no more than that.
+    fn of_all(models: &[ModelBounds], together: Option<Option<u64>>) -> Self {
+        let mut calls = models.iter().map(|model| model.turn.calls.map(u64::from));
+        let each = calls.try_fold(0_u64, |sum, calls| Some(sum.saturating_add(calls?)));
+        let calls = match (each, together.flatten()) {
+            (Some(each), Some(most)) => Some(each.min(most)),
+            (each, most) => each.or(most),
         };
         let asleep = |figure: fn(&Worst) -> Bound| {
             models.iter().fold(ZERO, |sum, model| add(sum, figure(&model.turn)))
