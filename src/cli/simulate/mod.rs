@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "EFFECT", requires = "tool", value_parser = effect)]
     effect: Option<Effect>,
     /// The arguments the tool is called with, as JSON.
-    #[arg(long, value_name = "JSON", requires = "tool")]
+    #[arg(long, value_name = "JSON", requires = "tool", conflicts_with_all = ["model", "scenario"], value_parser = json)]
     arguments: Option<serde_json::Value>,
     /// What many agents meet: a scenario file. Several are played one after the other.
     #[arg(long, value_name = "FILE")]

@@ -31,12 +31,12 @@ impl<'t> Plain<'t> {
 
     /// The text with these values; `None`: one of its names is none of them.
     pub(super) fn write(&self, values: &[(&str, &str)]) -> Option<String> {
-        let pieces = self.0.iter().map(|piece| match piece {
+        let mut pieces = self.0.iter().map(|piece| match piece {
             Piece::Text(text) => Some(*text),
             Piece::Name(name) => values.iter().find(|(known, _)| known == name).map(|(_, value)| *value),
         });
         let room = pieces.clone().flatten().map(str::len).fold(0, usize::saturating_add);
-        pieces.fold(Some(String::with_capacity(room)), |text, piece| Some(text? + piece?))
+        pieces.try_fold(String::with_capacity(room), |text, piece| Some(text + piece?))
     }
 }
 

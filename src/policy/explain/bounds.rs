@@ -119,7 +119,7 @@ impl Policy {
         // Attempts at several models need not wait for each other, so that no length of time bounds their number.
         let together = of.models.len() > 1 && self.turn().targets.advance.value.counts_together();
         let mut most = models.iter().map(|(_, example)| most_attempts(&self.model(example).retry));
-        let most = together.then(|| most.try_fold(0, |all, most| Some(all.max(most?))));
+        let most = most.try_fold(0, |all: u64, most| Some(all.max(most?))).filter(|_| together);
         let models: Vec<_> = models
             .into_iter()
             .map(|(name, example)| {
@@ -228,11 +228,11 @@ impl Turn {
         Self { calls: calls.map(u64::from), asleep, asleep_if_asked }
     }
 
-    /// Each model is called until it is given up. `together`: their attempts count together, and there are no more than that.
-    fn of_all(models: &[ModelBounds], together: Option<Option<u64>>) -> Self {
+    /// Each model is called until it is given up. `together`: their attempts count together, and are no more than that.
+    fn of_all(models: &[ModelBounds], together: Option<u64>) -> Self {
         let mut calls = models.iter().map(|model| model.turn.calls.map(u64::from));
         let each = calls.try_fold(0_u64, |sum, calls| Some(sum.saturating_add(calls?)));
-        let calls = match (each, together.flatten()) {
+        let calls = match (each, together) {
             (Some(each), Some(most)) => Some(each.min(most)),
             (each, most) => each.or(most),
         };
