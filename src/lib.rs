@@ -1,4 +1,26 @@
 //! A declarative policy engine that keeps LLM agents going when tool calls and model turns go wrong.
+//!
+//! A policy says what is retried, how long is waited, what the model is told, when a tool is switched off, what the final
+//! report must look like, and what the agent remembers. There are three ways in, each a thin layer over the one before;
+//! `docs/embedding.md` shows them.
+//!
+//! | you have | take |
+//! |---|---|
+//! | nothing yet | `host::Agent`, the host behind `unfazed run` |
+//! | a loop of your own, in tokio | `host::Guard` around single calls |
+//! | another runtime, or none | [`engine::Interpreter`]: events in, directives out |
+//!
+//! ```
+//! use unfazed::policy::Policy;
+//!
+//! let text = "version: 1\ntools: {search: {retry: {max_attempts: 3}}}\n";
+//! let policy = Policy::from_yaml("policy.yaml", text)?;
+//! let attempts = &policy.tool("search").retry.max_attempts;
+//! assert_eq!(attempts.value.limit(), Some(3));
+//! // Every value knows where it was written.
+//! assert_eq!(policy.place(attempts.origin).to_string(), "policy.yaml:2:42");
+//! # Ok::<(), unfazed::policy::Report>(())
+//! ```
 
 #[cfg(feature = "host")]
 pub mod cases;

@@ -14,7 +14,7 @@ const MOST_WORDS: usize = 6;
 /// What may be written: `whole number from 1, or unlimited`.
 pub(super) fn name(walk: &Walk<'_>, schema: &Value) -> String {
     let text = plain_name(walk, schema);
-    if schema.get("not").is_some() && text.starts_with("duration") {
+    if schema.get("not").is_some() && text.starts_with("duration") && !text.starts_with("duration above 0") {
         return text.replacen("duration", "duration above 0", 1);
     }
     text

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", conflicts_with = "scenario")]
     outcomes: Option<String>,
     /// What the tool itself says a run does to the world.
-    #[arg(long, value_name = "EFFECT", requires = "tool", value_parser = effect)]
+    #[arg(long, value_name = "EFFECT", requires = "tool", conflicts_with_all = ["model", "scenario"], value_parser = effect)]
     effect: Option<Effect>,
     /// The arguments the tool is called with, as JSON.
     #[arg(long, value_name = "JSON", requires = "tool", conflicts_with_all = ["model", "scenario"], value_parser = json)]
@@ -52,14 +52,14 @@ pub(crate) struct Args {
     /// What many agents meet: a scenario file. Several are played one after the other.
     #[arg(long, value_name = "FILE")]
     scenario: Vec<PathBuf>,
-    /// The seed of all that is left to chance, instead of the scenario's.
+    /// The seed of all that is left to chance, instead of the scenario's; 1 for one call or turn.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// How many agents there are, instead of the scenario's number.
-    #[arg(long, value_name = "N", requires = "scenario", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", requires = "scenario", conflicts_with = "outcomes", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     agents: Option<u32>,
     /// Writes a plot of success and load over time into this file, as SVG.
-    #[arg(long, value_name = "FILE", requires = "scenario")]
+    #[arg(long, value_name = "FILE", requires = "scenario", conflicts_with = "outcomes")]
     plot: Option<PathBuf>,
     /// The profile of the policies that is chosen.
     #[arg(long, value_name = "NAME")]
@@ -132,6 +132,10 @@ fn play(args: &Args, path: &Path, subjects: &[Subject]) -> Result<Played, Failed
         results.push((policy.clone(), figures));
     }
     Ok(Played { scenario, results })
+}
+
+fn json(text: &str) -> Result<serde_json::Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
 fn effect(word: &str) -> Result<Effect, String> {

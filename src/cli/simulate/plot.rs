@@ -176,8 +176,18 @@ fn legend(svg: &mut String, number: usize, name: &str, top: u64) {
         x + 24,
         x + 32,
         y + 4,
-        xml(&shorten(&one_line(name), 36)),
+        xml(&end_of(&one_line(name), 36)),
     );
+}
+
+/// The end of a name, which tells it from others.
+fn end_of(name: &str, most: usize) -> String {
+    let length = name.chars().count();
+    if length <= most {
+        return name.to_owned();
+    }
+    let end: String = name.chars().skip(length - most + 1).collect();
+    format!("…{end}")
 }
 
 fn style(number: usize) -> String {

@@ -33,6 +33,9 @@ pub(super) fn load(args: &Args, settings: &Settings) -> Result<Vec<Subject>, Fai
 }
 
 fn one(name: &str, loader: &Loader) -> Result<Subject, Failed> {
+    // What ships with the product has no profiles.
+    let plain = Loader::new();
+    let loader = if name.starts_with(BUILTIN) { &plain } else { loader };
     let policy = match name.strip_prefix(BUILTIN) {
         Some("default") => policies::load(&[], loader)?.0,
         Some(_) => {
