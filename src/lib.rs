@@ -18,7 +18,7 @@
 //! let attempts = &policy.tool("search").retry.max_attempts;
 //! assert_eq!(attempts.value.limit(), Some(3));
 //! // Every value knows where it was written.
-//! assert_eq!(policy.place(attempts.origin).to_string(), "policy.yaml:2:42");
+//! assert_eq!(policy.place(attempts.origin).to_string(), "policy.yaml:2:40");
 //! # Ok::<(), unfazed::policy::Report>(())
 //! ```
 
