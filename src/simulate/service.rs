@@ -46,7 +46,13 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// What becomes of a call so long after the start. Calls come in the order of their times.
+    /// Whether what it does for one caller depends on the others.
+    pub(super) fn is_limited(&self) -> bool {
+        self.capacity.is_some() || self.windows.iter().any(Option::is_some)
+    }
+
+    /// What becomes of a call so long after the start. If it is limited, calls come in the
+    /// order of their times.
     pub(super) fn call(&mut self, at: Nanos, draws: Draws) -> Served {
         self.load.calls = self.load.calls.saturating_add(1);
         let fault = self.fault(at, draws);

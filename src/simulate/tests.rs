@@ -77,6 +77,16 @@ fn agents_share_the_capacity_of_a_model() {
 }
 
 #[test]
+fn agents_that_compete_for_nothing_come_to_the_same_one_after_the_other() {
+    let faults = "faults: {overloaded: 0.2}, trace: [{from: 20s, to: 50s, fault: timeout, rate: 0.5}]";
+    let alone = play(&scenario(faults, "", "arrival: {kind: random, over: 30s}"), "version: 1");
+    // A capacity that is never used up has them played together.
+    let much = format!("{faults}, capacity: {{calls: 1000000, per: 1s}}");
+    let together = play(&scenario(&much, "", "arrival: {kind: random, over: 30s}"), "version: 1");
+    assert_eq!(alone, together);
+}
+
+#[test]
 fn a_call_that_fails_is_made_again_by_the_model_and_then_left_out() {
     let broken = |again: u32| {
         scenario("", "faults: {execution_error: 1}", &format!("runs: 1\nwork: {{calls: 1, again: {again}}}"))
