@@ -70,6 +70,8 @@ fn an_agent_without_the_tool_that_is_to_say_whether_another_has_acted_is_told_so
         found(&mailer("", ""))
             .contains("[W0239]: whether tool `send` has acted is never found out: there is no tool `outbox`")
     );
+    let near = found(&mailer(&there.replace("outbox:", "outboxes:"), ""));
+    assert!(near.contains("there is no tool `outbox` (did you mean `outboxes`?)"), "{near}");
     assert!(found(&mailer(acts, "")).contains("`outbox` is not known to be `read_only`"));
     // Servers may bring it.
     assert_eq!(found(&mailer("", "mcp: {mail: {command: [mail-server]}}\n")), "");

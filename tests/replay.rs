@@ -460,6 +460,39 @@ replies:
     }
 
     #[test]
+    fn an_earlier_policy_that_decided_nothing_is_named() {
+        let scene = Scene::new();
+        let id = scene.run(&[]);
+        scene.write("before.yaml", POLICY);
+        scene.write("other.yaml", "version: 1\nturn: {max_turns: 7}\n");
+        scene.write("policy.yaml", &format!("{POLICY}turn: {{max_turns: 9}}\n"));
+        let output = scene.unfazed(&["run", "--resume", id.as_str(), "And the chair?"]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let (code, text) = scene.replay(&["latest", "--earlier", "before.yaml", "--earlier", "other.yaml"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("decided first, and does so again"), "{text}");
+        assert!(text.contains("note      other.yaml decided nothing in this session"), "{text}");
+        assert!(!text.contains("before.yaml decided nothing"), "{text}");
+    }
+
+    #[test]
+    fn after_the_first_difference_no_policy_decides_again() {
+        let scene = Scene::new();
+        let id = scene.run(&[]);
+        let changed = format!("{POLICY}turn: {{max_turns: 9}}\n");
+        scene.write("policy.yaml", &changed);
+        let output = scene.unfazed(&["run", "--resume", id.as_str(), "And the chair?"]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        scene.write("new.yaml", &POLICY.replace("max_attempts: 3", "max_attempts: 2"));
+        let args = ["latest", "--policy", "new.yaml", "--earlier", "policy.yaml"];
+        let (_, text) = scene.replay(&args);
+        assert!(text.contains("diverges") && !text.contains("does so again"), "{text}");
+        let (_, text) = scene.replay(&[&args[..], &["--format", "json"]].concat());
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(told["sessions"][0]["decided_by"][1]["again"], false, "{text}");
+    }
+
+    #[test]
     fn many_sessions_are_a_table() {
         let scene = Scene::new();
         let first = scene.run(&[]);
@@ -520,6 +553,7 @@ replies:
         let (code, text) = scene.replay(&["latest"]);
         assert_eq!(code, Some(1));
         assert!(text.contains("is damaged at line 4"), "{text}");
+        assert_eq!(text.matches(id.as_str()).count(), 1, "it is named once: {text}");
     }
 
     #[test]

@@ -207,6 +207,23 @@ fn dead_sessions_are_passed_over_and_said() {
 }
 
 #[test]
+fn a_task_goes_into_no_older_conversation_while_the_latest_is_in_use() {
+    let scene = Scene::new();
+    let older = scene.run();
+    scene.cut_before(&older, r#""event":"tool_finished""#);
+    let latest = scene.broken_off("later", "A chair");
+    let _open = scene.store().open(&latest).unwrap();
+    let output = scene.unfazed(&["run", "--resume", "latest", "And the table?"]);
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    says(&err(&output), &["session later, the latest, is in use by another process"]);
+    assert_eq!(scene.store().info(&older).unwrap().meta.runs, 1);
+    // Without a task it is the run that was broken off last among those nobody goes on with.
+    let output = scene.unfazed(&["run", "--resume", "latest"]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    says(&err(&output), &["passed over  later: it is in use"]);
+}
+
+#[test]
 fn sessions_are_listed_the_latest_first() {
     let scene = Scene::new();
     assert!(err(&scene.unfazed(&["sessions"])).contains("no sessions in .unfazed/sessions"));

@@ -102,13 +102,13 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Option<u32> {
 }
 
 /// The number in those bytes, the smallest first.
-fn little(bytes: &[u8], at: usize, length: usize) -> Option<u32> {
+pub(super) fn little(bytes: &[u8], at: usize, length: usize) -> Option<u32> {
     let bytes = bytes.get(at..at.checked_add(length)?)?;
     Some(bytes.iter().rev().fold(0_u32, |number, byte| number << 8 | u32::from(*byte)))
 }
 
 /// The bytes of a text in base64, as far as it is one.
-fn decoded(text: &[u8]) -> Vec<u8> {
+pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let (mut held, mut bits) = (0_u32, 0_u32);
     for digit in text.iter().filter(|digit| !digit.is_ascii_whitespace()) {

@@ -15,6 +15,7 @@
 mod checked;
 mod declared;
 mod estimate;
+mod files;
 mod history;
 mod images;
 mod ledger;

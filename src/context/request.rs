@@ -3,13 +3,12 @@
 use serde_json::Value;
 
 use super::declared::ToolForm;
+use super::files::{Counted, DATA, counted as file};
 use super::images::{ImageRule, image_size};
 use super::tokens::TokenCounter;
 
 /// What a message costs besides its content.
 const PER_MESSAGE: u64 = 4;
-/// What stands before the base64 of an image.
-const DATA: &str = "base64,";
 
 /// The tokens of a request body, part by part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +146,15 @@ impl Counting<'_> {
                         open.extend(part.get("content").map(|content| (content, true)));
                         PER_MESSAGE
                     }
-                    _ => self.json(part),
+                    _ => match file(part) {
+                        Some(Counted::Tokens(tokens)) => tokens.saturating_add(self.besides(part)),
+                        Some(Counted::Text(text)) => self.count(&text).saturating_add(self.besides(part)),
+                        Some(Counted::Parts(parts)) => {
+                            open.push((parts, of_result));
+                            self.besides(part)
+                        }
+                        None => self.json(part),
+                    },
                 },
             };
             let (text, results) = if of_result { (0, tokens) } else { (tokens, 0) };
@@ -167,6 +174,12 @@ impl Counting<'_> {
             ToolForm::Messages => ImageRule::Pixels,
         };
         rule.tokens(data.and_then(image_size), low)
+    }
+
+    /// What a model is told of a document besides what is in it.
+    fn besides(&self, document: &Value) -> u64 {
+        let told = ["title", "context"].into_iter().filter_map(|field| text(document, field));
+        told.map(|text| self.count(text)).fold(0, u64::saturating_add)
     }
 
     fn json(&self, value: &Value) -> u64 {
@@ -251,6 +264,27 @@ mod tests {
     }
 
     #[test]
+    fn documents_and_recordings_are_not_counted_as_their_base64() {
+        let data = "A".repeat(1 << 20);
+        let body = |part: Value| json!({"messages": [{"role": "user", "content": [part]}]});
+        for part in [
+            json!({"type": "document", "title": "1234", "source": {"type": "base64", "media_type": "application/pdf", "data": data}}),
+            json!({"type": "tool_result", "content": [{"type": "document", "source": {"type": "base64", "data": data}}]}),
+            json!({"type": "file", "file": {"filename": "a.pdf", "file_data": format!("data:application/pdf;base64,{data}")}}),
+            json!({"type": "input_file", "file_data": data}),
+        ] {
+            let tokens = of(&body(part)).total();
+            assert!((36_004..=36_009).contains(&tokens), "{tokens}");
+        }
+        let sound = json!({"type": "input_audio", "input_audio": {"data": data, "format": "mp3"}});
+        assert_eq!(of(&body(sound)).total(), 4 + 500);
+        let text = json!({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "12345678"}});
+        assert_eq!(of(&body(text)).total(), 4 + 2);
+        let parts = json!({"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "1234"}]}});
+        assert_eq!(of(&body(parts)).total(), 4 + 1);
+    }
+
+    #[test]
     fn what_has_no_messages_is_no_request() {
         for body in [json!({}), json!([]), json!({"messages": "hello"}), json!(null)] {
             assert_eq!(RequestTokens::of(&Estimate, &body), None);
@@ -270,7 +304,7 @@ mod tests {
     proptest! {
         #[test]
         fn messages_of_every_kind_are_counted(
-            kinds in prop::collection::vec((0usize..9, ".{0,12}"), 0..12),
+            kinds in prop::collection::vec((0usize..12, ".{0,12}"), 0..12),
         ) {
             let part = |(kind, text): &(usize, String)| match kind {
                 0 => json!({"type": "text", "text": text}),
@@ -280,6 +314,9 @@ mod tests {
                 4 => json!({"type": "tool_result", "tool_use_id": text, "content": text}),
                 5 => json!({"type": "thinking", "thinking": text}),
                 6 => json!({"type": text}),
+                8 => json!({"type": "document", "source": {"type": "base64", "data": text}}),
+                9 => json!({"type": "file", "file": {"file_data": text}}),
+                10 => json!({"type": "input_audio", "input_audio": {"data": text}}),
                 7 => json!(text),
                 _ => json!(null),
             };

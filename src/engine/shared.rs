@@ -2,8 +2,10 @@
 //!
 //! The state of a run has them as it has all others, and decides by what it knows. What happens to one is kept in mind until
 //! the others are told. To tell them, it is done again on what they know: so nothing is lost, whoever comes first, and all
-//! see what one breaker would have seen to which everything had happened in that order. The host carries it from one to the
-//! other and brings what came of it back as an event.
+//! see what one breaker would have seen to which everything told had happened in that order. Not told is what moves nothing
+//! here: with `count: consecutive` a success of a host that knows of no failure. So it takes none back that the others have had
+//! and this host has not heard of. The host carries what is told from one to the other and brings what came of it back as an
+//! event.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -191,6 +191,8 @@ codes! {
     SHORT_REDUCTION = "W0247",
     /// A step of a reduction that leaves more than it cuts.
     UNCUT = "W0248",
+    /// A breaker that opens for all hosts, and for ever.
+    OPEN_FOR_ALL = "W0249",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }

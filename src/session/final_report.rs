@@ -27,6 +27,20 @@ pub enum FinalReason {
     UserStop,
 }
 
+impl FinalReason {
+    /// As people read it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MaxTurns => "all turns are used up",
+            Self::Context => "the conversation is too large for every model",
+            Self::RetryExhaustion => "attempts are exhausted",
+            Self::ReportAttempt => "a report was refused",
+            Self::Loop => "the model repeats itself",
+            Self::UserStop => "the run is to end",
+        }
+    }
+}
+
 /// How an accepted report was delivered.
 ///
 /// Example: `tool_call`

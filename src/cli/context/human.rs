@@ -90,9 +90,10 @@ fn table(rows: &[Row], window: Option<u64>) -> String {
     text
 }
 
-/// So many tenths of a percent.
+/// The share of the window in percent, rounded to tenths.
 fn share(tokens: u64, window: u64) -> String {
-    let tenths = u128::from(tokens) * 1000 / u128::from(window.max(1));
+    let window = u128::from(window.max(1));
+    let tenths = (u128::from(tokens) * 1000 + window / 2) / window;
     format!("  {:>4}.{}%", tenths / 10, tenths % 10)
 }
 

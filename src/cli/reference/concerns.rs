@@ -71,6 +71,7 @@ pub(super) const OF_KEYS: &[(&str, &[&str])] = &[
         "W0248",
         &["context.reduce[].over", "context.reduce[].head", "context.reduce[].tail", "context.reduce[].show"],
     ),
+    ("W0249", &["tools.*.breaker.scope", "tools.*.breaker.open_for"]),
 ];
 
 /// The problems of a key, in their order, each once.

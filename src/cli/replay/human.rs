@@ -7,7 +7,7 @@ use unfazed::cases::Line;
 use unfazed::engine::Directive;
 use unfazed::replay::{Difference, Divergence, PassedOver, Replayed, Side, Tally};
 
-use super::Entry;
+use super::{Entry, decides_again};
 use crate::cli::text::{delay, one_line, shorten};
 
 const BOLD: Style = Style::new().bold();
@@ -27,9 +27,15 @@ pub(super) fn page(entry: &Entry) -> String {
     let title = shorten(&one_line(&entry.title), TITLE);
     let mut page = format!("session   {BOLD}{}{BOLD:#}  {title}\npolicy    {}\n", entry.id, policies(found));
     for (digest, from) in found.by.iter().skip(1) {
-        let again = found.again.contains(digest) || *digest == found.policy;
-        let by = if again { ", and does so again" } else { "" };
+        let by = if decides_again(found, digest, *from) { ", and does so again" } else { "" };
         let _ = writeln!(page, "          from event {from} on {} decided{by}", short(digest));
+    }
+    for file in &entry.idle {
+        let _ = writeln!(
+            page,
+            "note      {} decided nothing in this session",
+            one_line(&file.display().to_string())
+        );
     }
     let _ = writeln!(page, "same      {GOOD}{}{GOOD:#}{}", decisions(found.same), exactly(found));
     if !found.unchecked.is_empty() {

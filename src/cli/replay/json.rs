@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use unfazed::replay::{Difference, Divergence, Replayed, Side};
 
-use super::Entry;
+use super::{Entry, decides_again};
 
 /// All of it as one document.
 pub(super) fn document(entries: &[Entry]) -> Value {
@@ -19,7 +19,7 @@ pub(super) fn document(entries: &[Entry]) -> Value {
 
 fn session(entry: &Entry, found: &Replayed) -> Value {
     let by = found.by.iter().map(|(policy, from)| {
-        let again = *policy == found.policy || found.again.contains(policy);
+        let again = decides_again(found, policy, *from);
         json!({ "policy": policy, "from": from, "again": again })
     });
     json!({

@@ -8,7 +8,7 @@ mod rules;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use unfazed::replay::{Part, Replay, Replayed};
+use unfazed::replay::{Part, Replay, Replayed, Unreplayable};
 use unfazed::store::SessionId;
 
 use super::exit::{Exit, Failed};
@@ -79,6 +79,8 @@ enum Format {
 struct Entry {
     id: SessionId,
     title: String,
+    /// The files of `--earlier` whose policies decided nothing in it.
+    idle: Vec<PathBuf>,
     result: Result<Replayed, String>,
 }
 
@@ -96,11 +98,15 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         if !several && let Err(error) = result {
             return Err(error);
         }
+        let idle = match &result {
+            Ok(found) => rules.idle(&one, found)?,
+            Err(_) => Vec::new(),
+        };
         let result = result.map_err(|error| match error {
             Failed::Report(_) => "its policy has mistakes".to_owned(),
             error => error.to_string(),
         });
-        entries.push(Entry { id: one.id, title: one.title, result });
+        entries.push(Entry { id: one.id, title: one.title, idle, result });
     }
     match args.format {
         Format::Human if several => out::styled(&human::table(&entries))?,
@@ -127,7 +133,17 @@ fn decide(args: &Args, one: &Meant, rules: &mut Rules) -> Result<Replayed, Faile
     let parts = args.ignore.iter().copied().collect();
     let earlier = rules.earlier(one)?;
     let replay = Replay::new(policy).earlier(earlier).pass_over(parts);
-    replay.all(records).map_err(|error| stopped(&format!("session {}: {error}", one.id)))
+    replay.all(records).map_err(|error| match error {
+        // It names the session.
+        Unreplayable::Read(error) => stopped(&error),
+        Unreplayable::Decide(error) => stopped(&format!("session {}: {error}", one.id)),
+    })
+}
+
+/// Whether the policy that decided from that event on decides about it again. After the first difference nobody does.
+fn decides_again(found: &Replayed, policy: &str, from: u64) -> bool {
+    let reached = found.divergence().is_none_or(|divergence| divergence.seq >= from);
+    reached && (policy == found.policy || found.again.contains(policy))
 }
 
 fn part(name: &str) -> Result<Part, String> {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use unfazed::policy::Policy;
+use unfazed::replay::Replayed;
 
 use super::meant::Meant;
 use crate::cli::exit::Failed;
@@ -40,6 +41,14 @@ impl Rules {
         let profile = self.profile_of(session)?;
         let files = self.earlier.clone();
         files.into_iter().map(|file| self.load(vec![file], profile.clone())).collect()
+    }
+
+    /// The files among these whose policies decided nothing in that session.
+    pub(super) fn idle(&mut self, session: &Meant, found: &Replayed) -> Result<Vec<PathBuf>, Failed> {
+        let policies = self.earlier(session)?;
+        let idle = |policy: &Policy| found.by.iter().all(|(digest, _)| digest != policy.digest());
+        let files = self.earlier.iter().zip(&policies).filter(|(_, policy)| idle(policy));
+        Ok(files.map(|(file, _)| file.clone()).collect())
     }
 
     /// The policy that decides about that session now.

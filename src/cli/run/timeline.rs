@@ -279,9 +279,9 @@ impl<W: Write + Send> Timeline<W> {
         }
     }
 
-    fn breaker(&mut self, tool: &str, state: BreakerPhase, until: Option<Instant>) {
+    fn breaker(&mut self, tool: &str, state: BreakerPhase, until: Option<Instant>, because: &[Because]) {
         let text = match (state, until) {
-            (BreakerPhase::Open, None) => format!("breaker of {tool} opens for the rest of the run"),
+            (BreakerPhase::Open, None) => format!("breaker of {tool} opens for {}", lifetime(because)),
             (BreakerPhase::Open, Some(until)) => {
                 format!("breaker of {tool} opens for {}", delay(until.since(self.now)))
             }
@@ -360,15 +360,10 @@ impl<W: Write + Send> Timeline<W> {
     }
 
     fn last_turn(&mut self, reason: FinalReason, turn: u32, max_turns: u32) {
-        let why = match reason {
-            FinalReason::MaxTurns => return,
-            FinalReason::Context => "the conversation is too large for every model",
-            FinalReason::RetryExhaustion => "attempts are exhausted",
-            FinalReason::ReportAttempt => "a report was refused",
-            FinalReason::Loop => "the model repeats itself",
-            FinalReason::UserStop => "the run is to end",
-        };
-        self.line("⊘", WARN, &format!("turn {turn} is the last instead of {max_turns}: {why}"));
+        if reason != FinalReason::MaxTurns {
+            let why = reason.name();
+            self.line("⊘", WARN, &format!("turn {turn} is the last instead of {max_turns}: {why}"));
+        }
     }
 
     fn reduced(&mut self, told: &ContextReduced) {
@@ -377,7 +372,7 @@ impl<W: Write + Send> Timeline<W> {
     }
 
     #[expect(clippy::too_many_lines, reason = "one arm for each note")]
-    fn note(&mut self, note: &Note) {
+    fn note(&mut self, note: &Note, because: &[Because]) {
         match note {
             Note::Feedback { feedback } => {
                 let what = feedback.tool_name.as_deref().unwrap_or("the report");
@@ -441,7 +436,7 @@ impl<W: Write + Send> Timeline<W> {
             }
             Note::ResultCut { .. } => self.result_cut(note),
             Note::TurnRetracted { target, received, .. } => self.retracted(target, *received),
-            Note::Breaker { tool, state, until } => self.breaker(tool, *state, *until),
+            Note::Breaker { tool, state, until } => self.breaker(tool, *state, *until, because),
             Note::ToolsHidden { tools } => self.hidden(tools),
             Note::LoopGuard(told) => self.repeats(told),
             Note::TurnRetry(retry) => {
@@ -570,11 +565,22 @@ impl<W: Write + Send> Observer for Timeline<W> {
     fn directive(&mut self, directive: &Directive) {
         match &directive.order {
             Order::Work(work) => self.work(work),
-            Order::Note(note) => self.note(note),
+            Order::Note(note) => self.note(note, &directive.because),
         }
         if !matches!(directive.order, Order::Note(Note::Feedback { .. } | Note::ToolEnded { .. })) {
             self.reasons(&directive.because);
         }
+    }
+}
+
+/// How long a breaker stays open that lets no probe through.
+fn lifetime(because: &[Because]) -> &'static str {
+    match because.iter().find(|because| because.rule == "breaker.scope").map(|because| because.value.as_str())
+    {
+        Some("turn") => "the rest of the turn",
+        Some("session") => "the rest of the session",
+        Some("shared") => "all runs that share it",
+        _ => "the rest of the run",
     }
 }
 

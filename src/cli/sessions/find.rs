@@ -111,7 +111,8 @@ pub(crate) fn to_go_on(
     }
 }
 
-/// The last session that can go on. Those that are passed over are said.
+/// The last session that can go on. Those that are passed over are said. A task is for the conversation that was last; while
+/// somebody else writes to that, it goes into no other one.
 fn latest(store: &dyn Store, has_task: bool) -> Result<SessionId, Failed> {
     let Listing { sessions, damaged } = store.list().map_err(|error| failed(&error))?;
     for (id, why) in damaged {
@@ -119,6 +120,12 @@ fn latest(store: &dyn Store, has_task: bool) -> Result<SessionId, Failed> {
     }
     for SessionInfo { id, meta, .. } in sessions {
         match meta.status {
+            SessionStatus::Running if has_task => {
+                return Err(Failed::Stopped(format!(
+                    "session {id}, the latest, is in use by another process; wait for it, or name the session that is to \
+                     have the task: unfazed run --resume ID '...'"
+                )));
+            }
             SessionStatus::Running => out::say(&format!("passed over  {id}: it is in use\n")),
             SessionStatus::BrokenOff if meta.runs == 0 => {
                 out::say(&format!("passed over  {id}: no run of it has begun\n"));

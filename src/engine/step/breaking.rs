@@ -10,7 +10,7 @@ use super::super::gate::Place;
 use super::super::state::{Refusal, Slot};
 use super::Step;
 use super::queue::Entry;
-use crate::policy::{BreakerPolicy, BreakerScope, Counting, ErrorClass, ToolPolicy};
+use crate::policy::{Bound, BreakerPolicy, BreakerScope, Counting, ErrorClass, ToolPolicy};
 
 impl Step<'_> {
     /// Asks the breaker of a tool about a call, where so many others of the tool have a place.
@@ -106,7 +106,8 @@ impl Step<'_> {
             return;
         }
         let (until, failures) = (breaker.open_until(), breaker.failures());
-        let why = vec![self.why_open(&policy.breaker, failures)];
+        let mut why = vec![self.why_open(&policy.breaker, failures)];
+        why.extend(self.why_for_long(&policy.breaker));
         self.note(Note::Breaker { tool: tool.to_owned(), state: BreakerPhase::Open, until }, why);
     }
 
@@ -170,6 +171,13 @@ impl Step<'_> {
         let shown =
             self.tools.names().filter(|name| hidden.binary_search_by(|one| (**one).cmp(name)).is_err());
         shown.map(str::to_owned).collect()
+    }
+
+    /// What says how long a breaker stays open that lets no probe through, if it is not the run.
+    fn why_for_long(&self, breaker: &BreakerPolicy) -> Option<Because> {
+        let told = breaker.open_for.value == Bound::Unlimited && breaker.scope.value != BreakerScope::Run;
+        let fact = || "no probe is let through".to_owned();
+        told.then(|| because(self.policy, "breaker.scope", &breaker.scope, [fact()]))
     }
 
     fn why_open(&self, breaker: &BreakerPolicy, failures: u32) -> Because {

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::super::because::because;
 use super::super::problems::{changed, parse, violations};
 use super::super::state::{Invalid, LastTurn, Refusal, SlotPhase};
 use super::Step;
@@ -67,7 +66,7 @@ impl Step<'_> {
         };
         let vars = json!({ "tool": tool, "turn": self.state.turn, "max_turns": turn.max_turns.value.get() });
         let text = self.say(template, vars);
-        let because = vec![because(self.policy, "turn.max_turns", &turn.max_turns, [fact.to_owned()])];
+        let because = self.why_only_the_end([fact.to_owned()]).into_iter().collect();
         Some(Refusal { class: ErrorClass::ToolUnavailable, text, because })
     }
 

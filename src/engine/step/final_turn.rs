@@ -23,6 +23,25 @@ impl Step<'_> {
         })
     }
 
+    /// What says that only the end is allowed. Why a turn is the last that the limit does not make it, was told when it became
+    /// the last: of these reasons only the rules that speak of nothing else are told again.
+    pub(super) fn why_only_the_end(&self, facts: impl IntoIterator<Item = String>) -> Option<Because> {
+        let turn = self.policy.turn();
+        let reason = match self.state.last_turn {
+            LastTurn::Now => self.state.final_reason.unwrap_or(FinalReason::MaxTurns),
+            // The end was asked for in a turn that may have others after it.
+            LastTurn::No | LastTurn::Next => FinalReason::UserStop,
+        };
+        match reason {
+            FinalReason::MaxTurns => Some(because(self.policy, "turn.max_turns", &turn.max_turns, facts)),
+            FinalReason::ReportAttempt => Some(because(self.policy, "turn.collapse", &turn.collapse, facts)),
+            FinalReason::UserStop => {
+                Some(because(self.policy, "turn.on_stop", &turn.on_stop.map(Shown), facts))
+            }
+            FinalReason::Context | FinalReason::RetryExhaustion | FinalReason::Loop => None,
+        }
+    }
+
     /// The turn that is about to begin is the last if the new rules say so. One that was announced as the last
     /// stays it: the model has been told.
     pub(super) fn last_turn_by_new_rules(&mut self) {
@@ -181,8 +200,13 @@ impl Step<'_> {
         let turn = self.policy.turn();
         let (last_error_type, last_error) = self.state.last_error.clone().unzip();
         let max_turns = turn.max_turns.value.get();
+        let why = match (reason, self.state.final_reason) {
+            // The turn that was the last was it for another reason.
+            (FailureReason::MaxTurnsExhausted, Some(forced)) => forced.name(),
+            _ => reason.name(),
+        };
         let vars = json!({
-            "reason": reason.name(), "turns": self.state.turn, "max_turns": max_turns,
+            "reason": why, "turns": self.state.turn, "max_turns": max_turns,
             "attempts": self.state.refused_reports, "error_type": last_error_type, "last_error": last_error,
         });
         FailureReport {

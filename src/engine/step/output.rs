@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::because::{because, of_retry};
+use super::super::because::of_retry;
 use super::super::directive::{Because, Decision, Note, Outcome};
 use super::super::event::Drive;
 use super::super::metric::MetricName;
@@ -167,9 +167,8 @@ impl Step<'_> {
     /// deliver, it was the end.
     pub(super) fn nothing_reported(&mut self) {
         let Some(output) = self.policy.output().cloned() else {
-            let turn = self.policy.turn();
-            let why = because(self.policy, "turn.max_turns", &turn.max_turns, []);
-            return self.run_failed(StopReason::Attempts, vec![why]);
+            let why = self.why_only_the_end([]).into_iter().collect();
+            return self.run_failed(StopReason::Attempts, why);
         };
         let message = format!("other tools were called instead of `{}`", output.tool.value);
         let fault = Fault::Invalid(vec![Problem { pointer: String::new(), message }]);

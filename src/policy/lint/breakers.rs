@@ -1,15 +1,16 @@
-//! Breakers that never open or never probe, and loop guards whose stages are in the wrong order.
+//! Breakers that never open, never probe or never close for anybody, and loop guards whose stages are in the wrong order.
 
 use core::num::NonZeroU32;
 
 use super::Found;
 use crate::policy::decode::Patch;
 use crate::policy::document::ToolLayer;
-use crate::policy::{Bound, Code, Counting, Diagnostic, Setting, Stages, ToolPolicy};
+use crate::policy::{Bound, BreakerScope, Code, Counting, Diagnostic, Setting, Stages, ToolPolicy};
 
 /// Looks at the rules in force for a tool.
 pub(super) fn judge(subject: &str, policy: &ToolPolicy, found: &mut Found<'_>) {
     idle_window(subject, policy, found);
+    open_for_all(subject, policy, found);
     let guard = &policy.loop_guard;
     if !guard.enabled.value {
         return;
@@ -68,6 +69,23 @@ fn idle_window(subject: &str, policy: &ToolPolicy, found: &mut Found<'_>) {
             None => problem,
         };
     found.push(problem.help("make `calls` larger, or wait for less; `failures: never` keeps it closed"));
+}
+
+fn open_for_all(subject: &str, policy: &ToolPolicy, found: &mut Found<'_>) {
+    let breaker = &policy.breaker;
+    let stays = breaker.failures.value.is_some() && breaker.open_for.value == Bound::Unlimited;
+    if !stays || breaker.scope.value != BreakerScope::Shared {
+        return;
+    }
+    let (scope, until) = (found.place(breaker.scope.origin), found.place(breaker.open_for.origin));
+    let Some(span) = until.or(scope) else { return };
+    let message = format!("once the breaker of {subject} opens, it stays open in all runs of all hosts");
+    let problem = Diagnostic::warning(Code::OPEN_FOR_ALL, span, message);
+    let problem = match scope.filter(|at| *at != span) {
+        Some(at) => problem.also(at, "who knows it"),
+        None => problem,
+    };
+    found.push(problem.help("set `open_for` to a time"));
 }
 
 fn stages_in_order(subject: &str, name: &str, stages: &Stages, at_the_end: bool, found: &mut Found<'_>) {

@@ -2,6 +2,7 @@
 
 use super::Found;
 use super::view::View;
+use crate::policy::did_you_mean::closest;
 use crate::policy::{AfterEffect, Code, Diagnostic, Effect, ToolPolicy};
 
 /// Reports a tool that is not there, or does more than read: it is not run, and nothing is found out.
@@ -14,7 +15,12 @@ pub(super) fn judge(view: &View<'_>, subject: &str, policy: &ToolPolicy, found: 
     if known == Some(None) {
         let message = format!("whether {subject} has acted is never found out: there is no tool `{name}`");
         let problem = Diagnostic::warning(Code::NO_WITNESS, span, message);
-        return found.push(problem.help("name a tool of the host that only reads"));
+        let problem = problem.help("name a tool of the host that only reads");
+        let names = tools.into_iter().flatten().map(|tool| tool.name.as_str());
+        return found.push(match closest(name, names) {
+            Some(meant) => problem.label(format!("did you mean `{meant}`?")),
+            None => problem,
+        });
     }
     let told = view.layers.tool(name, &[]).policy().map_or(Effect::Unknown, |of| of.effect.value);
     let effect = match (told, known.flatten()) {

@@ -100,3 +100,26 @@ async fn without_streaming_the_answer_is_a_line_of_its_own() {
     let (screen, _) = seen(false).await;
     insta::assert_snapshot!(screen);
 }
+
+#[test]
+fn a_breaker_that_lets_no_probe_through_is_open_as_long_as_it_lives() {
+    let opens = |scope: &str| {
+        let place = serde_json::json!({ "file": "p.yaml", "line": 1, "column": 1 });
+        let because =
+            serde_json::json!([{ "rule": "breaker.scope", "value": scope, "layer": "tool", "place": place }]);
+        let directive = serde_json::json!({ "directive": "breaker", "tool": "fetch", "state": "open", "because": because });
+        let screen = Screen::default();
+        let mut timeline = Timeline::new(screen.clone(), Status::none(), true);
+        timeline.directive(&serde_json::from_value(directive).unwrap());
+        screen.seen()
+    };
+    for (scope, lifetime) in [
+        ("turn", "the rest of the turn"),
+        ("run", "the rest of the run"),
+        ("session", "the rest of the session"),
+        ("shared", "all runs that share it"),
+    ] {
+        let text = opens(scope);
+        assert!(text.contains(&format!("breaker of fetch opens for {lifetime}\n")), "{text}");
+    }
+}

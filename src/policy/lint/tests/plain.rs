@@ -93,6 +93,15 @@ fn probes_of_a_breaker_that_stays_open_are_told() {
 }
 
 #[test]
+fn a_breaker_that_stays_open_for_all_hosts_is_told() {
+    assert_snapshot!(search("breaker: {scope: shared}"), @"a.yaml:2:35: warning[W0249]: once the breaker of tool `search` opens, it stays open in all runs of all hosts");
+    assert_snapshot!(search("breaker: {scope: shared, open_for: unlimited}"), @"a.yaml:2:53: warning[W0249]: once the breaker of tool `search` opens, it stays open in all runs of all hosts");
+    assert_eq!(search("breaker: {scope: shared, open_for: 1m}"), "");
+    assert_eq!(search("breaker: {scope: shared, failures: never}"), "");
+    assert_eq!(search("breaker: {scope: session}"), "");
+}
+
+#[test]
 fn conditions_that_do_not_speak_of_the_call_are_told() {
     let when = |when: &str| search(&format!("calls: [{{when: \"{when}\", retry: {{max_attempts: 2}}}}]"));
     assert_snapshot!(when("false"), @"a.yaml:2:33: warning[W0221]: `when` never holds");

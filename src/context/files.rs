@@ -1,0 +1,177 @@
+//! What documents and recordings in a request take of a window. Their base64 is nothing a model reads.
+
+use serde_json::Value;
+
+use super::images::{decoded, little};
+
+/// What stands before base64 in an address.
+pub(super) const DATA: &str = "base64,";
+/// A page of a document: Anthropic counts 1500 to 3000 tokens for its text, and servers may show it as an image besides.
+const PAGE: u64 = 3000;
+/// So many bytes of a file whose pages cannot be counted are taken for one.
+const BYTES_OF_PAGE: usize = 64 << 10;
+/// A second of speech, as `OpenAI` counts.
+const SECOND: u64 = 10;
+/// The bytes of a second of sound that is compressed, at 128 kbit/s.
+const BYTES_OF_SECOND: usize = 16_000;
+/// So many characters of a recording are looked at: its rate stands at the beginning.
+const LOOKED_AT: usize = 64;
+
+/// What there is to count of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Counted<'v> {
+    /// So many tokens.
+    Tokens(u64),
+    /// The tokens of this text.
+    Text(String),
+    /// What these parts have.
+    Parts(&'v Value),
+}
+
+/// What there is to count of a part of a content that holds a file, or names one; `None`: it is no such part.
+pub(super) fn counted(part: &Value) -> Option<Counted<'_>> {
+    let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+    let data = |value: &Value| file(value.get("file_data").and_then(Value::as_str), None);
+    match part.get("type")?.as_str()? {
+        "document" => {
+            let source = part.get("source")?;
+            let data = source.get("data").and_then(Value::as_str);
+            Some(match source.get("type").and_then(Value::as_str) {
+                Some("text") => Counted::Text(data?.to_owned()),
+                Some("content") => Counted::Parts(source.get("content")?),
+                _ => file(data, text(source, "media_type").as_deref()),
+            })
+        }
+        "file" => Some(data(part.get("file").unwrap_or(part))),
+        "input_file" => Some(data(part)),
+        "input_audio" => {
+            let sound = part.get("input_audio").unwrap_or(part);
+            let data = sound.get("data").and_then(Value::as_str).unwrap_or_default();
+            Some(Counted::Tokens(sound_tokens(data)))
+        }
+        _ => None,
+    }
+}
+
+/// A file in base64, with or without what says so before it; `None`: it is somewhere else, and taken for one page.
+fn file<'v>(data: Option<&str>, kind: Option<&str>) -> Counted<'v> {
+    let Some(data) = data else { return Counted::Tokens(PAGE) };
+    let (before, base64) = data.split_once(DATA).unwrap_or_default();
+    let base64 = if base64.is_empty() { data } else { base64 };
+    let bytes = decoded(base64.as_bytes());
+    let kind = kind.unwrap_or_else(|| before.trim_start_matches("data:"));
+    if kind.starts_with("text/") || kind.starts_with("application/json") {
+        return Counted::Text(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    Counted::Tokens(pages(&bytes).saturating_mul(PAGE))
+}
+
+/// The pages of a document: those a PDF names, or as many as its size would have.
+fn pages(bytes: &[u8]) -> u64 {
+    let named = if bytes.starts_with(b"%PDF") { named_pages(bytes) } else { 0 };
+    if named > 0 { named } else { number(bytes.len().div_ceil(BYTES_OF_PAGE).max(1)) }
+}
+
+/// The pages that a PDF has as objects which are not compressed.
+fn named_pages(bytes: &[u8]) -> u64 {
+    const NAME: &[u8] = b"/Type";
+    let names = bytes.windows(NAME.len()).enumerate().filter(|(_, name)| *name == NAME);
+    let pages = names.filter(|(at, _)| {
+        let rest = bytes.get(at.saturating_add(NAME.len())..).unwrap_or_default();
+        // `/Pages` is the list of them.
+        rest.trim_ascii_start()
+            .strip_prefix(b"/Page")
+            .is_some_and(|rest| rest.first().is_none_or(|next| !next.is_ascii_alphanumeric()))
+    });
+    number(pages.count())
+}
+
+/// The tokens of a recording in base64.
+fn sound_tokens(base64: &str) -> u64 {
+    let head = decoded(base64.as_bytes().get(..LOOKED_AT).unwrap_or(base64.as_bytes()));
+    let rate = if head.starts_with(b"RIFF") { little(&head, 28, 4) } else { None };
+    let rate = rate.and_then(|rate| usize::try_from(rate).ok()).filter(|rate| *rate > 0);
+    let bytes = base64.len().div_ceil(4).saturating_mul(3);
+    number(bytes.div_ceil(rate.unwrap_or(BYTES_OF_SECOND)).max(1)).saturating_mul(SECOND)
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// `%PDF-1.4` with a list of pages and two of them.
+    const PDF: &str = "JVBERi0xLjQKPDwvVHlwZS9QYWdlcy9Db3VudCAyPj4KPDwvVHlwZSAvUGFnZS9QYXJlbnQgMSAwIFI+Pgo8PC9UeXBlL1BhZ2U+Pgo=";
+
+    #[test]
+    fn the_pages_of_a_document_are_counted() {
+        let document = json!({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}});
+        assert_eq!(counted(&document), Some(Counted::Tokens(2 * PAGE)));
+        let data = format!("data:application/pdf;base64,{PDF}");
+        for part in [
+            json!({"type": "file", "file": {"filename": "a.pdf", "file_data": data}}),
+            json!({"type": "input_file", "filename": "a.pdf", "file_data": data}),
+        ] {
+            assert_eq!(counted(&part), Some(Counted::Tokens(2 * PAGE)), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_document_whose_pages_are_compressed_is_counted_by_its_size() {
+        let data = "A".repeat(1 << 20);
+        let document = json!({"type": "document", "source": {"type": "base64", "data": data}});
+        assert_eq!(counted(&document), Some(Counted::Tokens(12 * PAGE)));
+    }
+
+    #[test]
+    fn a_document_that_is_somewhere_else_is_taken_for_a_page() {
+        for part in [
+            json!({"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}}),
+            json!({"type": "file", "file": {"file_id": "f1"}}),
+            json!({"type": "input_file", "file_url": "https://x/y.pdf"}),
+        ] {
+            assert_eq!(counted(&part), Some(Counted::Tokens(PAGE)), "{part}");
+        }
+    }
+
+    #[test]
+    fn a_document_of_text_is_text() {
+        let text = json!({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Rain."}});
+        assert_eq!(counted(&text), Some(Counted::Text("Rain.".into())));
+        let text = json!({"type": "file", "file": {"file_data": "data:text/plain;base64,UmFpbi4="}});
+        assert_eq!(counted(&text), Some(Counted::Text("Rain.".into())));
+        let parts = json!({"type": "document", "source": {"type": "content", "content": "Rain."}});
+        assert_eq!(counted(&parts), Some(Counted::Parts(&json!("Rain."))));
+    }
+
+    #[test]
+    fn a_recording_is_counted_by_its_seconds() {
+        let sound = |data: &str| {
+            let part = json!({"type": "input_audio", "input_audio": {"data": data, "format": "x"}});
+            assert_eq!(counted(&part), Some(Counted::Tokens(sound_tokens(data))));
+            sound_tokens(data)
+        };
+        // 12 kB of what may be anything, at 16 kB a second.
+        assert_eq!(sound(&"A".repeat(16_000)), 10);
+        assert_eq!(sound(&"A".repeat(160_000)), 80);
+        // A WAV of 8000 bytes a second: `RIFF`, 24 bytes that do not matter, and the rate.
+        let wav = format!("UklGRgAA{}AEAfAAAA", "A".repeat(28));
+        let rate = little(&decoded(wav.as_bytes()), 28, 4);
+        assert_eq!(rate, Some(8000));
+        assert_eq!(sound(&(wav + &"A".repeat(16_000))), 20);
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_counted_here() {
+        for part in
+            [json!({"type": "text", "text": "a"}), json!({"type": "document"}), json!({}), json!(null)]
+        {
+            assert_eq!(counted(&part), None, "{part}");
+        }
+    }
+}
