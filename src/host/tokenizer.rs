@@ -24,11 +24,19 @@ const LARGEST_PIECE: usize = 256 << 10;
 /// How many vocabularies are loaded.
 static LOADED: AtomicUsize = AtomicUsize::new(0);
 /// Which they are.
-static WHICH: Mutex<Vec<Tokenizer>> = Mutex::new(Vec::new());
+static WHICH: Mutex<Vec<Vocabulary>> = Mutex::new(Vec::new());
 
 /// Counts with the vocabulary of one model. It is loaded when first used, which takes some tenths of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tiktoken(Tokenizer);
+pub struct Tiktoken(Vocabulary);
+
+/// The vocabularies of models that hold a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Vocabulary {
+    O200kHarmony,
+    O200kBase,
+    Cl100kBase,
+}
 
 /// The best counter there is for that model: its own vocabulary if it is known, else the estimate.
 pub fn counter_for(model: &str) -> Box<dyn TokenCounter> {
@@ -53,7 +61,13 @@ impl Tiktoken {
     /// `openai/gpt-4o`.
     pub fn for_model(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or(model);
-        get_tokenizer(name).map(Self)
+        match get_tokenizer(name)? {
+            Tokenizer::O200kHarmony => Some(Self(Vocabulary::O200kHarmony)),
+            Tokenizer::O200kBase => Some(Self(Vocabulary::O200kBase)),
+            Tokenizer::Cl100kBase => Some(Self(Vocabulary::Cl100kBase)),
+            // Models that complete texts and call no tools: for them the binary would be 1.7 MB larger.
+            Tokenizer::P50kBase | Tokenizer::R50kBase | Tokenizer::P50kEdit | Tokenizer::Gpt2 => None,
+        }
     }
 
     /// How many vocabularies this process has loaded so far.
@@ -62,16 +76,20 @@ impl Tiktoken {
     }
 
     /// The vocabulary, which is loaded if it is asked for the first time.
-    fn vocabulary(self) -> Option<&'static CoreBPE> {
+    fn vocabulary(self) -> &'static CoreBPE {
         let began = Instant::now();
-        let vocabulary = tiktoken_rs::bpe_for_tokenizer(self.0).ok()?;
+        let vocabulary = match self.0 {
+            Vocabulary::O200kHarmony => tiktoken_rs::o200k_harmony_singleton(),
+            Vocabulary::O200kBase => tiktoken_rs::o200k_base_singleton(),
+            Vocabulary::Cl100kBase => tiktoken_rs::cl100k_base_singleton(),
+        };
         let mut which = WHICH.lock().unwrap_or_else(PoisonError::into_inner);
         if !which.contains(&self.0) {
             which.push(self.0);
             LOADED.store(which.len(), Ordering::Relaxed);
             tracing::debug!(vocabulary = ?self.0, took = ?began.elapsed(), "a vocabulary is loaded");
         }
-        Some(vocabulary)
+        vocabulary
     }
 }
 
@@ -80,7 +98,7 @@ impl TokenCounter for Tiktoken {
         if text.is_empty() {
             return 0;
         }
-        let Some(vocabulary) = self.vocabulary() else { return Estimate.count(text) };
+        let vocabulary = self.vocabulary();
         if text.len() <= WHOLE {
             return counted(vocabulary, text);
         }
@@ -172,20 +190,21 @@ mod tests {
     use crate::policy::{Loader, Policy};
 
     fn gpt_4o() -> &'static CoreBPE {
-        Tiktoken::for_model("gpt-4o").and_then(Tiktoken::vocabulary).unwrap()
+        Tiktoken::for_model("gpt-4o").map(Tiktoken::vocabulary).unwrap()
     }
 
     #[test]
     fn the_vocabulary_is_chosen_by_the_name() {
-        for (model, tokenizer) in [
-            ("gpt-4o-mini", Some(Tokenizer::O200kBase)),
-            ("openai/gpt-4.1", Some(Tokenizer::O200kBase)),
-            ("gpt-4-0613", Some(Tokenizer::Cl100kBase)),
-            ("openai/gpt-oss-120b", Some(Tokenizer::O200kHarmony)),
+        for (model, vocabulary) in [
+            ("gpt-4o-mini", Some(Vocabulary::O200kBase)),
+            ("openai/gpt-4.1", Some(Vocabulary::O200kBase)),
+            ("gpt-4-0613", Some(Vocabulary::Cl100kBase)),
+            ("openai/gpt-oss-120b", Some(Vocabulary::O200kHarmony)),
             ("claude-sonnet-4-5", None),
+            ("text-davinci-003", None),
             ("", None),
         ] {
-            assert_eq!(Tiktoken::for_model(model), tokenizer.map(Tiktoken), "{model}");
+            assert_eq!(Tiktoken::for_model(model), vocabulary.map(Tiktoken), "{model}");
         }
     }
 
