@@ -81,6 +81,33 @@ fn the_last_outcome_comes_again_and_again() {
 }
 
 #[test]
+fn a_call_is_decided_about_with_the_arguments_it_is_given() {
+    let dir = folder();
+    let policy = "version: 1
+tools:
+  search:
+    effect: read_only
+    calls: [{when: \"args.n > 5\", retry: {max_attempts: 1}}]
+";
+    fs::write(dir.path().join("calls.yaml"), policy).unwrap();
+    let with = |json: &str| {
+        simulate(
+            dir.path(),
+            &["calls.yaml", "--tool", "search", "--outcomes", "timeout", "--arguments", json],
+        )
+    };
+    let told = clean(&with(r#"{"n":9}"#));
+    assert!(told.contains(r#"call search({"n":9})"#), "{told}");
+    assert!(told.contains("retry.max_attempts = 1  (call, calls.yaml:5:"), "{told}");
+    assert!(clean(&with(r#"{"n":2}"#)).contains("after 3 attempts"), "the rule is of larger numbers");
+    let bad = with("{bad");
+    assert_eq!(bad.status.code(), Some(2));
+    let expected = "invalid value '{bad' for '--arguments <JSON>': not JSON: key must be a string at line 1 column 2; \
+                    write such as '{\"query\": \"tea\"}'";
+    assert!(err(&bad).contains(expected), "{}", err(&bad));
+}
+
+#[test]
 fn several_policies_are_told_one_after_the_other_and_machines_get_json() {
     let dir = folder();
     let args =

@@ -135,7 +135,8 @@ fn play(args: &Args, path: &Path, subjects: &[Subject]) -> Result<Played, Failed
 }
 
 fn json(text: &str) -> Result<serde_json::Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+    serde_json::from_str(text)
+        .map_err(|error| format!("not JSON: {error}; write such as '{{\"query\": \"tea\"}}'"))
 }
 
 fn effect(word: &str) -> Result<Effect, String> {
