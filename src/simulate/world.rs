@@ -18,6 +18,9 @@ use crate::time::{Instant, Nanos};
 /// 2026-01-01T00:00:00Z.
 const START: Instant = Instant(1_767_225_600_000_000_000);
 
+/// After so many events it is told how much of the time is over.
+const TOLD_EVERY: u32 = 1 << 10;
+
 /// A scenario under way.
 pub(super) struct World<'a> {
     pub(super) shared: Shared<'a>,
@@ -73,12 +76,17 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Plays it to the end.
-    pub(super) fn play(mut self) -> Figures {
+    /// Plays it to the end, and tells how much of the time is over.
+    pub(super) fn play(mut self, mut tell: impl FnMut(u16)) -> Figures {
         let mut answers = Vec::new();
+        let mut taken = 0_u32;
         while let Some(Reverse(Due { at, agent: number, what, .. })) = self.queue.pop() {
             let Some(agent) = self.agents.get_mut(number) else { continue };
             self.shared.now = at;
+            taken = taken.wrapping_add(1);
+            if taken.is_multiple_of(TOLD_EVERY) {
+                tell(self.shared.over());
+            }
             let rest = match what {
                 What::Begin => agent.begin(&mut self.shared, &mut answers),
                 What::Event(run, event) => agent.take(&mut self.shared, run, *event, &mut answers),
@@ -105,6 +113,13 @@ impl Shared<'_> {
     /// The time from the start.
     pub(super) const fn since(&self) -> Nanos {
         self.now.since(START)
+    }
+
+    /// How much of the time in which agents begin runs is over, in a thousand parts.
+    fn over(&self) -> u16 {
+        let parts = u128::from(self.since().0) * 1_000;
+        let parts = parts.checked_div(self.scenario.duration.0.into()).unwrap_or(1_000);
+        u16::try_from(parts.min(1_000)).unwrap_or(1_000)
     }
 }
 
