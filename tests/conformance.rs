@@ -1,12 +1,13 @@
 //! What cases prove: the page that `unfazed test --conformance` writes, and the tests that stand in for cases.
 #![cfg(feature = "cli")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
-use unfazed::cases::Loader;
+use unfazed::cases::{Loader, Suite};
 
 const CASES: &str = "version: 1
 documents: {handbook: How our agents treat the shop., rules: Rules for everybody}
@@ -141,20 +142,8 @@ cases:
 /// The tests that the cases of this repository name in place of cases are tests that run.
 #[test]
 fn every_test_that_stands_in_for_a_case_is_one() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut loader = Loader::new(|test: &str, path: &str| {
-        let path = Path::new(test).parent().unwrap().join(path);
-        let bytes = fs::read(&path).map_err(|error| error.to_string())?;
-        Ok((path.display().to_string(), bytes))
-    });
     let mut checked = 0;
-    for entry in fs::read_dir(root.join("tests/cases")).unwrap() {
-        let path = entry.unwrap().path();
-        let bytes = fs::read(&path).unwrap();
-        if !bytes.windows(10).any(|window| window == b"elsewhere:") {
-            continue;
-        }
-        let suite = loader.read(&path.display().to_string(), &bytes).unwrap();
+    for suite in suites() {
         for elsewhere in suite.elsewhere() {
             let source = fs::read_to_string(&elsewhere.file).unwrap();
             let name = regex::escape(&elsewhere.test);
@@ -166,4 +155,43 @@ fn every_test_that_stands_in_for_a_case_is_one() {
         }
     }
     assert!(checked >= 5, "only {checked} tests were found");
+}
+
+/// The page is to tell of each of the numbered scenarios where it is shown, once.
+#[test]
+fn every_numbered_scenario_is_shown() {
+    let mut scenarios: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+    for suite in suites() {
+        let cases = suite.cases().iter().flat_map(|case| case.proves().to_vec());
+        let elsewhere = suite.elsewhere().iter().map(|elsewhere| elsewhere.claim.clone());
+        for claim in cases.chain(elsewhere).filter(|claim| claim.document == "scenarios") {
+            let label = claim.statement.split_once(": ").and_then(|(label, _)| label.strip_prefix('E'));
+            let number = label.and_then(|number| number.parse().ok());
+            let number = number.unwrap_or_else(|| panic!("{}: no number", claim.place));
+            scenarios.entry(number).or_default().insert(claim.statement);
+        }
+    }
+    let missing: Vec<u32> = (1..=150).filter(|number| !scenarios.contains_key(number)).collect();
+    assert!(missing.is_empty(), "nothing shows {missing:?}");
+    assert_eq!(scenarios.len(), 150, "a number is none of a scenario: {:?}", scenarios.keys());
+    for (number, statements) in scenarios {
+        assert_eq!(statements.len(), 1, "E{number} is told in several ways: {statements:?}");
+    }
+}
+
+/// The files of cases of this repository.
+fn suites() -> Vec<Suite> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut loader = Loader::new(|test: &str, path: &str| {
+        let path = Path::new(test).parent().unwrap().join(path);
+        let bytes = fs::read(&path).map_err(|error| error.to_string())?;
+        Ok((path.display().to_string(), bytes))
+    });
+    let files = fs::read_dir(root.join("tests/cases")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with(".test.yaml")).collect();
+    files.sort();
+    files
+        .iter()
+        .map(|path| loader.read(&path.display().to_string(), &fs::read(path).unwrap()).unwrap())
+        .collect()
 }

@@ -81,6 +81,33 @@ fn the_last_outcome_comes_again_and_again() {
 }
 
 #[test]
+fn a_call_is_decided_about_with_the_arguments_it_is_given() {
+    let dir = folder();
+    let policy = "version: 1
+tools:
+  search:
+    effect: read_only
+    calls: [{when: \"args.n > 5\", retry: {max_attempts: 1}}]
+";
+    fs::write(dir.path().join("calls.yaml"), policy).unwrap();
+    let with = |json: &str| {
+        simulate(
+            dir.path(),
+            &["calls.yaml", "--tool", "search", "--outcomes", "timeout", "--arguments", json],
+        )
+    };
+    let told = clean(&with(r#"{"n":9}"#));
+    assert!(told.contains(r#"call search({"n":9})"#), "{told}");
+    assert!(told.contains("retry.max_attempts = 1  (call, calls.yaml:5:"), "{told}");
+    assert!(clean(&with(r#"{"n":2}"#)).contains("after 3 attempts"), "the rule is of larger numbers");
+    let bad = with("{bad");
+    assert_eq!(bad.status.code(), Some(2));
+    let expected = "invalid value '{bad' for '--arguments <JSON>': not JSON: key must be a string at line 1 column 2; \
+                    write such as '{\"query\": \"tea\"}'";
+    assert!(err(&bad).contains(expected), "{}", err(&bad));
+}
+
+#[test]
 fn several_policies_are_told_one_after_the_other_and_machines_get_json() {
     let dir = folder();
     let args =
@@ -90,8 +117,8 @@ fn several_policies_are_told_one_after_the_other_and_machines_get_json() {
     let json: Value =
         serde_json::from_str(&clean(&simulate(dir.path(), &[&args[..], &["--format", "json"]].concat())))
             .unwrap();
-    assert_eq!(json["policies"][0]["delays"], serde_json::json!(["5s"]));
-    assert_eq!(json["policies"][1]["delays"], serde_json::json!(["1s"]));
+    assert_eq!(json["policies"][0]["delays"], serde_json::json!([5_000_000_000_u64]));
+    assert_eq!(json["policies"][1]["delays"], serde_json::json!([1_000_000_000_u64]));
     assert_eq!(json["policies"][1]["status"], "answered");
 }
 
@@ -134,6 +161,35 @@ fn the_same_seed_comes_to_the_same_byte_for_byte() {
         result["success"].as_f64().unwrap() < 1.0 && result["amplification"].as_f64().unwrap() > 1.0,
         "{result}"
     );
+}
+
+#[test]
+fn machines_are_told_why_runs_failed() {
+    let args = ["policy.yaml", "--scenario", "outage.yaml", "--format", "json"];
+    let json: Value = serde_json::from_str(&clean(&simulate(folder().path(), &args))).unwrap();
+    let result = &json["scenarios"][0]["policies"][0];
+    let expected = serde_json::json!([{
+        "reason": "session_failed", "stopped_by": "attempts", "error_type": "overloaded", "runs": result["failed"],
+    }]);
+    assert_eq!(result["ended_by"], expected);
+    assert!(result["failed"].as_u64() > Some(0), "{result}");
+}
+
+#[test]
+fn a_report_that_cannot_hold_is_warned_of() {
+    let dir = folder();
+    let policy = "version: 1\noutput: {schema: {type: object, required: [price]}}\n";
+    fs::write(dir.path().join("report.yaml"), policy).unwrap();
+    let args = ["report.yaml", "policy.yaml", "--scenario", "outage.yaml"];
+    let output = simulate(dir.path(), &args);
+    let table = clean(&output);
+    assert!(table.lines().nth(4).is_some_and(|row| row.contains("100.0 %")), "{table}");
+    let warning = "warning: the report of outage.yaml does not hold by the `output` of report.yaml, so every run fails: \
+                   `price` is missing\n  = help: write one that holds, as `work: {report: …}`\n";
+    assert_eq!(err(&output), warning);
+    let whole = format!("{SCENARIO}work: {{report: {{price: 2}}}}\n");
+    fs::write(dir.path().join("outage.yaml"), whole).unwrap();
+    assert_eq!(err(&simulate(dir.path(), &args)), "");
 }
 
 #[test]

@@ -32,6 +32,8 @@ enum Time {
     Pause,
     /// How much longer it is waited for.
     Until(Instant),
+    /// None.
+    Never,
 }
 
 impl Status {
@@ -53,6 +55,11 @@ impl Status {
         status
     }
 
+    /// Shows the line on standard error if that is a terminal, whenever it is drawn.
+    pub(crate) fn by_hand() -> Self {
+        if std::io::stderr().is_terminal() { Self::on(std::io::stderr()) } else { Self::none() }
+    }
+
     /// Shows nothing.
     pub(crate) const fn none() -> Self {
         Self { shared: None }
@@ -66,7 +73,6 @@ impl Status {
     }
 
     /// Draws the line as it is now.
-    #[cfg(test)]
     pub(crate) fn draw(&self) {
         if let Some(shared) = &self.shared {
             draw(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
@@ -76,6 +82,11 @@ impl Status {
     /// Says what goes on and for how long already.
     pub(crate) fn set(&self, text: String) {
         self.replace(text, Time::Since);
+    }
+
+    /// Says what goes on, and no time.
+    pub(crate) fn say(&self, text: String) {
+        self.replace(text, Time::Never);
     }
 
     /// Says what has been typed of a line so far.
@@ -117,6 +128,7 @@ fn draw(shared: &mut Shared) {
             format!("  {:.1}s left", until.saturating_duration_since(Instant::now()).as_secs_f64())
         }
         Time::Pause if since < PAUSE => String::new(),
+        Time::Never => String::new(),
         Time::Since | Time::Pause => format!("  {:.1}s", since.as_secs_f64()),
     };
     let _ = write!(shared.terminal, "\r\x1b[2K           {}{time}", shared.text);

@@ -71,7 +71,7 @@ pub use lesson::Lesson;
 pub(crate) use loop_stage::{Found, is_asked_for};
 pub use metric::{Metric, MetricName};
 #[cfg(feature = "host")]
-pub(crate) use problems::{join_problems, told, violations};
+pub(crate) use problems::{join_problems, reported, told, violations};
 pub use reduce::{ContextReduced, ReduceContext, ReducePlan, Summarize};
 #[cfg(feature = "host")]
 pub(crate) use reflect::reflect;

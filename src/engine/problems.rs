@@ -2,10 +2,10 @@
 
 use core::fmt::Write as _;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::depth::{MOST_LEVELS, shallow};
-use crate::policy::{Policy, Problem, Template, TemplateError, Validator};
+use crate::policy::{OutputPolicy, Policy, Problem, Template, TemplateError, Validator};
 use crate::repair::{repair_broken, too_long};
 
 /// How many digits of a number are told.
@@ -19,6 +19,15 @@ pub(crate) fn violations(validators: &[Validator], vars: impl FnOnce() -> Value)
     }
     let Value::Object(vars) = vars() else { return Vec::new() };
     validators.iter().filter_map(|validator| violation(validator, &vars)).collect()
+}
+
+/// What is wrong with a report: by the schema, or else by the validators.
+pub(crate) fn reported(output: &OutputPolicy, report: &Value) -> Vec<Problem> {
+    let problems = output.schema.value.problems(report);
+    if !problems.is_empty() {
+        return problems;
+    }
+    violations(&output.validators.value, || json!({ "output": report, "tool": output.tool.value }))
 }
 
 fn violation(validator: &Validator, vars: &Map<String, Value>) -> Option<Problem> {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::chance::Chance;
 use super::errand::Errand;
-use super::figures::Ended;
+use super::figures::{Ended, EndedBy};
 use super::scenario::Scenario;
 use super::service::{Fault, Served};
 use super::world::Shared;
@@ -192,6 +192,7 @@ impl Agent {
             Some(failure) => Err(failure),
             None => self.errand.reply(scenario, shared.report.as_deref(), &next, usage, served.fault),
         };
+        self.errand.called(answer.is_ok());
         let event = match answer {
             Ok(reply) => call.responded(reply),
             Err(failure) => call.failed(failure),
@@ -278,6 +279,9 @@ impl Agent {
         let ended = self.state.outcome.as_ref().map_or(Ended::Failed, |outcome| self.errand.ended(outcome));
         let since = shared.since();
         shared.tally.run_ended(since, ended, self.state.usage);
+        if ended == Ended::Failed {
+            shared.tally.run_failed(EndedBy::of(self.state.outcome.as_ref()));
+        }
         let scenario = shared.scenario;
         let least = if self.began == shared.now { LEAST_REST } else { Nanos::ZERO };
         let rest = scenario.pause.draw(self.pauses.next().time()).max(least);

@@ -18,6 +18,8 @@ pub(super) struct Errand {
     settled: usize,
     /// How many steps were asked for, the answer included.
     asked: usize,
+    /// Whether the call before had no reply, so that the next one is made in its place.
+    unanswered: bool,
 }
 
 /// A tool call that is needed.
@@ -57,9 +59,11 @@ impl Errand {
         self.needs.resize(usize::try_from(needs).unwrap_or(usize::MAX), Need::default());
         self.settled = 0;
         self.asked = 0;
+        self.unanswered = false;
     }
 
-    /// What comes next in the conversation, and whether it is the first time that it is asked for.
+    /// What comes next in the conversation, and whether it is the first time that it is asked for, and not in place of
+    /// one that had no reply: in a last turn that follows a failure.
     pub(super) fn next(&mut self, scenario: &Scenario, call: &CallModel) -> (Next, bool) {
         let parallel = usize::try_from(scenario.work.parallel.get()).unwrap_or(usize::MAX);
         let mut numbers = Vec::new();
@@ -76,9 +80,14 @@ impl Errand {
             Some(last) => last.saturating_add(1),
             None => self.needs.len().saturating_add(1),
         };
-        let first = step > self.asked;
+        let first = step > self.asked && !self.unanswered;
         self.asked = self.asked.max(step);
         (if numbers.is_empty() { Next::Answer } else { Next::Calls(numbers) }, first)
+    }
+
+    /// The model was called, and replied or did not.
+    pub(super) const fn called(&mut self, replied: bool) {
+        self.unanswered = !replied;
     }
 
     /// The model's reply, good or with a flaw of that class; or a failure.

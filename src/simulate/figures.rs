@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
-use crate::session::Usage;
+use crate::engine::Outcome;
+use crate::policy::ErrorClass;
+use crate::session::{FailureReason, StopReason, Usage};
 use crate::time::Nanos;
 
-/// What a simulation comes to.
+/// What a simulation comes to. Lengths of time are written as whole nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
     /// Runs that ended.
@@ -16,9 +18,12 @@ pub struct Figures {
     pub partial: u64,
     /// Runs without an answer.
     pub failed: u64,
+    /// Why these failed, the most frequent first.
+    pub ended_by: Vec<EndedBy>,
     /// Calls of models.
     pub model_calls: u64,
-    /// Of these, the first for each step of a run: what it takes if nothing goes wrong.
+    /// Of these, the first for each step of a run, unless it is made in place of a step that failed: what it takes if
+    /// nothing goes wrong.
     pub model_calls_needed: u64,
     /// Runs of tools.
     pub tool_runs: u64,
@@ -46,6 +51,19 @@ pub struct Figures {
     pub part: Nanos,
     /// How it went, part by part.
     pub over_time: Vec<Part>,
+}
+
+/// Why runs failed, and how many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct EndedBy {
+    /// Why there was no answer; `None`: the run had no end.
+    pub reason: Option<FailureReason>,
+    /// Why no further attempt was made, if attempts had an end.
+    pub stopped_by: Option<StopReason>,
+    /// The class of the last error, if there was one.
+    pub error_type: Option<ErrorClass>,
+    /// How many runs ended so.
+    pub runs: u64,
 }
 
 /// What a model or tool was asked for.
@@ -115,6 +133,29 @@ fn ppm(some: u64, all: u64) -> Option<u64> {
     u64::try_from(share).ok()
 }
 
+impl EndedBy {
+    /// One run that ended without an answer; the outcome, if it had one.
+    pub(super) fn of(outcome: Option<&Outcome>) -> Self {
+        let (report, exhausted) = match outcome {
+            Some(Outcome::Failed { exhausted, report }) => (Some(report), Some(exhausted)),
+            Some(Outcome::Stopped { report, .. }) => (Some(report), None),
+            Some(Outcome::Answered { .. } | Outcome::Reported { .. }) | None => (None, None),
+        };
+        let last = exhausted.and_then(|exhausted| exhausted.attempts.last());
+        let class = report.and_then(|report| report.last_error_type);
+        Self {
+            reason: report.map(|report| report.reason),
+            stopped_by: exhausted.map(|exhausted| exhausted.reason),
+            error_type: last.map(|last| last.error_type).or(class),
+            runs: 1,
+        }
+    }
+
+    fn like(&self, other: &Self) -> bool {
+        Self { runs: 0, ..*self } == Self { runs: 0, ..*other }
+    }
+}
+
 impl Tally {
     pub(super) fn new(duration: Nanos) -> Self {
         let part = Nanos(duration.0.div_ceil(PARTS).max(1));
@@ -157,9 +198,19 @@ impl Tally {
         part.complete = part.complete.saturating_add((ended == Ended::Complete).into());
     }
 
+    /// A run has failed, and why.
+    pub(super) fn run_failed(&mut self, why: EndedBy) {
+        let known = &mut self.figures.ended_by;
+        match known.iter_mut().find(|known| known.like(&why)) {
+            Some(known) => known.runs = known.runs.saturating_add(why.runs),
+            None => known.push(why),
+        }
+    }
+
     /// The figures, when all is over.
     pub(super) fn close(mut self, models: Vec<Load>, tools: Vec<Load>) -> Figures {
         self.turns.sort_unstable();
+        self.figures.ended_by.sort_by_key(|why| core::cmp::Reverse(why.runs));
         self.figures.turn_p50 = rank(&self.turns, 50);
         self.figures.turn_p99 = rank(&self.turns, 99);
         Figures { models, tools, ..self.figures }

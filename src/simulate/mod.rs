@@ -22,6 +22,6 @@ mod story;
 mod tests;
 mod world;
 
-pub use figures::{Figures, Load, Part};
+pub use figures::{EndedBy, Figures, Load, Part};
 pub use scenario::{Scenario, json_schema};
 pub use story::{Story, StoryCall, StoryError};

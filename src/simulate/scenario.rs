@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::check::check;
 use super::document::{ArrivalRule, CapacityFile, ModelFile, ScenarioFile, ToolFile, WindowFile, WorkFile};
 use super::latency::Latency;
-use crate::engine::{Catalogue, Decision, NameClash, ToolFacts, ToolSpec};
+use crate::engine::{Catalogue, Decision, NameClash, ToolFacts, ToolSpec, reported};
 use crate::policy::decode::{self, Document, Spanned, VersionOne};
-use crate::policy::{ErrorClass, Findings, Fraction, PerClass, Policy, Report, Sources};
+use crate::policy::{ErrorClass, Findings, Fraction, PerClass, Policy, Problem, Report, Sources};
 use crate::session::Usage;
 use crate::time::Nanos;
 
@@ -199,8 +199,22 @@ impl Scenario {
     /// # Errors
     /// A tool of the name that the policy takes the final report by.
     pub fn play(&self, policy: &Policy) -> Result<Figures, NameClash> {
+        self.play_telling(policy, |_| ())
+    }
+
+    /// The same, and tells now and then how much of the time in which agents begin runs is over, in a thousand parts.
+    ///
+    /// # Errors
+    /// As [`play`](Self::play).
+    pub fn play_telling(&self, policy: &Policy, tell: impl FnMut(u16)) -> Result<Figures, NameClash> {
         self.catalogue.fits(policy)?;
-        Ok(World::new(self, policy).play())
+        Ok(World::new(self, policy).play(tell))
+    }
+
+    /// What is wrong with the report that is delivered, by the policy's `output`. Unless there is nothing, no run under
+    /// that policy ends with a report, whatever models and tools do.
+    pub fn problems_of_report(&self, policy: &Policy) -> Vec<Problem> {
+        policy.output().map(|output| reported(output, &self.work.report)).unwrap_or_default()
     }
 }
 

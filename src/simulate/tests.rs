@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::{Figures, Scenario};
-use crate::policy::Policy;
+use super::{EndedBy, Figures, Scenario};
+use crate::policy::{ErrorClass, Policy};
+use crate::session::{FailureReason, StopReason};
 use crate::time::Nanos;
 
 /// A scenario of three agents and a tool, with these lines of the model, of the tool, and of the whole.
@@ -49,6 +50,56 @@ fn a_model_that_is_down_is_asked_as_often_as_the_policy_says() {
     assert_eq!((figures.runs, figures.failed, figures.model_calls), (3, 3, 15));
     assert_eq!((figures.model_calls_needed, figures.amplification_ppm()), (3, Some(5_000_000)));
     assert!(!figures.asleep.is_zero());
+}
+
+#[test]
+fn why_runs_failed_is_counted() {
+    let down = scenario("faults: {overloaded: 1}", "", "runs: 2");
+    let figures = play(&down, "version: 1\nmodels: {'*': {retry: {max_attempts: 2}}}");
+    let why = EndedBy {
+        reason: Some(FailureReason::SessionFailed),
+        stopped_by: Some(StopReason::Attempts),
+        error_type: Some(ErrorClass::Overloaded),
+        runs: 6,
+    };
+    assert_eq!((figures.failed, figures.ended_by), (6, vec![why]));
+    // Of several reasons the most frequent is the first, and all of them together are the runs that failed.
+    let mixed = scenario("faults: {overloaded: 0.2, auth_error: 0.05}", "", "").with_agents(50);
+    let figures = play(&mixed, "version: 1\nmodels: {'*': {retry: {enabled: false}}}");
+    let runs: Vec<u64> = figures.ended_by.iter().map(|why| why.runs).collect();
+    assert!(runs.len() == 2 && runs[0] > runs[1], "{:?}", figures.ended_by);
+    assert_eq!(runs.iter().sum::<u64>(), figures.failed);
+    assert_eq!(figures.ended_by[1].error_type, Some(ErrorClass::AuthError));
+}
+
+#[test]
+fn a_last_turn_after_a_failure_is_no_call_that_is_needed() {
+    let down = scenario("faults: {overloaded: 1}", "", "runs: 1");
+    let figures =
+        play(&down, "version: 1\nmodels: {'*': {retry: {max_attempts: 2}, on_exhausted: final_turn}}");
+    assert_eq!((figures.failed, figures.model_calls, figures.model_calls_needed), (3, 12, 3));
+}
+
+#[test]
+fn a_report_that_cannot_be_one_is_told() {
+    let schema = "version: 1\noutput: {schema: {type: object, required: [price]}}";
+    let problems = |report: &str, policy: &str| -> Vec<String> {
+        let policy = Policy::from_yaml("p.yaml", policy).unwrap();
+        let scenario = scenario("", "", &format!("work: {{report: {report}}}"));
+        scenario.problems_of_report(&policy).into_iter().map(|problem| problem.message).collect()
+    };
+    assert_eq!(problems("{}", schema), ["`price` is missing"]);
+    assert!(problems("{price: 1}", schema).is_empty());
+    assert!(problems("{}", "version: 1").is_empty(), "nobody wants a report");
+}
+
+#[test]
+fn it_is_told_how_much_of_the_time_is_over() {
+    let (long, policy) = (scenario("", "", "").with_agents(100), Policy::builtin());
+    let mut told = Vec::new();
+    let figures = long.play_telling(&policy, |over| told.push(over)).unwrap();
+    assert!(told.len() > 5 && told.is_sorted() && told.iter().all(|over| *over <= 1_000), "{told:?}");
+    assert_eq!(figures, long.play(&policy).unwrap());
 }
 
 #[test]

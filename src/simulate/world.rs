@@ -19,6 +19,9 @@ use crate::time::{Instant, Nanos};
 /// 2026-01-01T00:00:00Z.
 const START: Instant = Instant(1_767_225_600_000_000_000);
 
+/// After so many events it is told how much of the time is over.
+const TOLD_EVERY: u32 = 1 << 10;
+
 /// A scenario under way.
 pub(super) struct World<'a> {
     pub(super) shared: Shared<'a>,
@@ -69,29 +72,35 @@ impl<'a> World<'a> {
         Self { shared, agents, queue: BinaryHeap::new(), queued: 0 }
     }
 
-    /// Plays it to the end.
-    pub(super) fn play(mut self) -> Figures {
+    /// Plays it to the end, and tells how much of it is over, in a thousand parts.
+    pub(super) fn play(mut self, mut tell: impl FnMut(u16)) -> Figures {
         let compete = self.shared.models.iter().chain(&self.shared.tools).any(Service::is_limited);
-        for agent in 0..self.agents.len() {
+        let agents = self.agents.len();
+        for agent in 0..agents {
             let begins = START.saturating_add(arrival(self.shared.scenario, agent));
             self.put(begins, agent, What::Begin);
             // Agents that compete for nothing do not notice each other. One after the other they are several times as
             // fast: what one works with stays in the processor's cache.
             if !compete {
-                self.drain();
+                self.drain(|parts| tell(of_all(agent, parts, agents)));
             }
         }
-        self.drain();
+        self.drain(tell);
         let load = |services: Vec<Service<'_>>| services.into_iter().map(|service| service.load).collect();
         self.shared.tally.close(load(self.shared.models), load(self.shared.tools))
     }
 
-    /// Plays what is in the queue, and what comes of it.
-    fn drain(&mut self) {
+    /// Plays what is in the queue and what comes of it, and tells how much of the time is over.
+    fn drain(&mut self, mut tell: impl FnMut(u16)) {
         let mut answers = Vec::new();
+        let mut taken = 0_u32;
         while let Some(Reverse(Due { at, agent: number, what, .. })) = self.queue.pop() {
             let Some(agent) = self.agents.get_mut(number) else { continue };
             self.shared.now = at;
+            taken = taken.wrapping_add(1);
+            if taken.is_multiple_of(TOLD_EVERY) {
+                tell(self.shared.over());
+            }
             let rest = match what {
                 What::Begin => agent.begin(&mut self.shared, &mut answers),
                 What::Event(run, event) => agent.take(&mut self.shared, run, *event, &mut answers),
@@ -117,6 +126,19 @@ impl Shared<'_> {
     pub(super) const fn since(&self) -> Nanos {
         self.now.since(START)
     }
+
+    /// How much of the time in which agents begin runs is over, in a thousand parts.
+    fn over(&self) -> u16 {
+        let parts = u128::from(self.since().0) * 1_000;
+        let parts = parts.checked_div(self.scenario.duration.0.into()).unwrap_or(1_000);
+        u16::try_from(parts.min(1_000)).unwrap_or(1_000)
+    }
+}
+
+/// How much is over when so many of all agents are done, and of the next one so much.
+fn of_all(done: usize, parts: u16, all: usize) -> u16 {
+    let parts = done.saturating_mul(1_000).saturating_add(parts.into()).checked_div(all);
+    u16::try_from(parts.unwrap_or(1_000)).unwrap_or(1_000)
 }
 
 /// When an agent begins, from the start.

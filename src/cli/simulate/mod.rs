@@ -2,6 +2,7 @@
 
 mod json;
 mod plot;
+mod progress;
 mod story;
 mod subject;
 mod table;
@@ -9,12 +10,14 @@ mod table;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use unfazed::policy::Effect;
+use unfazed::policy::{Effect, Policy};
 use unfazed::simulate::{Figures, Scenario};
 
 use super::exit::{Exit, Failed};
 use super::settings::Settings;
+use super::text::one_line;
 use super::{files, out, policies};
+use progress::Progress;
 use subject::Subject;
 
 /// Plays what may happen under policies: one call or turn with given outcomes, or many agents that share models and tools
@@ -126,16 +129,33 @@ fn play(args: &Args, path: &Path, subjects: &[Subject]) -> Result<Played, Failed
     };
     let mut results = Vec::with_capacity(subjects.len());
     for Subject { name: policy, policy: rules } in subjects {
+        warn(&scenario, policy, rules);
+        let mut progress = Progress::start();
         let figures = scenario
-            .play(rules)
+            .play_telling(rules, |over| progress.told(&name, policy, over))
             .map_err(|error| Failed::Stopped(format!("{name} under {policy}: {error}")))?;
         results.push((policy.clone(), figures));
     }
     Ok(Played { scenario, results })
 }
 
+/// Says so if no report of the scenario is one by the policy: then that is why runs fail, and not what they meet.
+fn warn(scenario: &Scenario, policy: &str, rules: &Policy) {
+    let problems = scenario.problems_of_report(rules);
+    let Some(problem) = problems.first() else { return };
+    let place = if problem.pointer.is_empty() { String::new() } else { format!("{}: ", problem.pointer) };
+    out::say(&format!(
+        "warning: the report of {} does not hold by the `output` of {}, so every run fails: {place}{}\n  \
+         = help: write one that holds, as `work: {{report: …}}`\n",
+        one_line(scenario.name()),
+        one_line(policy),
+        one_line(&problem.message),
+    ));
+}
+
 fn json(text: &str) -> Result<serde_json::Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+    serde_json::from_str(text)
+        .map_err(|error| format!("not JSON: {error}; write such as '{{\"query\": \"tea\"}}'"))
 }
 
 fn effect(word: &str) -> Result<Effect, String> {

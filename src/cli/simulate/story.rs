@@ -82,14 +82,14 @@ fn page(story: &Story) -> String {
     page
 }
 
+/// Lengths of time are whole nanoseconds.
 fn document(name: &str, story: &Story) -> Value {
-    let lines =
-        story.lines.iter().map(|line| json!({"at": line.at.to_string(), "text": line.text, "why": line.why}));
+    let lines = story.lines.iter().map(|line| json!({"at": line.at, "text": line.text, "why": line.why}));
     json!({
         "policy": name,
         "attempts": story.attempts,
-        "delays": story.delays.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "took": story.took.to_string(),
+        "delays": story.delays,
+        "took": story.took,
         "status": story.status,
         "reason": story.reason,
         "timeline": lines.collect::<Vec<_>>(),

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
-use unfazed::simulate::Figures;
+use unfazed::session::FailureReason;
+use unfazed::simulate::{EndedBy, Figures};
 use unfazed::time::Nanos;
 
 use super::Played;
@@ -12,10 +13,12 @@ use crate::cli::text::{delay, one_line};
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 
-const HEADINGS: [&str; 12] = [
+const HEADINGS: [&str; 13] = [
     "policy", "runs", "ok", "partly", "failed", "calls", "per need", "tools", "per need", "turn p50",
-    "turn p99", "asleep",
+    "turn p99", "asleep", "tokens",
 ];
+/// Of one more column, if runs have failed.
+const WHY: &str = "failed by";
 
 /// The table of one scenario.
 pub(super) fn table(played: &Played) -> String {
@@ -29,7 +32,8 @@ pub(super) fn table(played: &Played) -> String {
         scenario.duration(),
         scenario.seed(),
     );
-    let headings: Vec<String> = HEADINGS.iter().chain(&["tokens"]).map(|text| (*text).to_owned()).collect();
+    let why = played.results.iter().any(|(_, figures)| figures.failed > 0).then_some(&WHY);
+    let headings: Vec<String> = HEADINGS.iter().chain(why).map(|text| (*text).to_owned()).collect();
     let rows: Vec<Vec<String>> = played.results.iter().map(|(name, figures)| row(name, figures)).collect();
     let widths: Vec<usize> = (0..headings.len())
         .map(|column| {
@@ -73,15 +77,31 @@ fn row(name: &str, figures: &Figures) -> Vec<String> {
         rounded(figures.turn_p99),
         rounded(figures.asleep),
         tokens(figures.tokens.input.saturating_add(figures.tokens.output)),
+        figures.ended_by.first().map_or_else(String::new, |why| failed_by(why, figures.failed)),
     ]
 }
 
-/// The first column to the left, the others to the right.
-fn line(cells: &[String], widths: &[usize]) -> String {
-    let cell = |(column, (cell, width)): (usize, (&String, &usize))| {
-        if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+/// Why most of the runs failed that did: with what, why nothing more was tried, and how many of them if not all.
+fn failed_by(why: &EndedBy, failed: u64) -> String {
+    let class = why.error_type.map(|class| format!("{class}, ")).unwrap_or_default();
+    let end = match (why.reason, why.stopped_by) {
+        (Some(FailureReason::SessionFailed), Some(stop)) => stop.name(),
+        (Some(reason), _) => reason.name(),
+        (None, _) => "there was no end",
     };
-    cells.iter().zip(widths).enumerate().map(cell).collect::<Vec<_>>().join("  ")
+    let part = if why.runs < failed { format!(" ({} of {failed})", why.runs) } else { String::new() };
+    format!("{class}{end}{part}")
+}
+
+/// The first column to the left, the others to the right; what there is to say besides at the end.
+fn line(cells: &[String], widths: &[usize]) -> String {
+    let cell = |(column, (cell, width)): (usize, (&String, &usize))| match column {
+        0 => format!("{cell:<width$}"),
+        _ if column < HEADINGS.len() => format!("{cell:>width$}"),
+        _ => cell.clone(),
+    };
+    let cells = cells.iter().zip(widths).enumerate().map(cell).collect::<Vec<_>>();
+    cells.join("  ").trim_end().to_owned()
 }
 
 /// A time as precise as it is of use: milliseconds, tenths of a second, seconds.

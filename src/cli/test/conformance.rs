@@ -29,7 +29,7 @@ struct Proof<'a> {
     result: Result,
 }
 
-/// The statements of the documents, in the order in which they are first proved.
+/// The statements of the documents, in the order of their numbers, then in which they are first proved.
 type Documents<'a> = BTreeMap<&'a str, IndexMap<&'a str, Vec<Proof<'a>>>>;
 
 /// The page, as it is to stand in the file `page`. `command` is how it is written again.
@@ -129,7 +129,16 @@ fn documents(all: &[Played]) -> Documents<'_> {
         let statements = documents.entry(&claim.document).or_default();
         statements.entry(&claim.statement).or_default().push(proof);
     }
+    for statements in documents.values_mut() {
+        statements.sort_by_cached_key(|statement, _| number(statement));
+    }
     documents
+}
+
+/// The number that a statement begins with, as `E12: …` or `12: …`.
+fn number(statement: &str) -> Option<u32> {
+    let (label, _) = statement.split_once(": ")?;
+    label.trim_start_matches(|c: char| c.is_ascii_uppercase()).parse().ok()
 }
 
 /// Whether all that shows a statement does.
@@ -246,6 +255,12 @@ mod tests {
     fn nothing_but_pieces_of_code_is_markup() {
         assert_eq!(escaped("a|b <c> `*_*` d*"), "a\\|b &lt;c> `*_*` d\\*");
         assert_eq!(escaped("a ` alone\n*"), "a \\` alone \\*");
+    }
+
+    #[test]
+    fn a_number_stands_before_a_colon() {
+        let numbers = ["E12: it holds", "7: it holds", "429, 500: both", "so: 3", "E: it"].map(number);
+        assert_eq!(numbers, [Some(12), Some(7), None, None, None]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::super::because::of_retry;
 use super::super::directive::{Because, Decision, Note, Outcome};
 use super::super::event::Drive;
 use super::super::metric::MetricName;
-use super::super::problems::{changed, join_problems, parse, violations};
+use super::super::problems::{changed, join_problems, parse, reported};
 use super::super::retry::{Obstacle, Verdict};
 use super::super::state::{Pending, Series, SlotPhase, Subject};
 use super::Step;
@@ -130,10 +130,7 @@ impl Step<'_> {
             return;
         };
         let Ok(report) = parse(self.policy, raw) else { return };
-        let vars = || json!({ "output": report, "tool": output.tool.value });
-        let holds = output.schema.value.problems(&report).is_empty()
-            && violations(&output.validators.value, vars).is_empty();
-        if holds {
+        if reported(output, &report).is_empty() {
             self.state.pending_report = Some(report);
         }
     }
@@ -190,11 +187,7 @@ impl Step<'_> {
         let report = parse(self.policy, raw).map_err(|problem| Fault::Invalid(vec![problem]))?;
         let mut problems: Vec<Problem> = changed(raw).into_iter().collect();
         if problems.is_empty() {
-            problems = output.schema.value.problems(&report);
-        }
-        if problems.is_empty() {
-            let vars = || json!({ "output": report, "tool": output.tool.value });
-            problems = violations(&output.validators.value, vars);
+            problems = reported(output, &report);
         }
         if !problems.is_empty() {
             return Err(Fault::Invalid(problems));
