@@ -29,6 +29,8 @@ pub(super) struct World<'a> {
     queue: BinaryHeap<Reverse<Due>>,
     /// How much was put into the queue.
     queued: u64,
+    /// How much was taken out of it.
+    taken: u32,
 }
 
 /// What all agents share.
@@ -69,7 +71,7 @@ impl<'a> World<'a> {
             now: START,
         };
         let agents = (0..scenario.agents).map(|number| Agent::new(scenario, number)).collect();
-        Self { shared, agents, queue: BinaryHeap::new(), queued: 0 }
+        Self { shared, agents, queue: BinaryHeap::new(), queued: 0, taken: 0 }
     }
 
     /// Plays it to the end, and tells how much of it is over, in a thousand parts.
@@ -93,12 +95,11 @@ impl<'a> World<'a> {
     /// Plays what is in the queue and what comes of it, and tells how much of the time is over.
     fn drain(&mut self, mut tell: impl FnMut(u16)) {
         let mut answers = Vec::new();
-        let mut taken = 0_u32;
         while let Some(Reverse(Due { at, agent: number, what, .. })) = self.queue.pop() {
             let Some(agent) = self.agents.get_mut(number) else { continue };
             self.shared.now = at;
-            taken = taken.wrapping_add(1);
-            if taken.is_multiple_of(TOLD_EVERY) {
+            self.taken = self.taken.wrapping_add(1);
+            if self.taken.is_multiple_of(TOLD_EVERY) {
                 tell(self.shared.over());
             }
             let rest = match what {
