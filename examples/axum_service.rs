@@ -85,7 +85,7 @@ impl Service {
 /// What an operator would log.
 fn told(attempt: &ModelAttempt) {
     let said = serde_json::to_value(attempt).unwrap_or_default();
-    let word = |key: &str| said[key].as_str().unwrap_or("-");
+    let word = |key: &str| said[key].as_str().unwrap_or("nothing to do");
     println!("  {} attempt {}: {}, {}", word("target"), said["attempt"], word("status"), word("action"));
 }
 

@@ -72,7 +72,7 @@ impl PortableTool for Weather {
 /// What an operator would log of each call of the model.
 fn told(attempt: &ModelAttempt) {
     let said = serde_json::to_value(attempt).unwrap_or_default();
-    let word = |key: &str| said[key].as_str().unwrap_or("-");
+    let word = |key: &str| said[key].as_str().unwrap_or("nothing to do");
     println!("{} attempt {}: {}, {}", word("target"), said["attempt"], word("status"), word("action"));
 }
 
