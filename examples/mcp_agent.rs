@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use unfazed::engine::{Directive, Note, Order, Outcome, Work};
 use unfazed::host::scripted::{Entry, Script, ScriptedModel};
 use unfazed::host::{Agent, McpConfig, McpReach, McpServer, Observer, Stop, Task};
-use unfazed::policy::Policy;
+use unfazed::policy::{Effect, Policy};
 
 const POLICY: &str = "
 version: 1
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .model("main", ScriptedModel::new(script))
         .tool_source(server.clone());
     for tool in agent.offered()? {
-        println!("offers {} ({:?})", tool.name, tool.effect);
+        println!("offers {} ({})", tool.name, tool.effect.map_or("effect not said", Effect::name));
     }
     let task = Task { run: "demo".into(), task: "Find Emma, then burn it.".into(), ..Task::default() };
     let report = agent.run_with(task, &mut Shown, None, Stop::new()).await?;

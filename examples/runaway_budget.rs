@@ -68,7 +68,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stop = Stop::new();
     let task = Task { run: "demo".into(), task: "Find everything.".into(), ..Task::default() };
     let report = agent.run_with(task, &mut Purse(stop.clone()), None, stop).await?;
-    println!("turns: {}, spent: {:?}", report.state.turn, report.state.slices.get("spent"));
+    let spent = report.state.slices.get("spent").cloned().unwrap_or_default();
+    println!("turns: {}, spent: {spent}", report.state.turn);
     match report.outcome {
         Outcome::Answered { text } => println!("answered: {text}"),
         other => println!("ended: {}", serde_json::to_string(&other)?),

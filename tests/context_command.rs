@@ -1,55 +1,35 @@
 //! `unfazed context`: where the tokens of a session, an agent or a request go.
 #![cfg(all(feature = "cli", unix))]
 
+mod desk;
+
 use std::fs;
 use std::io::Write as _;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const AGENT: &str = "version: 1
-name: desk
-system: You look up prices.
-task: What does the lamp cost?
-policy: policy.yaml
-models: {m: {api: scripted, script: model.yaml}}
-tools:
-  look:
-    kind: process
-    command: [sh, look.sh]
-    description: Looks up a price.
-    parameters: {type: object}
-    effect: read_only
-  calc: {kind: builtin}
-";
 const POLICY: &str = "version: 1
 models: {'*': {context_window: 2000, output_reserve: 200}}
 context: {safety: 20 tokens}
 ";
-const SCRIPT: &str = "version: 1
-model: m
-replies:
-  - {match: {turn: 1}, calls: [{name: look, arguments: {}, id: a}]}
-  - {match: {turn: 2}, text: The lamp costs 12.50.}
-";
+
+/// The desk's agent, with instructions and one more tool.
+fn agent() -> String {
+    let agent = desk::AGENT.replace("task:", "system: You look up prices.\ntask:");
+    format!("{agent}  calc: {{kind: builtin}}\n")
+}
 
 fn scene() -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    for (name, text) in
-        [("agent.yaml", AGENT), ("policy.yaml", POLICY), ("model.yaml", SCRIPT), ("look.sh", "echo 12.50\n")]
-    {
-        fs::write(dir.path().join(name), text).unwrap();
-    }
+    let dir = desk::folder(POLICY);
+    fs::write(dir.path().join("agent.yaml"), agent()).unwrap();
     dir
 }
 
 fn unfazed(dir: &TempDir, args: &[&str], input: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS", "PROFILE"] {
-        command.env_remove(format!("UNFAZED_{name}"));
-    }
-    command.args(args).current_dir(dir.path()).stdin(Stdio::piped());
+    let mut command = desk::unfazed(dir.path(), args);
+    command.stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Who reads nothing of it may be gone already.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
@@ -167,7 +147,7 @@ fn latest(dir: &TempDir, more: &[&str]) -> Value {
 fn long_scene(script: &str) -> TempDir {
     let dir = scene();
     let system = "You look up prices, and say where each of them stands. ".repeat(120);
-    fs::write(dir.path().join("agent.yaml"), AGENT.replace("You look up prices.", &system)).unwrap();
+    fs::write(dir.path().join("agent.yaml"), agent().replace("You look up prices.", &system)).unwrap();
     fs::write(dir.path().join("model.yaml"), script).unwrap();
     dir
 }

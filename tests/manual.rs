@@ -59,10 +59,14 @@ fn every_command_has_a_page_with_its_examples() {
         |name: String| fs::read_to_string(man1.join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     for command in commands() {
         let page = page(format!("unfazed-{command}.1"));
-        assert!(page.contains(&format!("unfazed {command}")) && page.contains("Examples"), "{command}");
+        let (_, examples) =
+            page.split_once(".SH EXAMPLES\n.nf\n").unwrap_or_else(|| panic!("{command} shows none"));
+        assert!(examples.starts_with("  ") && examples.contains(&format!("unfazed {command}")), "{command}");
+        assert_eq!(page.matches("\n.nf\n").count(), page.matches("\n.fi\n").count(), "{command}");
+        assert!(!page.contains(".SH EXTRA"), "{command}");
     }
     let main = page("unfazed.1".to_owned());
-    assert!(main.contains("Exit codes"), "{main}");
+    assert!(main.contains(".SH EXIT STATUS\n.nf\n  0"), "{main}");
 }
 
 #[test]

@@ -47,6 +47,9 @@ fn every_module_uses_only_those_below_it() {
         for file in sources(module) {
             for (number, line) in code(&file) {
                 for used in uses(&line) {
+                    if used.is_empty() {
+                        wrong.push(format!("{}:{number}: one `use` for each module, please", file.display()));
+                    }
                     let allowed = used == *module || used == "time" || below.contains(&used.as_str());
                     if ORDER.iter().any(|(known, _)| *known == used) && !allowed {
                         wrong.push(format!("{}:{number}: `{module}` uses `{used}`", file.display()));
@@ -67,6 +70,49 @@ fn every_module_of_the_library_has_its_place_in_the_order() {
 }
 
 #[test]
+fn the_page_of_the_house_shows_the_order() {
+    let page = read(&root().join("docs/architecture.md"));
+    let (_, table) = page.split_once("| room | what is in it | may use |\n").expect("the table of the rooms");
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let mut shown: Vec<(Vec<String>, Vec<String>)> = rows
+        .map(|row| row.trim_matches('|').split(" | ").collect::<Vec<_>>())
+        .map(|cells| (quoted(cells[0]), quoted(cells[cells.len() - 1])))
+        .collect();
+    let command = shown.pop().expect("a row");
+    assert_eq!(command, (vec!["cli".to_owned()], Vec::new()), "the command is no module of the library");
+
+    let mut held: Vec<(Vec<String>, Vec<String>)> =
+        ORDER.iter().map(|(module, below)| (vec![(*module).to_owned()], owned(below))).collect();
+    shown.sort();
+    held.sort();
+    assert_eq!(shown, held);
+}
+
+#[test]
+fn the_page_of_the_house_says_what_the_interpreter_is() {
+    let page = read(&root().join("docs/architecture.md"));
+    let (_, sentence) = page.split_once("**The interpreter** is ").expect("the sentence");
+    let (sentence, _) = sentence.split_once('.').expect("its end");
+    assert_eq!(quoted(sentence), owned(CORE));
+}
+
+#[test]
+fn the_interpreter_is_what_is_built_without_features() {
+    let lib = read(&root().join("src/lib.rs"));
+    let (mut built, mut gated) = (Vec::new(), false);
+    for line in lib.lines() {
+        match line.strip_prefix("pub mod ").and_then(|rest| rest.strip_suffix(';')) {
+            Some(module) if !gated => built.push(module.to_owned()),
+            _ => {}
+        }
+        gated = line.starts_with("#[") && (gated || line.starts_with("#[cfg("));
+    }
+    let mut core = owned(CORE);
+    core.sort();
+    assert_eq!(built, core);
+}
+
+#[test]
 fn the_interpreter_touches_no_clock_no_file_and_no_chance() {
     let mut wrong = Vec::new();
     for file in CORE.iter().flat_map(|module| sources(module)) {
@@ -84,6 +130,9 @@ fn what_is_forbidden_would_be_found() {
     assert!(names("use rand::Rng;", "rand::"));
     assert!(!names("let operand::<u8>", "rand::"));
     assert_eq!(uses("use crate::host::Agent; fn f(_: crate::store::Fsync) {}"), ["host", "store"]);
+    // Neither of these says here what is used.
+    assert_eq!(uses("use crate::{host, store};"), [""]);
+    assert_eq!(uses("use crate::*;"), [""]);
 }
 
 /// All files of a module.
@@ -121,7 +170,16 @@ fn code(file: &Path) -> Vec<(usize, String)> {
     code.map(|(index, line)| (index + 1, line.to_owned())).collect()
 }
 
-/// The modules of this crate a line names.
+/// The words a text has in back quotes.
+fn quoted(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// The modules of this crate a line names. A group or a glob gives an empty name: what it brings in is not read.
 fn uses(line: &str) -> Vec<String> {
     let after = line.split("crate::").skip(1);
     after.map(|rest| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()).collect()

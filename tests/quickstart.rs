@@ -2,18 +2,24 @@
 #![cfg(feature = "cli")]
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
+/// Runs the quickstart; `rest` is the end of the command line as a shell reads it.
+fn quickstart(sessions: &Path, rest: &str) -> Output {
+    let line = format!(r#"exec "$0" run examples/quickstart/agent.yaml {rest}"#);
+    Command::new("sh")
+        .args(["-c", &line, env!("CARGO_BIN_EXE_unfazed")])
+        .current_dir(root())
+        .env("UNFAZED_SESSIONS", sessions)
+        .output()
+        .unwrap()
+}
+
 fn run() -> (Vec<Value>, Option<i32>, String) {
     let sessions = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_unfazed"))
-        .args(["run", "examples/quickstart/agent.yaml", "--format", "json"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env("UNFAZED_SESSIONS", sessions.path())
-        .output()
-        .unwrap();
+    let output = quickstart(sessions.path(), "--format json");
     let stdout = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let session = lines.last().and_then(|line| line["session"].as_str()).unwrap_or_default();
@@ -73,21 +79,58 @@ fn everything_goes_wrong_and_the_report_is_delivered() {
 #[test]
 fn what_the_readme_shows_is_what_is_printed() {
     let sessions = tempfile::tempdir().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_unfazed"))
-        .args(["run", "examples/quickstart/agent.yaml"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env("UNFAZED_SESSIONS", sessions.path())
-        .output()
-        .unwrap();
+    let output = quickstart(sessions.path(), "");
     let printed = String::from_utf8(output.stderr).unwrap();
     let mut printed = printed.lines().map(without_time);
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let (_, shown) = readme.split_once("```text\n").unwrap();
     let (shown, _) = shown.split_once("```").unwrap();
     for line in shown.lines().filter(|line| *line != "…") {
         let wanted = without_time(line);
         assert!(printed.any(|line| line == wanted), "this is not printed, or not in this order: {line}");
     }
+}
+
+#[test]
+fn what_the_picture_shows_is_what_is_printed() {
+    let sessions = tempfile::tempdir().unwrap();
+    let output = quickstart(sessions.path(), "--quiet 2>&1");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let printed = printed.replace(sessions.path().to_str().unwrap(), ".unfazed/sessions");
+    let printed: Vec<String> = printed.trim_end().lines().map(comparable).collect();
+
+    let picture = root().join("docs/pictures/quickstart.svg");
+    let picture = std::fs::read_to_string(picture).unwrap();
+    let lines = picture.lines().filter(|line| line.starts_with("<text "));
+    let mut shown = lines.map(|line| comparable(&text_of(line)));
+    assert_eq!(shown.next().as_deref(), Some("$ unfazed run --quiet examples/quickstart/agent.yaml"));
+    let shown: Vec<String> = shown.collect();
+
+    let again = "docs/pictures/record.py makes the picture anew";
+    for (shown, printed) in shown.iter().zip(&printed) {
+        // The picture cuts what does not fit into its window.
+        let same =
+            shown == printed || shown.strip_suffix('…').is_some_and(|start| printed.starts_with(start));
+        assert!(same, "the picture shows `{shown}`, and printed is `{printed}`: {again}");
+    }
+    assert_eq!(shown.len(), printed.len(), "{again}");
+}
+
+/// The text of an element of the picture.
+fn text_of(element: &str) -> String {
+    let text = regex::Regex::new("<[^>]*>").unwrap().replace_all(element, "").into_owned();
+    let marks = [("&quot;", "\""), ("&#x27;", "'"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
+    marks.iter().fold(text, |text, (written, meant)| text.replace(written, meant))
+}
+
+/// A line without what is another one in every run: the time, and the name of the session.
+fn comparable(line: &str) -> String {
+    let name = regex::Regex::new("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").unwrap();
+    name.replace_all(without_time(line), "ID").into_owned()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn without_time(line: &str) -> &str {

@@ -1,6 +1,9 @@
 //! Sessions decided again: the same by the same policy, byte for byte, and the first difference by another one.
 #![cfg(feature = "host")]
 
+#[cfg(all(feature = "cli", unix))]
+mod desk;
+
 use std::fs;
 use std::path::Path;
 
@@ -317,33 +320,13 @@ fn a_name_of_the_report_that_a_tool_has_is_an_error() {
 
 #[cfg(all(feature = "cli", unix))]
 mod commands {
-    use std::process::{Command, Output, Stdio};
+    use std::process::Output;
 
     use super::*;
 
-    const AGENT: &str = "version: 1
-name: desk
-task: What does the lamp cost?
-policy: policy.yaml
-models: {m: {api: scripted, script: model.yaml}}
-tools:
-  look:
-    kind: process
-    command: [sh, look.sh]
-    description: Looks up a price.
-    parameters: {type: object}
-    effect: read_only
-";
     const POLICY: &str = "version: 1
 tools:
   '*': {retry: {max_attempts: 3, retry_on: {add: [execution_error]}, backoff: {kind: constant, delay: 10ms}}}
-";
-    const SCRIPT: &str = "version: 1
-model: m
-replies:
-  - {match: {turn: 1}, calls: [{name: look, arguments: {}, id: a}]}
-  - {match: {turn: 2}, text: The lamp costs 12.50.}
-  - {match: {turn: 3}, text: And the chair 40.}
 ";
 
     struct Scene(TempDir);
@@ -351,13 +334,9 @@ replies:
     impl Scene {
         /// An agent whose tool fails twice.
         fn new() -> Self {
-            let scene = Self(tempfile::tempdir().unwrap());
+            let scene = Self(desk::folder(POLICY));
             let look = "if test -e seen; then echo 12.50; else test -e once && touch seen; touch once; echo connection refused >&2; exit 1; fi\n";
-            for (name, text) in
-                [("agent.yaml", AGENT), ("policy.yaml", POLICY), ("model.yaml", SCRIPT), ("look.sh", look)]
-            {
-                scene.write(name, text);
-            }
+            scene.write("look.sh", look);
             scene
         }
 
@@ -366,11 +345,7 @@ replies:
         }
 
         fn unfazed_in(folder: &Path, args: &[&str]) -> Output {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-            for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS", "PROFILE"] {
-                command.env_remove(format!("UNFAZED_{name}"));
-            }
-            command.args(args).current_dir(folder).stdin(Stdio::null()).output().unwrap()
+            desk::unfazed(folder, args).output().unwrap()
         }
 
         fn unfazed(&self, args: &[&str]) -> Output {

@@ -1,9 +1,11 @@
 //! Sessions as people use them: gone on with, listed, searched, shown, exported, renamed, deleted, and without secrets.
 #![cfg(all(feature = "cli", unix))]
 
+mod desk;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -11,42 +13,13 @@ use unfazed::engine::{Envelope, Event, LogHeader, RunStarted};
 use unfazed::store::{Fsync, JsonlStore, Recorder, SessionId, SessionMeta, SessionStatus, Store};
 use unfazed::time::Instant;
 
-const AGENT: &str = "version: 1
-name: desk
-task: What does the lamp cost?
-policy: policy.yaml
-models: {m: {api: scripted, script: model.yaml}}
-tools:
-  look:
-    kind: process
-    command: [sh, look.sh]
-    description: Looks up a price.
-    parameters: {type: object}
-    effect: read_only
-";
 const POLICY: &str = "version: 1\ntools: {'*': {retry: {retry_on: {add: [execution_error]}, backoff: {kind: constant, delay: 0s}}}}\n";
-const SCRIPT: &str = "version: 1
-model: m
-replies:
-  - {match: {turn: 1}, calls: [{name: look, arguments: {}, id: a}]}
-  - {match: {turn: 2}, text: The lamp costs 12.50.}
-  - {match: {turn: 3}, text: And the chair 40.}
-";
 
 struct Scene(TempDir);
 
 impl Scene {
     fn new() -> Self {
-        let scene = Self(tempfile::tempdir().unwrap());
-        for (name, text) in [
-            ("agent.yaml", AGENT),
-            ("policy.yaml", POLICY),
-            ("model.yaml", SCRIPT),
-            ("look.sh", "echo 12.50\n"),
-        ] {
-            scene.write(name, text);
-        }
-        scene
+        Self(desk::folder(POLICY))
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -54,12 +27,7 @@ impl Scene {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-        for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS", "PROFILE"] {
-            command.env_remove(format!("UNFAZED_{name}"));
-        }
-        command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
-        command
+        desk::unfazed(self.0.path(), args)
     }
 
     fn unfazed(&self, args: &[&str]) -> Output {
@@ -414,7 +382,7 @@ fn a_full_disk_stops_the_run_and_the_session_goes_on_when_there_is_room() {
 fn no_secret_gets_into_the_folder_of_a_session() {
     let scene = Scene::new();
     // Known by its name, by its form, in results, in errors, in arguments, in answers, and in what is kept whole.
-    let agent = AGENT
+    let agent = desk::AGENT
         .replace("What does the lamp cost?", "Use ghp_planted0001 and https://me:planted0002@shop.example/")
         .replace("    effect: read_only\n", "    effect: read_only\n    pass_env: [SHOP_TOKEN]\n");
     scene.write("agent.yaml", &agent);

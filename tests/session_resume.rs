@@ -156,6 +156,16 @@ fn whole() -> (Scene, Vec<u8>) {
     (scene, log)
 }
 
+/// A run that was broken off while its tools were running.
+fn broken_off_in_tools() -> Scene {
+    let (scene, log) = whole();
+    let text = String::from_utf8(log).unwrap();
+    let cut = text.find(r#""event":"tool_finished""#).unwrap();
+    let cut = text[..cut].rfind('\n').unwrap() + 1;
+    scene.left(&text.as_bytes()[..cut]);
+    scene
+}
+
 /// The calls of tools that may have begun: what is decided is written down, with the state it leads to, before it begins.
 fn begun(records: &[Record]) -> BTreeMap<String, u32> {
     let (mut begun, mut decided) = (BTreeMap::new(), Vec::new());
@@ -266,11 +276,7 @@ fn a_run_that_is_broken_off_anywhere_goes_on_to_its_end_and_charges_once() {
 
 #[test]
 fn the_policy_is_told_that_nobody_knows_what_a_tool_did() {
-    let (scene, log) = whole();
-    let text = String::from_utf8(log).unwrap();
-    let cut = text.find(r#""event":"tool_finished""#).unwrap();
-    let cut = text[..cut].rfind('\n').unwrap() + 1;
-    scene.left(&text.as_bytes()[..cut]);
+    let scene = broken_off_in_tools();
     let runs = Runs::default();
     scene.go_on(&agent(POLICY, &runs), None);
     let told: Vec<_> = scene
@@ -329,11 +335,7 @@ fn the_next_run_of_a_session_knows_the_conversation_and_the_slices() {
 
 #[test]
 fn a_task_ends_the_run_that_was_broken_off_and_begins_the_next() {
-    let (scene, log) = whole();
-    let text = String::from_utf8(log).unwrap();
-    let cut = text.find(r#""event":"tool_finished""#).unwrap();
-    let cut = text[..cut].rfind('\n').unwrap() + 1;
-    scene.left(&text.as_bytes()[..cut]);
+    let scene = broken_off_in_tools();
     let runs = Runs::default();
     let report = scene.go_on(&agent(POLICY, &runs), Some("Never mind: look again."));
     assert_eq!(context::findings(&report.messages), []);

@@ -130,7 +130,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     said = record(sys.argv[1]).rstrip("\n").split("\n")
-    picture([f"\x1b[1m$\x1b[0m unfazed run examples/quickstart/agent.yaml", *said])
+    picture([f"\x1b[1m$\x1b[0m unfazed run --quiet examples/quickstart/agent.yaml", *said])
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use unfazed::policy::{Comparison, Names, Policy};
 
 use super::exit::{Exit, Failed};
+use super::format::Format;
 use super::settings::Settings;
 use super::{named, out, policies};
 
@@ -38,16 +38,6 @@ pub(crate) struct Args {
     /// How it is printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// How differences are printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    #[default]
-    Human,
-    /// As JSON.
-    Json,
 }
 
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {

@@ -7,6 +7,7 @@ mod diff;
 mod exit;
 mod explain;
 mod files;
+mod format;
 mod init;
 mod logs;
 mod man;
@@ -18,6 +19,7 @@ mod reference;
 mod replay;
 mod rule;
 mod run;
+mod runtime;
 mod schema;
 mod sessions;
 mod settings;
@@ -36,7 +38,7 @@ use exit::Exit;
 /// Keeps LLM agents going when tool calls and model turns go wrong: check YAML policies, see what they decide, run
 /// agents under them.
 #[derive(Parser)]
-#[command(name = "unfazed", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "unfazed", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -64,7 +66,7 @@ enum Command {
     Tools(tools::Args),
 }
 
-const EXIT_CODES: &str = "Examples:
+const AFTER_HELP: &str = "Examples:
   unfazed init                                     # a policy and a first test
   unfazed check policy.yaml
   unfazed explain lookup_price policy.yaml

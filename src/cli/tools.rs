@@ -3,15 +3,14 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use serde_json::{Value, json};
-use unfazed::policy::Effect;
 
 use super::exit::{Exit, Failed};
+use super::format::Format;
 use super::run::{Inventory, Offered};
 use super::settings::Settings;
 use super::text::one_line;
-use super::{named, out};
+use super::{named, out, runtime};
 
 /// Lists the tools of an agent: what kind each is, what a run does to the world, what its definition costs, where it
 /// comes from; MCP servers are started and asked
@@ -32,29 +31,15 @@ pub(crate) struct Args {
     /// The profile of the policy that is chosen.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// How they are printed.
+    /// How they are printed; in JSON with their descriptions and parameters.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
-/// How tools are printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table.
-    #[default]
-    Human,
-    /// As JSON, with their descriptions and parameters.
-    Json,
-}
-
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     super::logs::start(settings)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failed::io("cannot start", error))?;
     let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
-    let inventory = runtime.block_on(Inventory::take(&args.agent, &loader))?;
+    let inventory = runtime::block_on(Inventory::take(&args.agent, &loader))?;
     match args.format {
         Format::Human => out::raw(&table(&inventory.tools))?,
         Format::Json => out::raw(&format!("{:#}\n", document(&inventory)))?,
@@ -80,7 +65,7 @@ fn table(tools: &[Offered]) -> String {
         [
             name,
             tool.kind.to_owned(),
-            effect(tool.effect).to_owned(),
+            tool.effect.name().to_owned(),
             tool.tokens.to_string(),
             one_line(&tool.from),
         ]
@@ -102,7 +87,7 @@ fn table(tools: &[Offered]) -> String {
 fn document(inventory: &Inventory) -> Value {
     let tools = inventory.tools.iter().map(|tool| {
         json!({
-            "name": tool.spec.name, "kind": tool.kind, "effect": effect(tool.effect), "tokens": tool.tokens,
+            "name": tool.spec.name, "kind": tool.kind, "effect": tool.effect.name(), "tokens": tool.tokens,
             "from": tool.from, "description": tool.spec.description, "parameters": tool.spec.parameters,
         })
     });
@@ -113,13 +98,4 @@ fn document(inventory: &Inventory) -> Value {
 
 fn total(tools: &[Offered]) -> u64 {
     tools.iter().map(|tool| tool.tokens).fold(0, u64::saturating_add)
-}
-
-const fn effect(effect: Effect) -> &'static str {
-    match effect {
-        Effect::ReadOnly => "read_only",
-        Effect::Idempotent => "idempotent",
-        Effect::NonIdempotent => "non_idempotent",
-        Effect::Unknown => "unknown",
-    }
 }

@@ -14,3 +14,35 @@ pub(crate) fn shallow(value: &Value, levels: usize) -> bool {
         _ => true,
     }
 }
+
+/// How many levels a JSON text has, without reading it: what is between quotes does not count.
+#[cfg(feature = "host")]
+pub(crate) fn levels(text: &[u8]) -> usize {
+    let (mut open, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => {
+                open = open.saturating_add(1);
+                most = most.max(open);
+            }
+            b'}' | b']' if !quoted => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
+}
+
+#[cfg(all(test, feature = "host"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_counted_outside_of_texts() {
+        for (text, deep) in [("{}", 1), (r#"{"a": [[1], "[[[[\"["]}"#, 3), ("]]][", 1), ("7", 0)] {
+            assert_eq!(levels(text.as_bytes()), deep, "{text}");
+        }
+    }
+}

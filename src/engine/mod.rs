@@ -52,7 +52,7 @@ pub use budget::{Budgets, Ledger, Overdrawn};
 pub use call_timeouts::CallTimeouts;
 pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
 #[cfg(feature = "host")]
-pub(crate) use depth::{MOST_LEVELS, shallow};
+pub(crate) use depth::{MOST_LEVELS, levels, shallow};
 pub use directive::{
     Because, CallModel, Consult, Decision, Directive, Directives, Note, Order, OrphanToolCallsPruned,
     Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice, TurnRetry, Wait, Work, WorkId,

@@ -1,6 +1,7 @@
 //! Durations as people write them: `500ms`, `1.5s`, `1m30s`.
 
 use super::did_you_mean::closest;
+use super::excerpt::excerpt;
 use crate::time::Nanos;
 
 /// Beyond any wait or deadline a policy can mean.
@@ -40,7 +41,7 @@ pub fn parse_duration(text: &str) -> Result<Nanos, DurationError> {
     }
     if text.starts_with('-') {
         return Err(error(
-            format!("`{}` is negative", cut(text)),
+            format!("`{}` is negative", excerpt(text, 40)),
             "a duration is zero or more, such as `0s`",
         ));
     }
@@ -113,19 +114,15 @@ fn end_of(text: &str, belongs: impl Fn(char) -> bool) -> usize {
 }
 
 fn too_long(text: &str) -> DurationError {
-    error(format!("`{}` is too long", cut(text)), "the longest duration is `366d`")
+    error(format!("`{}` is too long", excerpt(text, 40)), "the longest duration is `366d`")
 }
 
 fn malformed(text: &str) -> DurationError {
-    error(format!("`{}` is not a duration", cut(text)), "write one such as `500ms`, `30s` or `1m30s`")
+    error(format!("`{}` is not a duration", excerpt(text, 40)), "write one such as `500ms`, `30s` or `1m30s`")
 }
 
 fn error(message: String, help: &str) -> DurationError {
     DurationError { message, help: Some(help.to_owned()) }
-}
-
-fn cut(text: &str) -> String {
-    text.chars().take(40).collect()
 }
 
 #[cfg(test)]

@@ -300,6 +300,18 @@ pub enum Effect {
     Unknown,
 }
 
+impl Effect {
+    /// Its name in policies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read_only",
+            Self::Idempotent => "idempotent",
+            Self::NonIdempotent => "non_idempotent",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// A check written in CEL, and what the model is told when it does not hold.
 #[derive(Clone, Debug)]
 pub struct Validator {

@@ -30,6 +30,7 @@ mod document;
 mod duration;
 mod effective;
 mod error_facts;
+mod excerpt;
 mod explain;
 mod expr;
 mod json_schema;

@@ -72,7 +72,8 @@ impl PortableTool for Weather {
 /// What an operator would log of each call of the model.
 fn told(attempt: &ModelAttempt) {
     let said = serde_json::to_value(attempt).unwrap_or_default();
-    println!("{} attempt {}: {} {}", said["target"], said["attempt"], said["status"], said["action"]);
+    let word = |key: &str| said[key].as_str().unwrap_or("nothing to do");
+    println!("{} attempt {}: {}, {}", word("target"), said["attempt"], word("status"), word("action"));
 }
 
 fn script() -> Script {

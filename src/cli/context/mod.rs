@@ -11,11 +11,10 @@ mod subject;
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
-
 use self::forecast::Forecast;
 use self::subject::{Asked, Subject};
 use super::exit::{Exit, Failed};
+use super::format::Format;
 use super::settings::Settings;
 use super::{named, out};
 
@@ -50,16 +49,6 @@ pub(crate) struct Args {
     /// How it is printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// How it is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table, a bar, and sentences.
-    #[default]
-    Human,
-    /// As JSON.
-    Json,
 }
 
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {

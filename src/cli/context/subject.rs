@@ -24,7 +24,7 @@ use crate::cli::named::{self, Kind, Named};
 use crate::cli::policies::reported;
 use crate::cli::run::Inventory;
 use crate::cli::settings::Settings;
-use crate::cli::{files, policies, sessions};
+use crate::cli::{files, policies, runtime, sessions};
 
 /// The largest body that is read.
 const MOST: u64 = 64 << 20;
@@ -141,7 +141,7 @@ impl Subject {
         let model = model_of(file, asked.model, None)?;
         let policy = policy_of(&named, asked)?;
         let found = Found::of_agent(title, model, policy, &named);
-        let inventory = inventory(path, &asked.loader)?;
+        let inventory = runtime::block_on(Inventory::take(path, &asked.loader))?;
         let tools = tools(&found, &inventory);
         let parts = Parts::of(&*found.counter, &messages, tools);
         Ok(Self { failed: inventory.failed, ..found.subject(parts, messages) })
@@ -167,7 +167,7 @@ impl Subject {
         let (found, tools, failed) = if let Some((path, loader, named)) = &named {
             let model = model_of(&named.file.value, asked.model, last)?;
             let found = Found::of_agent(title, model, policy_of(named, asked)?, named);
-            let inventory = inventory(path, loader)?;
+            let inventory = runtime::block_on(Inventory::take(path, loader))?;
             let tools = tools(&found, &inventory);
             (found, tools, inventory.failed)
         } else {
@@ -345,14 +345,6 @@ fn model_of(file: &AgentFile, wanted: Option<&str>, last: Option<&String>) -> Re
             Ok(last.or_else(|| names().first().map(|name| (*name).to_owned())).unwrap_or_default())
         }
     }
-}
-
-fn inventory(path: &Path, loader: &Loader) -> Result<Inventory, Failed> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failed::io("cannot start", error))?;
-    runtime.block_on(Inventory::take(path, loader))
 }
 
 /// Each tool in the form in which the model is shown it.

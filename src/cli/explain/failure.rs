@@ -1,12 +1,11 @@
 //! A failure that is asked about: its class, what tells the class, or the answer of a provider as it came.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use unfazed::engine::{Failure, Headers, Hint};
+use unfazed::host::Clock;
 use unfazed::policy::{ErrorClass, ErrorExplanation, Evidence, Explanation, Policy};
-use unfazed::time::{Instant, Nanos};
 
 use crate::cli::exit::Failed;
 use crate::cli::files;
@@ -100,7 +99,7 @@ impl Asked {
         let headers = self.header.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
         let headers = Headers::new(headers);
         if let Some(status) = self.status {
-            return Ok(Some(Failure::from_answer(status, &headers, &body, now)));
+            return Ok(Some(Failure::from_answer(status, &headers, &body, || Clock::system().now())));
         }
         let json = serde_json::from_slice::<Value>(&body).ok();
         let inside = json.as_ref().and_then(Failure::inside_success);
@@ -111,7 +110,7 @@ impl Asked {
             );
             return Err(Failed::Usage(message));
         };
-        Ok(Some(failure.with_hint(&headers, json.as_ref(), now)))
+        Ok(Some(failure.with_hint(&headers, json.as_ref(), || Clock::system().now())))
     }
 }
 
@@ -161,11 +160,6 @@ fn hint(hint: &Hint) -> Option<String> {
         Hint::Partly(partly) => Some(format!("{}; ignored {}", partly.wait, partly.ignored)),
         Hint::Ignored(reason) => Some(format!("ignored {reason}")),
     }
-}
-
-fn now() -> Instant {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Instant(Nanos::from_std(since).0)
 }
 
 /// Reads the name of a class.

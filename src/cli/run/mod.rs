@@ -135,11 +135,7 @@ enum Stream {
 
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     super::logs::start(settings)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failed::io("cannot start", error))?;
-    runtime.block_on(live(args, settings))
+    super::runtime::block_on(live(args, settings))
 }
 
 async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {

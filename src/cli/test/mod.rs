@@ -10,12 +10,12 @@ mod update;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use regex::Regex;
 use unfazed::cases::{Case, Coverage, Loader, Suite, Verdict};
 use unfazed::policy::Report;
 
 use super::exit::{self, Exit, Failed};
+use super::format::Format;
 use super::{files, out};
 
 /// Plays test cases for policies, in virtual time: what is waited, told, run, refused, and why
@@ -52,16 +52,6 @@ pub(crate) struct Args {
     /// Writes `attempts`, `delays`, `turns` and `elapsed` that do not hold anew, if they stand on one line.
     #[arg(long)]
     update: bool,
-}
-
-/// How the result is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    #[default]
-    Human,
-    /// One JSON document.
-    Json,
 }
 
 /// A test file, and what became of it.

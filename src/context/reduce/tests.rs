@@ -1,3 +1,5 @@
+//! What each step of a reduction does to a conversation, and the laws that hold for all of them.
+
 use proptest::prelude::*;
 use serde_json::Map;
 

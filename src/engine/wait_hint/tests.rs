@@ -1,3 +1,5 @@
+//! What answers say about when to come back, in every form that is seen.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,21 +1,19 @@
 //! Failures of a model call as facts: what the status, the headers and the body say, and nothing made of it.
 
-use std::time::SystemTime;
-
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::engine::{Failure, Headers};
+use crate::host::Clock;
 use crate::policy::ErrorClass;
-use crate::time::{Instant, Nanos};
 
 /// The most characters of a message that are kept.
 const MAX_MESSAGE: usize = 2000;
 
 /// The failure a response with an error status stands for.
 pub(crate) fn from_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Failure {
-    let mut failure = Failure::from_answer(status.as_u16(), &told(headers), body, now);
+    let mut failure = Failure::from_answer(status.as_u16(), &told(headers), body, || Clock::system().now());
     if failure.message.is_empty() {
         failure.message = reason(status);
     }
@@ -39,7 +37,7 @@ pub(crate) fn event(value: &Value, headers: &HeaderMap) -> Failure {
 }
 
 fn completed(failure: Failure, body: &Value, headers: &HeaderMap) -> Failure {
-    let mut failure = failure.with_hint(&told(headers), Some(body), now);
+    let mut failure = failure.with_hint(&told(headers), Some(body), || Clock::system().now());
     if failure.message.is_empty() {
         "the answer is an error without a message".clone_into(&mut failure.message);
     }
@@ -49,11 +47,6 @@ fn completed(failure: Failure, body: &Value, headers: &HeaderMap) -> Failure {
 /// The headers as the interpreter's readers take them.
 fn told(headers: &HeaderMap) -> Headers {
     Headers::new(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())))
-}
-
-fn now() -> Instant {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Instant(Nanos::from_std(since).0)
 }
 
 /// An answer that cannot be read.
@@ -87,6 +80,7 @@ fn reason(status: StatusCode) -> String {
 mod tests {
     use super::*;
     use crate::engine::Hint;
+    use crate::time::Nanos;
     use serde_json::json;
 
     fn read(status: u16, body: &str) -> Failure {

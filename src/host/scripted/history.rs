@@ -15,7 +15,7 @@ pub(super) fn check(messages: &[ChatMessage]) -> Result<(), Box<ErrorReply>> {
             let before = open.len();
             open.retain(|call| *call != id);
             if open.len() == before {
-                return Err(refusal(format!(
+                return Err(ErrorReply::invalid_request(format!(
                     "Invalid parameter: messages with role 'tool' must be a response to a preceding message with \
                      'tool_calls'. No such call: {id}"
                 )));
@@ -32,16 +32,11 @@ fn unanswered(open: &[&str]) -> Result<(), Box<ErrorReply>> {
     if open.is_empty() {
         return Ok(());
     }
-    Err(refusal(format!(
+    Err(ErrorReply::invalid_request(format!(
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each \
          'tool_call_id'. The following tool_call_ids did not have response messages: {}",
         open.join(", ")
     )))
-}
-
-fn refusal(message: String) -> Box<ErrorReply> {
-    let kind = Some("invalid_request_error".to_owned());
-    Box::new(ErrorReply { kind, code: None, ..ErrorReply::new(400, "", message) })
 }
 
 #[cfg(test)]

@@ -246,6 +246,12 @@ impl ErrorReply {
         }
     }
 
+    /// What a server says to a request that breaks its rules.
+    pub(in crate::host::scripted) fn invalid_request(message: impl Into<String>) -> Box<Self> {
+        let kind = Some("invalid_request_error".to_owned());
+        Box::new(Self { kind, code: None, ..Self::new(400, "", message) })
+    }
+
     /// The same with a header.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {

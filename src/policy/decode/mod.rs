@@ -63,6 +63,7 @@ pub(crate) use union::union;
 pub use version::VersionOne;
 
 use super::did_you_mean::{Habit, closest, elsewhere};
+use super::excerpt::excerpt;
 #[cfg(feature = "host")]
 use super::lost::Lost;
 use super::lost::Within;
@@ -71,6 +72,9 @@ use super::{Code, Diagnostic, Findings, Report, Selector, SourceId, Sources, Spa
 
 /// The most that the expressions and templates of a document may cost, in nodes of expressions of some 200 bytes.
 const MOST_SPENT: usize = 225_000;
+
+/// The most characters of a key or a word that a message quotes.
+const QUOTED: usize = 60;
 
 /// A type that can be read from a node.
 pub trait Decode: Sized {
@@ -307,7 +311,8 @@ impl<'a> Reader<'a> {
     }
 
     fn meant_choice<'o>(&mut self, span: Span, found: &str, options: &[&'o str]) -> Option<&'o str> {
-        let problem = Diagnostic::error(Code::BAD_VALUE, span, format!("unknown value `{}`", cut(found)));
+        let problem =
+            Diagnostic::error(Code::BAD_VALUE, span, format!("unknown value `{}`", excerpt(found, QUOTED)));
         // Nobody reads the hundredth suggestion, and each costs a comparison with every option.
         let crowded = self.findings.is_crowded();
         let meant = if crowded { None } else { closest(found, options.iter().copied()) };
@@ -328,8 +333,11 @@ impl<'a> Reader<'a> {
         fields: &[&'f str],
         entries: &[(Key, Node)],
     ) -> Option<&'f str> {
-        let problem =
-            Diagnostic::error(Code::UNKNOWN_FIELD, key.span, format!("unknown field `{}`", cut(&key.name)));
+        let problem = Diagnostic::error(
+            Code::UNKNOWN_FIELD,
+            key.span,
+            format!("unknown field `{}`", excerpt(&key.name, QUOTED)),
+        );
         if self.findings.is_crowded() {
             self.findings.push(problem);
             return None;
@@ -454,14 +462,6 @@ fn words(expected: &str) -> impl Iterator<Item = &str> {
     let quoted = expected.split('`').skip(1).step_by(2);
     quoted
         .filter(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
-}
-
-/// A bounded piece of text that may be anything, for error messages.
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(60) {
-        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
-        None => text.to_owned(),
-    }
 }
 
 /// Gives the schema generator what it needs of a type that can be decoded.

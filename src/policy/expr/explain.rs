@@ -3,6 +3,7 @@
 use cel::{ExecutionError, ParseErrors};
 
 use super::ExprError;
+use crate::policy::excerpt::excerpt;
 
 /// What a person is told of an evaluation that failed: what happened, and what to write.
 pub(super) type Told = (String, Option<String>);
@@ -21,7 +22,7 @@ pub(super) fn parse_error(text: &str, errors: &ParseErrors) -> ExprError {
         Some("<EOF>") => "the expression ends too early".to_owned(),
         Some(token) if !token.is_empty() => format!("`{token}` is not expected here"),
         _ if first.msg.starts_with("Syntax error") => "this is not an expression".to_owned(),
-        _ => cut(&first.msg.to_lowercase(), 120),
+        _ => excerpt(&first.msg.to_lowercase(), 120),
     };
     let help = message.contains("has() macro").then(|| "write `has(args.field)`".to_owned());
     ExprError { message, at: position(text, first.pos), help }
@@ -29,7 +30,7 @@ pub(super) fn parse_error(text: &str, errors: &ParseErrors) -> ExprError {
 
 /// The expression that failed, and why.
 pub(super) fn evaluation(text: &str, message: &str, help: Option<String>) -> ExprError {
-    ExprError { message: format!("`{}`: {message}", cut(text, 80)), at: None, help }
+    ExprError { message: format!("`{}`: {message}", excerpt(text, 80)), at: None, help }
 }
 
 /// Why an evaluation failed.
@@ -37,10 +38,12 @@ pub(super) fn execution(error: &ExecutionError) -> Told {
     let plain = |message: &str| (message.to_owned(), None);
     match error {
         ExecutionError::NoSuchKey(key) => {
-            let key = cut(key, 80);
+            let key = excerpt(key, 80);
             (format!("no such key `{key}`"), Some(format!("ask first: `has(….{key}) && …`")))
         }
-        ExecutionError::UndeclaredReference(name) => (format!("`{}` has no value here", cut(name, 80)), None),
+        ExecutionError::UndeclaredReference(name) => {
+            (format!("`{}` has no value here", excerpt(name, 80)), None)
+        }
         ExecutionError::NoSuchOverload(call) => {
             operands(call.function(), call.argument_types().iter().map(String::as_str))
         }
@@ -67,7 +70,7 @@ pub(super) fn execution(error: &ExecutionError) -> Told {
         ExecutionError::UnexpectedType { want, .. } if want == "Arc<String>" => plain("a string is needed"),
         ExecutionError::UnexpectedType { .. } => plain("a value of another type is needed"),
         ExecutionError::FunctionError { function, message } => {
-            (format!("`{function}` failed: {}", cut(&message.to_lowercase(), 120)), None)
+            (format!("`{function}` failed: {}", excerpt(&message.to_lowercase(), 120)), None)
         }
         _ => plain("it has no value for this data"),
     }
@@ -120,12 +123,4 @@ fn position(text: &str, (line, column): (isize, isize)) -> Option<core::ops::Ran
 /// Where the character number `index` begins.
 fn byte(text: &str, index: usize) -> usize {
     text.char_indices().nth(index).map_or(text.len(), |(at, _)| at)
-}
-
-/// At most `most` characters of `text`, marked if some are missing.
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or("")),
-        None => text.to_owned(),
-    }
 }

@@ -1,3 +1,5 @@
+//! Expressions: what they compute, what they refuse, and what that is called.
+
 use proptest::prelude::*;
 use serde_json::json;
 

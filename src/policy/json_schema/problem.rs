@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::SchemaError;
 use crate::policy::did_you_mean::closest;
+use crate::policy::excerpt::excerpt;
 
 const MAX_QUOTED: usize = 80;
 const MAX_LISTED: usize = 12;
@@ -44,16 +45,16 @@ pub(super) fn of_schema(schema: &Value, error: &ValidationError<'_>) -> SchemaEr
     if let Kind::Referencing(why) = error.kind() {
         return match why {
             Referencing::UnknownSpecification { specification } => refuse(
-                format!("`{}` is no draft of JSON Schema", cut(specification, MAX_QUOTED)),
+                format!("`{}` is no draft of JSON Schema", excerpt(specification, MAX_QUOTED)),
                 Some(
                     "leave `$schema` out, or write `https://json-schema.org/draft/2020-12/schema`".to_owned(),
                 ),
             ),
             Referencing::PointerToNowhere { pointer } => {
-                refuse(format!("the reference `#{}` leads nowhere", cut(pointer, MAX_QUOTED)), None)
+                refuse(format!("the reference `#{}` leads nowhere", excerpt(pointer, MAX_QUOTED)), None)
             }
             Referencing::Unretrievable { uri, .. } => refuse(
-                format!("the reference to `{}` leads out of the schema", cut(uri, MAX_QUOTED)),
+                format!("the reference to `{}` leads out of the schema", excerpt(uri, MAX_QUOTED)),
                 Some("nothing is fetched: write it under `$defs` and refer to `#/$defs/name`".to_owned()),
             ),
             _ => refuse("a reference of the schema leads nowhere".to_owned(), None),
@@ -68,7 +69,7 @@ pub(super) fn of_schema(schema: &Value, error: &ValidationError<'_>) -> SchemaEr
                 || format!("the types are {}", listed(types.iter().map(|name| format!("`{name}`")))),
                 |meant| format!("did you mean `{meant}`?"),
             );
-            refuse(format!("`{}` is not a type", cut(name, MAX_QUOTED)), Some(help))
+            refuse(format!("`{}` is not a type", excerpt(name, MAX_QUOTED)), Some(help))
         }
         ("pattern", Value::String(_)) => refuse(
             format!("the pattern {found} is not a regular expression"),
@@ -87,7 +88,7 @@ fn message(schema: &Value, error: &ValidationError<'_>) -> String {
     let found = quoted(error.instance());
     match error.kind() {
         Kind::Required { property } => {
-            format!("`{}` is missing", cut(property.as_str().unwrap_or("?"), MAX_QUOTED))
+            format!("`{}` is missing", excerpt(property.as_str().unwrap_or("?"), MAX_QUOTED))
         }
         Kind::Type { kind } => format!("expected {}, found {}", expected(kind), with_kind(error.instance())),
         Kind::Enum { options } => {
@@ -121,7 +122,7 @@ fn message(schema: &Value, error: &ValidationError<'_>) -> String {
         Kind::UniqueItems => "must not have the same element twice".to_owned(),
         Kind::Contains => "lacks an element of the required form".to_owned(),
         Kind::Pattern { pattern } => {
-            format!("must match the pattern `{}`, found {found}", cut(pattern, MAX_QUOTED))
+            format!("must match the pattern `{}`, found {found}", excerpt(pattern, MAX_QUOTED))
         }
         Kind::Format { format } => format!("must be a valid {format}, found {found}"),
         Kind::PropertyNames { error } => {
@@ -137,7 +138,7 @@ fn message(schema: &Value, error: &ValidationError<'_>) -> String {
             let allowed = allowed(schema, error.schema_path().as_str());
             unexpected.first().map_or_else(String::new, |name| unknown(name, &allowed))
         }
-        kind => format!("breaks the rule `{}`", cut(kind.keyword(), MAX_QUOTED)),
+        kind => format!("breaks the rule `{}`", excerpt(kind.keyword(), MAX_QUOTED)),
     }
 }
 
@@ -172,12 +173,12 @@ fn forms(schema: &Value, error: &ValidationError<'_>, context: &[Vec<ValidationE
         Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "fits none of the forms allowed".to_owned(),
         _ => message(schema, first),
     };
-    let at = if place.is_empty() { String::new() } else { format!("`{}` ", cut(place, MAX_QUOTED)) };
+    let at = if place.is_empty() { String::new() } else { format!("`{}` ", excerpt(place, MAX_QUOTED)) };
     format!("fits none of the {} forms allowed; in the nearest, {at}{inner}", context.len())
 }
 
 fn unknown(name: &str, allowed: &[&str]) -> String {
-    let name = cut(name, MAX_QUOTED);
+    let name = excerpt(name, MAX_QUOTED);
     if allowed.is_empty() {
         return format!("`{name}` is not allowed");
     }
@@ -219,7 +220,7 @@ fn with_kind(value: &Value) -> String {
 /// A value as JSON, cut; large ones by their kind.
 fn quoted(value: &Value) -> String {
     match value {
-        Value::String(text) => Value::String(cut(text, MAX_QUOTED)).to_string(),
+        Value::String(text) => Value::String(excerpt(text, MAX_QUOTED)).to_string(),
         Value::Array(_) => "an array".to_owned(),
         Value::Object(_) => "an object".to_owned(),
         other => other.to_string(),
@@ -237,11 +238,4 @@ fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
 
 fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
-}
-
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or("")),
-        None => text.to_owned(),
-    }
 }

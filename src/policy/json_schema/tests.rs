@@ -1,3 +1,5 @@
+//! What a person is told of a value or of a schema that is wrong.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Bodies of errors in every shape that providers give them.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;

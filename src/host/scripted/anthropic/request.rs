@@ -48,11 +48,12 @@ pub(in crate::host::scripted) fn read(
     body: &Value,
 ) -> Result<MessagesRequest, Box<ErrorReply>> {
     if !headers.contains_key("anthropic-version") {
-        return Err(refusal("anthropic-version: header is required"));
+        return Err(ErrorReply::invalid_request("anthropic-version: header is required"));
     }
     let request = MessagesRequest::deserialize(body);
-    let request =
-        request.map_err(|error| refusal(format!("the request is not one for a message: {error}")))?;
+    let request = request.map_err(|error| {
+        ErrorReply::invalid_request(format!("the request is not one for a message: {error}"))
+    })?;
     check(&request.messages)?;
     Ok(request)
 }
@@ -115,11 +116,13 @@ fn check(messages: &[Said]) -> Result<(), Box<ErrorReply>> {
         let results = message.blocks().iter().take_while(|block| is(block, "tool_result")).count();
         for (place, block) in message.blocks().iter().enumerate() {
             if is(block, "text") && word(block, "text").trim().is_empty() {
-                return Err(refusal("messages: text content blocks must contain non-whitespace text"));
+                return Err(ErrorReply::invalid_request(
+                    "messages: text content blocks must contain non-whitespace text",
+                ));
             }
             let id = word(block, "tool_use_id");
             if is(block, "tool_result") && (place >= results || !open.contains(&id)) {
-                return Err(refusal(format!(
+                return Err(ErrorReply::invalid_request(format!(
                     "messages.{at}.content.{place}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each \
                      `tool_result` block must have a corresponding `tool_use` block in the previous message."
                 )));
@@ -137,17 +140,12 @@ fn unanswered(open: &[&str], at: usize) -> Result<(), Box<ErrorReply>> {
     if open.is_empty() {
         return Ok(());
     }
-    Err(refusal(format!(
+    Err(ErrorReply::invalid_request(format!(
         "messages.{}: `tool_use` ids were found without `tool_result` blocks immediately after: {}. Each `tool_use` block \
          must have a corresponding `tool_result` block in the next message.",
         at.saturating_sub(1),
         open.join(", "),
     )))
-}
-
-fn refusal(message: impl Into<String>) -> Box<ErrorReply> {
-    let kind = Some("invalid_request_error".to_owned());
-    Box::new(ErrorReply { kind, code: None, ..ErrorReply::new(400, "", message) })
 }
 
 fn is(block: &Map<String, Value>, kind: &str) -> bool {

@@ -19,6 +19,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::levels;
 use crate::host::tool::process::capture::{Tail, drain};
 use crate::host::tool::process::forever;
 use crate::host::tool::process::group::{Group, Patience, signal_of};
@@ -335,25 +336,6 @@ fn too_deep(line: &[u8]) -> Option<Vec<u8>> {
     Some(format!("{error}\n").into_bytes())
 }
 
-/// How deep a JSON text is nested, without reading it.
-fn levels(line: &[u8]) -> usize {
-    let (mut open, mut most, mut quoted, mut escaped) = (0_usize, 0, false, false);
-    for byte in line {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b'{' | b'[' if !quoted => {
-                open += 1;
-                most = most.max(open);
-            }
-            b'}' | b']' if !quoted => open = open.saturating_sub(1),
-            _ => {}
-        }
-    }
-    most
-}
-
 fn command(program: &Program<'_>) -> Option<Command> {
     let (first, arguments) = program.command.split_first()?;
     let path = Path::new(first);
@@ -392,13 +374,6 @@ fn not_started(program: &Program<'_>, shown: &str, error: &io::Error) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn levels_are_counted_outside_of_texts() {
-        for (text, deep) in [("{}", 1), (r#"{"a": [[1], "[[[[\"["]}"#, 3), ("]]][", 1), ("7", 0)] {
-            assert_eq!(levels(text.as_bytes()), deep, "{text}");
-        }
-    }
 
     #[test]
     fn an_answer_nobody_can_read_becomes_an_error_and_anything_else_noise() {

@@ -1,3 +1,4 @@
+//! Tools that are programs: what comes of them when they work, fail, hang or are stopped.
 #![cfg(unix)]
 
 use super::*;
