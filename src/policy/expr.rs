@@ -7,6 +7,7 @@
 mod check;
 mod explain;
 mod json;
+mod path;
 mod scan;
 
 use core::fmt;
@@ -19,6 +20,8 @@ use cel::{Context, Env};
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use self::path::Path;
+
 /// A compiled expression. Cloning shares it.
 #[derive(Clone)]
 pub struct Expr(Arc<Compiled>);
@@ -30,6 +33,8 @@ struct Compiled {
     fields: Vec<(String, String)>,
     regexes: Arc<[Regex]>,
     cost: usize,
+    /// If it does no more than name a value.
+    path: Option<Path>,
 }
 
 /// What is wrong with an expression, or why it could not be evaluated.
@@ -67,6 +72,7 @@ impl Expr {
         let checked = check::check(&mut ast, &positions, text, variables)?;
         Ok(Self(Arc::new(Compiled {
             text: text.to_owned(),
+            path: Path::of(&ast),
             ast,
             variables: checked.variables,
             fields: checked.fields,
@@ -87,8 +93,12 @@ impl Expr {
     pub fn eval(&self, vars: &Map<String, Value>) -> Result<Value, ExprError> {
         let compiled = &*self.0;
         let fail = |(message, help): explain::Told| explain::evaluation(&compiled.text, &message, help);
-        let mut context = Context::with_env(Arc::clone(env()));
         let mut budget = json::Budget::default();
+        if let Some((variable, value)) = compiled.path.as_ref().and_then(|path| path.find(vars)) {
+            json::measure(variable, &mut budget).map_err(|message| fail((message, None)))?;
+            return Ok(json::in_order(value));
+        }
+        let mut context = Context::with_env(Arc::clone(env()));
         for name in &compiled.variables {
             if let Some(value) = vars.get(name) {
                 let value = json::to_cel(value, &mut budget).map_err(|message| fail((message, None)))?;

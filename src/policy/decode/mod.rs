@@ -427,8 +427,12 @@ fn literal_shift(raw: &str, value: &str, range: &Range<usize>) -> Option<usize> 
 
 fn repair(problem: Diagnostic, node: &Node, expected: &str, raw: &str) -> Diagnostic {
     let span = node.span;
-    match &node.data {
-        Data::Text(text) if expected.contains("`true` or `false`") => {
+    let meant = match &node.data {
+        Data::Text(text) => closest(text, words(expected)),
+        _ => None,
+    };
+    match (&node.data, meant) {
+        (Data::Text(text), _) if expected.contains("`true` or `false`") => {
             match text.to_ascii_lowercase().as_str() {
                 "yes" | "on" | "y" => problem.fix(span, "booleans are `true` and `false`", "true"),
                 "no" | "off" | "n" => problem.fix(span, "booleans are `true` and `false`", "false"),
@@ -436,23 +440,21 @@ fn repair(problem: Diagnostic, node: &Node, expected: &str, raw: &str) -> Diagno
                 _ => problem,
             }
         }
-        Data::Text(text) if expected.contains("number") && raw.len() > text.len() => {
+        (Data::Text(text), _) if expected.contains("number") && raw.len() > text.len() => {
             if text.parse::<f64>().is_ok_and(f64::is_finite) {
                 problem.fix(span, "remove the quotes", text.to_string())
             } else {
                 problem
             }
         }
-        Data::Number(_) | Data::Bool(_) if expected.contains("string") => {
+        (Data::Number(_) | Data::Bool(_), _) if expected.contains("string") => {
             problem.fix(span, "quote it", format!("\"{raw}\""))
         }
-        Data::Text(text) if let Some(meant) = closest(text, words(expected)) => {
-            problem.meant(span, text, meant, words(expected))
-        }
-        Data::Text(_) | Data::Number(_) if expected.contains("a list") && !raw.contains('\n') => {
+        (Data::Text(text), Some(meant)) => problem.meant(span, text, meant, words(expected)),
+        (Data::Text(_) | Data::Number(_), None) if expected.contains("a list") && !raw.contains('\n') => {
             problem.fix(span, "write a list", format!("[{raw}]"))
         }
-        Data::Null => problem.help("remove the line to leave it out"),
+        (Data::Null, _) => problem.help("remove the line to leave it out"),
         _ => problem,
     }
 }

@@ -66,15 +66,15 @@ impl Reader<'_> {
         if let Some(problem) = self.findings.recent(known) {
             problem.help.clear();
             problem.fix = None;
-            match number {
-                Some(text) if let Some(octal) = octal => {
+            match (number, octal) {
+                (Some(text), Some(octal)) => {
                     problem.help.push(format!("write `{text}`, or `{octal}` if it is meant as octal"));
                 }
-                Some(text) => {
+                (Some(text), None) => {
                     let title = Some("write a plain decimal number".to_owned());
                     problem.fix = Some(Fix { span: node.span, title, text });
                 }
-                None => problem.help.push(format!("expected {expected}")),
+                (None, _) => problem.help.push(format!("expected {expected}")),
             }
         }
     }

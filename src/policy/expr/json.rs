@@ -25,10 +25,21 @@ impl Default for Budget {
     }
 }
 
+impl Budget {
+    fn enter(&mut self) -> Result<(), String> {
+        self.values = self.values.checked_sub(1).ok_or("the data is too large for an expression")?;
+        self.depth = self.depth.checked_sub(1).ok_or("the data is nested too deeply for an expression")?;
+        Ok(())
+    }
+
+    const fn leave(&mut self) {
+        self.depth = self.depth.saturating_add(1);
+    }
+}
+
 /// `value` for an expression; texts are borrowed.
 pub(super) fn to_cel<'v>(value: &'v Value, budget: &mut Budget) -> Result<Box<dyn Val + 'v>, String> {
-    budget.values = budget.values.checked_sub(1).ok_or("the data is too large for an expression")?;
-    budget.depth = budget.depth.checked_sub(1).ok_or("the data is nested too deeply for an expression")?;
+    budget.enter()?;
     let value: Box<dyn Val + 'v> = match value {
         Value::Null => Box::new(CelNull),
         Value::Bool(value) => Box::new(CelBool::from(*value)),
@@ -49,8 +60,33 @@ pub(super) fn to_cel<'v>(value: &'v Value, budget: &mut Budget) -> Result<Box<dy
             Box::new(CelMap::from(entries.collect::<Result<HashMap<_, _>, _>>()?))
         }
     };
-    budget.depth = budget.depth.saturating_add(1);
+    budget.leave();
     Ok(value)
+}
+
+/// Takes from the budget what [`to_cel`] takes for that value.
+pub(super) fn measure(value: &Value, budget: &mut Budget) -> Result<(), String> {
+    budget.enter()?;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        Value::Array(elements) => elements.iter().try_for_each(|element| measure(element, budget))?,
+        Value::Object(entries) => entries.values().try_for_each(|value| measure(value, budget))?,
+    }
+    budget.leave();
+    Ok(())
+}
+
+/// A copy with the keys of maps in their order, as [`from_cel`] gives a value back.
+pub(super) fn in_order(value: &Value) -> Value {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+        Value::Array(elements) => Value::Array(elements.iter().map(in_order).collect()),
+        Value::Object(entries) => {
+            let mut entries: Vec<(&String, &Value)> = entries.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| *key);
+            Value::Object(entries.into_iter().map(|(key, value)| (key.clone(), in_order(value))).collect())
+        }
+    }
 }
 
 /// The result of an expression as JSON; the keys of maps in their order.

@@ -231,4 +231,17 @@ proptest! {
         let vars = json!({"args": args});
         prop_assert_eq!(Expr::parse("args", &["args"]).unwrap().eval(vars.as_object().unwrap()).unwrap(), args);
     }
+
+    #[test]
+    fn a_path_gives_what_the_same_path_gives_within_an_expression(
+        number: f64, whole: u64, text in ".{0,9}", keys in prop::collection::vec("[a-zé]{1,3}", 0..5),
+    ) {
+        let map: Map<String, Value> = keys.iter().map(|key| (key.clone(), json!([whole, {key: number, "b": 1}]))).collect();
+        let vars = json!({"args": {"x": {"z": map, "a": text, "y": [whole, number, true, null]}}});
+        let of = |text: &str| Expr::parse(text, &["args"]).unwrap().eval(vars.as_object().unwrap()).unwrap();
+        for path in ["args", "args.x", "args.x.z", "args.x.y", "args.x.a"] {
+            let (named, computed) = (of(path), of(&format!("true ? {path} : args")));
+            prop_assert_eq!(named.to_string(), computed.to_string());
+        }
+    }
 }
