@@ -151,6 +151,14 @@ tools:
 }
 
 #[test]
+fn a_policy_is_no_agent() {
+    let dir = folder(&[("policy.yaml", "version: 1\nretry: {max_attempts: 3}\n")]);
+    let run = unfazed(&dir, &["run", "policy.yaml"]);
+    assert_eq!(code(&run), 2);
+    says(&err(&run), &["policy.yaml is a policy; `unfazed run` takes an agent file"]);
+}
+
+#[test]
 fn check_follows_what_an_agent_file_names() {
     let agent = "version: 1
 policy: [policy.yaml, gone.yaml]

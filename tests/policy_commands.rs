@@ -95,6 +95,23 @@ fn diff_ends_with_1_where_that_is_asked_for() {
 }
 
 #[test]
+fn policies_that_ship_are_compared_and_explained_by_their_names() {
+    let dir = folder();
+    let diff = unfazed(&dir, &["diff", "builtin:default", "builtin:presets/supyagent", "--exit-code"]);
+    assert_eq!(code(&diff), 1, "{}", err(&diff));
+    assert!(out(&diff).contains("breaker"), "{}", out(&diff));
+    let same = ["diff", "builtin:presets/supyagent", "preset.yaml", "--exit-code"];
+    fs::write(dir.path().join("preset.yaml"), "version: 1\nextends: builtin:presets/supyagent\n").unwrap();
+    assert_eq!(code(&unfazed(&dir, &same)), 0);
+    let explained =
+        unfazed(&dir, &["explain", "search", "builtin:presets/supyagent", "old.yaml", "--key", "retry"]);
+    assert!(out(&explained).contains("builtin:presets/supyagent:"), "{}{}", out(&explained), err(&explained));
+    let missing = unfazed(&dir, &["explain", "search", "builtin:presets/supyagnt"]);
+    assert_eq!(code(&missing), 2);
+    assert!(err(&missing).contains("did you mean `builtin:presets/supyagent`?"), "{}", err(&missing));
+}
+
+#[test]
 fn diff_compares_the_profile_that_is_chosen() {
     let dir = folder();
     fs::write(dir.path().join("a.yaml"), format!("{OLD}profiles: {{ci: {{}}}}\n")).unwrap();

@@ -245,6 +245,7 @@ fn what_cannot_be_played_is_told() {
         ),
         (&["builtin:presets/supyagnt", "--model", "m", "--outcomes", "ok"], 2, "builtin:presets/supyagent"),
         (&["--scenario", "bad.yaml"], 1, "bad.yaml:4:26"),
+        (&["--scenario", "policy.yaml"], 2, "policy.yaml is a policy; give it as POLICY"),
         (&["--scenario", "none.yaml"], 2, "cannot read none.yaml"),
         (&["none.yaml", "--scenario", "outage.yaml"], 2, "cannot read none.yaml"),
         (

@@ -43,6 +43,12 @@ pub(crate) struct Named {
     pub(crate) models: Option<ModelCatalogue>,
 }
 
+/// Whether the file is a policy without mistakes.
+pub(crate) fn is_policy(path: &Path, bytes: &[u8]) -> bool {
+    let source = (path.display().to_string(), bytes.to_vec());
+    kind(bytes) == Kind::Policy && PolicyFiles::new().load_named(&Loader::new(), vec![source]).is_ok()
+}
+
 /// What the file is. A test file has cases; a script has replies; a scenario has agents; a call has arguments or a planner; a catalogue has a list of models; an agent has a task, models with an `api` or tools with a `kind`.
 pub(crate) fn kind(bytes: &[u8]) -> Kind {
     if !may_tell(bytes) {

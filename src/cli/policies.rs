@@ -1,20 +1,31 @@
-//! The policies a command is about: files that are named, or those that an agent file names.
+//! The policies a command is about: files that are named, those that an agent file names, or those that ship with the product.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use unfazed::host::PolicyFiles;
 use unfazed::host::agent_file::AgentFile;
-use unfazed::policy::{Loader, Policy, Report};
+use unfazed::policy::{Diagnostic, Loader, Policy, Report};
 
 use super::exit::Failed;
 use super::named::{self, Kind};
 use super::{files, out};
 
+/// What the names of policies that ship with the product begin with.
+const BUILTIN: &str = "builtin:";
+
 /// Loads policy files as layers of one policy, or prints what is wrong with them. An agent file stands for the
-/// policies it names.
+/// policies it names; `builtin:default` and `builtin:presets/NAME` are what they are in `extends`.
 pub(crate) fn load(paths: &[PathBuf], loader: &Loader) -> Result<(Policy, Option<AgentFile>), Failed> {
+    // What ships with the product has no profiles.
+    let plain = Loader::new();
+    let loader =
+        if !paths.is_empty() && paths.iter().all(|path| builtin(path).is_some()) { &plain } else { loader };
     let mut sources = Vec::new();
     for path in paths {
+        if let Some(name) = builtin(path) {
+            sources.extend(shipped(name)?);
+            continue;
+        }
         let bytes = files::read(path)?;
         if named::kind(&bytes) != Kind::Agent {
             sources.push((path.display().to_string(), bytes));
@@ -44,4 +55,29 @@ pub(crate) fn reported(reports: &[Report]) -> Failed {
         out::say(&report.human(true));
     }
     Failed::Report(String::new())
+}
+
+/// The name of a policy that ships with the product, if it is one.
+fn builtin(path: &Path) -> Option<&str> {
+    path.to_str().filter(|name| name.starts_with(BUILTIN) && !path.exists())
+}
+
+/// The layer of such a policy: a file that does nothing else than extend it. The default is under every policy.
+fn shipped(name: &str) -> Result<Option<(String, Vec<u8>)>, Failed> {
+    if name.strip_prefix(BUILTIN) == Some("default") {
+        return Ok(None);
+    }
+    let text = format!("version: 1\nextends: {}\n", serde_json::Value::from(name));
+    let file = (name.to_owned(), text.into_bytes());
+    let mut nowhere = |_: &str, path: &str| Err(format!("there is no `{path}`"));
+    let found = Loader::new().load_with(&mut nowhere, vec![file.clone()]);
+    found.map(|_| Some(file)).map_err(|report| Failed::Usage(said(name, report.diagnostics().first())))
+}
+
+/// What is wrong with a name, in one line.
+fn said(name: &str, problem: Option<&Diagnostic>) -> String {
+    let Some(problem) = problem else { return format!("there is no policy `{name}`") };
+    let meant = problem.fix.iter().map(|fix| format!("did you mean `{}`?", fix.text));
+    let help = meant.chain(problem.help.iter().cloned());
+    core::iter::once(problem.message.clone()).chain(help).collect::<Vec<_>>().join("; ")
 }

@@ -72,6 +72,13 @@ impl Setup {
     ) -> Result<Self, Failed> {
         let bytes = files::read(path)?;
         let (named, reports) = named::read(path, &bytes, loader);
+        if named.is_none() && named::is_policy(path, &bytes) {
+            let path = path.display();
+            let message = format!(
+                "{path} is a policy; `unfazed run` takes an agent file, which names it under `policy`"
+            );
+            return Err(Failed::Usage(message));
+        }
         let Named { file, policy, mut scripts, models } =
             named.ok_or_else(|| reported(&named::once(reports)))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();

@@ -16,7 +16,7 @@ use unfazed::simulate::{Figures, Scenario};
 use super::exit::{Exit, Failed};
 use super::settings::Settings;
 use super::text::one_line;
-use super::{files, out, policies};
+use super::{files, named, out, policies};
 use progress::Progress;
 use subject::Subject;
 
@@ -117,8 +117,15 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 
 fn play(args: &Args, path: &Path, subjects: &[Subject]) -> Result<Played, Failed> {
     let name = path.display().to_string();
-    let scenario =
-        Scenario::read(&name, &files::read(path)?).map_err(|report| policies::reported(&[report]))?;
+    let bytes = files::read(path)?;
+    let scenario = Scenario::read(&name, &bytes).map_err(|report| {
+        if !named::is_policy(path, &bytes) {
+            return policies::reported(&[report]);
+        }
+        let message =
+            "is a policy; give it as POLICY, and a scenario with --scenario; docs/simulate.md has one";
+        Failed::Usage(format!("{name} {message}"))
+    })?;
     let scenario = match args.seed {
         Some(seed) => scenario.with_seed(seed),
         None => scenario,

@@ -192,7 +192,7 @@ fn end_of(name: &str, most: usize) -> String {
 
 fn style(number: usize) -> String {
     let colour = COLOURS[number % COLOURS.len()];
-    let dash = DASHES[number / COLOURS.len() % DASHES.len()];
+    let dash = DASHES[(number / COLOURS.len() + number) % DASHES.len()];
     format!("stroke=\"{colour}\" stroke-dasharray=\"{dash}\"")
 }
 

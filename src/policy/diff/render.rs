@@ -12,6 +12,8 @@ use crate::policy::display::flow;
 const LONGEST: usize = 96;
 /// Longer values do not stand side by side.
 const BESIDE: usize = 24;
+/// Fields with longer names stand on a line of their own.
+const FIELD: usize = 72;
 /// So many subjects of a group are named in the text.
 const NAMED: usize = 3;
 
@@ -130,7 +132,7 @@ impl fmt::Display for DiffGroup {
 
 /// Whether old and new stand below each other instead of side by side.
 fn is_long(row: &DiffRow) -> bool {
-    old(row).chars().count().max(new(row).chars().count()) > BESIDE
+    old(row).chars().count().max(new(row).chars().count()) > BESIDE || row.field.chars().count() > FIELD
 }
 
 impl fmt::Display for DiffVerdict {
