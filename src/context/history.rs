@@ -85,41 +85,74 @@ pub(super) struct Scan<'a> {
     pub(super) results: Vec<Answer<'a>>,
 }
 
-/// The last message that makes a call of an id, and the number of the call while it waits for its result.
-struct Last {
-    at: usize,
-    waiting: Option<usize>,
+/// Finds the last call of an id. A result nearly always answers the last message that makes calls; only for others
+/// all calls are put into an index.
+#[derive(Default)]
+struct Finder<'a> {
+    index: HashMap<&'a str, usize>,
+    /// How many calls are in the index.
+    indexed: usize,
+}
+
+/// So many calls of one message are compared one by one.
+const FEW: usize = 16;
+
+impl<'a> Finder<'a> {
+    /// The number of the last call of that id. `from`: where those of the last message begin.
+    fn find(&mut self, calls: &[Call<'a>], from: usize, id: &str) -> Option<usize> {
+        let near = calls.get(from..).unwrap_or_default();
+        if near.len() <= FEW
+            && let Some(place) = near.iter().position(|call| call.id == id)
+        {
+            return from.checked_add(place);
+        }
+        for (number, call) in calls.iter().enumerate().skip(self.indexed) {
+            if call.state != CallState::Duplicate {
+                self.index.insert(call.id, number);
+            }
+        }
+        self.indexed = calls.len();
+        self.index.get(id).copied()
+    }
+
+    /// Whether the message whose calls begin at `from` has made a call of that id already.
+    fn is_twice(&mut self, calls: &[Call<'a>], from: usize, id: &str) -> bool {
+        let near = calls.get(from..).unwrap_or_default();
+        if near.len() <= FEW {
+            return near.iter().any(|call| call.id == id);
+        }
+        self.find(calls, from, id).is_some_and(|number| number >= from)
+    }
 }
 
 /// Looks at every call and every result once.
 pub(super) fn scan<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Scan<'a> {
     let mut scan = Scan::default();
-    let mut last: HashMap<&str, Last> = HashMap::new();
-    // The message whose results may come now.
-    let mut open = None;
+    let mut finder = Finder::default();
+    // Where the calls of the last message that makes some begin; and that message, while its results may come.
+    let (mut from, mut open) = (0, None);
     for (at, message) in messages.into_iter().enumerate() {
         match message {
             Message::Assistant { calls, .. } => {
                 open = Some(at);
+                if !calls.is_empty() {
+                    from = scan.calls.len();
+                }
                 for ToolCall { id, name, .. } in calls {
-                    let duplicate = last.get(id.as_str()).is_some_and(|last| last.at == at);
-                    if !duplicate {
-                        last.insert(id, Last { at, waiting: Some(scan.calls.len()) });
-                    }
+                    let duplicate = finder.is_twice(&scan.calls, from, id);
                     let state = if duplicate { CallState::Duplicate } else { CallState::Unanswered };
                     scan.calls.push(Call { at, id, tool: name, state });
                 }
             }
             Message::Tool { call: id, tool, .. } => {
-                let fate = match last.get_mut(id.as_str()) {
+                let found = finder.find(&scan.calls, from, id);
+                let fate = match found.and_then(|number| scan.calls.get_mut(number)) {
                     None => Fate::Orphan,
-                    Some(last) => match last.waiting.take().and_then(|number| scan.calls.get_mut(number)) {
-                        None => Fate::Duplicate,
-                        Some(call) => {
-                            call.state = CallState::Answered;
-                            if open == Some(call.at) { Fate::InPlace } else { Fate::Misplaced(call.at) }
-                        }
-                    },
+                    Some(call) if call.state != CallState::Unanswered => Fate::Duplicate,
+                    Some(call) => {
+                        call.state = CallState::Answered;
+                        if open == Some(call.at) { Fate::InPlace } else { Fate::Misplaced(call.at) }
+                    }
                 };
                 scan.results.push(Answer { at, id, tool, fate });
             }
@@ -286,7 +319,39 @@ mod tests {
         assert_eq!(count(FindingKind::DuplicateResult), 59_999);
     }
 
+    /// The place of the call that a result answers, the slow way.
+    fn asked_by(messages: &[Message], result: usize) -> Option<usize> {
+        let Message::Tool { call: id, .. } = &messages[result] else { return None };
+        let makes = |message: &Message| matches!(message, Message::Assistant { calls, .. } if calls.iter().any(|call| call.id == *id));
+        messages[..result].iter().rposition(makes)
+    }
+
     proptest! {
+        #[test]
+        fn a_result_belongs_to_the_call_that_a_slow_search_finds(
+            words in proptest::collection::vec("u|a|a:[a-e](,[a-z]){0,20}|r:[a-z]|r:[a-e]", 0..30),
+        ) {
+            let messages = conversation(&words.join(" "));
+            for result in scan(&messages).results {
+                let asked = asked_by(&messages, result.at);
+                match result.fate {
+                    Fate::Orphan => prop_assert_eq!(asked, None),
+                    Fate::Misplaced(at) => prop_assert_eq!(asked, Some(at)),
+                    Fate::InPlace => {
+                        let at = asked.unwrap();
+                        let between = messages[at + 1..result.at].iter();
+                        let nothing_else = between.clone().all(|message| matches!(message, Message::Tool { .. }));
+                        prop_assert!(nothing_else);
+                    }
+                    Fate::Duplicate => {
+                        let at = asked.unwrap();
+                        let twin = |message: &Message| matches!(message, Message::Tool { call, .. } if call == result.id);
+                        prop_assert!(messages[at + 1..result.at].iter().any(twin));
+                    }
+                }
+            }
+        }
+
         #[test]
         fn every_call_and_result_is_accounted_for(words in proptest::collection::vec("u|a|a:[xy](,[xyz])?|r:[xyz]", 0..12)) {
             let messages = conversation(&words.join(" "));
