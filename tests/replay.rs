@@ -413,6 +413,31 @@ tools:
     }
 
     #[test]
+    fn a_correction_that_waits_for_a_running_call_is_decided_again_from_any_folder() {
+        let scene = Scene::new();
+        let add = "{kind: process, command: [cat], description: Adds., effect: read_only, \
+                   parameters: {type: object, properties: {a: {type: integer}}, required: [a]}}";
+        scene.write("agent.yaml", &format!("{}  add: {add}\n", desk::AGENT));
+        let script = "version: 1
+model: m
+replies:
+  - {match: {turn: 1}, calls: [{name: add, arguments: {a: x}, id: a}, {name: look, arguments: {}, id: b}]}
+  - {match: {turn: 2}, text: The lamp costs 12.50.}
+";
+        scene.write("model.yaml", script);
+        let id = scene.run(&[]);
+        let (code, text) = scene.replay(&["latest", "--exit-code"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("byte for byte"), "{text}");
+        let elsewhere = tempfile::tempdir().unwrap();
+        let log = scene.store().path(&id);
+        let output = Scene::unfazed_in(elsewhere.path(), &["replay", log.to_str().unwrap(), "--exit-code"]);
+        assert_eq!((output.status.code(), out(&output)), (Some(0), text), "{}", err(&output));
+        let log = fs::read_to_string(log).unwrap();
+        assert!(log.contains(r#""directive":"wait""#), "the correction had to wait: {log}");
+    }
+
+    #[test]
     fn a_session_of_several_runs_is_decided_again() {
         let scene = Scene::new();
         let id = scene.run(&[]);

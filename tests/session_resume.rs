@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use unfazed::context;
 use unfazed::engine::{
-    Drive, EffectState, Envelope, Event, LogHeader, Order, Outcome, Record, RecordRef, RunStarted, State,
-    ToolFacts, ToolOutcome, ToolSpec, Work,
+    Drive, EffectState, Envelope, Event, LogHeader, Note, Order, Outcome, Record, RecordRef, RunStarted,
+    State, ToolFacts, ToolOutcome, ToolSpec, Work,
 };
 use unfazed::host::scripted::{self, Answer, Entry, Matcher, Script, ScriptedCall, ScriptedModel};
 use unfazed::host::{Agent, FunctionTool, Journal, RunReport, Silent, Stop, Task, Tools};
@@ -117,6 +117,11 @@ fn calls(calls: &[(&str, u32)]) -> Entry {
 
 /// An agent that charges once, looks twice, and answers.
 fn agent(policy: &str, runs: &Runs) -> Agent {
+    agent_of("policy.yaml", policy, runs)
+}
+
+/// The same, whose policy is read from that file.
+fn agent_of(file: &str, policy: &str, runs: &Runs) -> Agent {
     let tool = |name: &'static str, effect| {
         let spec = ToolSpec {
             name: name.into(),
@@ -142,9 +147,7 @@ fn agent(policy: &str, runs: &Runs) -> Agent {
         ],
     );
     let tools = Tools::new().with(tool("charge", Effect::NonIdempotent)).with(tool("look", Effect::ReadOnly));
-    Agent::new(Policy::from_yaml("policy.yaml", policy).unwrap())
-        .model("m", ScriptedModel::new(script))
-        .tools(tools)
+    Agent::new(Policy::from_yaml(file, policy).unwrap()).model("m", ScriptedModel::new(script)).tools(tools)
 }
 
 /// A whole run, and its log.
@@ -158,8 +161,13 @@ fn whole() -> (Scene, Vec<u8>) {
 
 /// A run that was broken off while its tools were running.
 fn broken_off_in_tools() -> Scene {
-    let (scene, log) = whole();
-    let text = String::from_utf8(log).unwrap();
+    broken_off_under(POLICY)
+}
+
+fn broken_off_under(policy: &str) -> Scene {
+    let scene = Scene::new();
+    scene.begin(&agent(policy, &Runs::default()), "Charge it.");
+    let text = String::from_utf8(scene.log()).unwrap();
     let cut = text.find(r#""event":"tool_finished""#).unwrap();
     let cut = text[..cut].rfind('\n').unwrap() + 1;
     scene.left(&text.as_bytes()[..cut]);
@@ -343,6 +351,29 @@ fn a_task_ends_the_run_that_was_broken_off_and_begins_the_next() {
         report.messages.iter().map(Message::text).filter(|text| text.contains("It may have run")).collect();
     assert_eq!(told.len(), 2, "both calls are told as interrupted");
     assert!(!runs.lock().unwrap().contains_key("charge 1"));
+}
+
+#[test]
+fn a_run_that_was_broken_off_goes_on_under_the_same_policy_whatever_its_file_is_called() {
+    // The second call of the reply waits to be refused until the first one has its result.
+    let policy = format!("{POLICY}turn: {{calls: {{most: 1}}}}\n");
+    let scene = broken_off_under(&policy);
+    let file = "/srv/elsewhere/rules.yaml";
+    let report = scene.go_on(&agent_of(file, &policy, &Runs::default()), None);
+    assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
+    let directives = scene.records().into_iter().filter_map(|record| match record {
+        Record::Directives { list, .. } => Some(list.0),
+        _ => None,
+    });
+    let refused: Vec<String> = directives
+        .flatten()
+        .filter(|directive| matches!(&directive.order, Order::Note(Note::Refused { .. })))
+        .flat_map(|directive| directive.because)
+        .map(|because| format!("{} = {} ({})", because.rule, because.value, because.place))
+        .collect();
+    assert_eq!(refused, ["turn.calls.most = 1 (/srv/elsewhere/rules.yaml:9:22)"]);
+    // Told by a third name, all of it is decided again.
+    scene.decides_the_same(&agent_of("third.yaml", &policy, &Runs::default()));
 }
 
 #[test]

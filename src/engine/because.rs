@@ -3,6 +3,7 @@
 use core::fmt::Display;
 
 use super::directive::Because;
+use super::reason::{Reason, told};
 use super::retry::{Case, DelayRule, Obstacle, Progress};
 use crate::policy::{BreakerPolicy, Policy, RetryPolicy, Setting};
 use crate::session::StopReason;
@@ -15,13 +16,7 @@ pub(super) fn because<T: Display>(
     setting: &Setting<T>,
     facts: impl IntoIterator<Item = String>,
 ) -> Because {
-    Because {
-        rule: rule.into(),
-        value: setting.value.to_string(),
-        layer: setting.origin.scope,
-        place: policy.place(setting.origin),
-        facts: facts.into_iter().collect(),
-    }
+    Reason::new(policy, rule, setting, facts).told(policy)
 }
 
 /// Why there is another attempt.
@@ -33,23 +28,35 @@ pub(super) fn of_retry(
     delay: Nanos,
     by: DelayRule,
 ) -> Vec<Because> {
+    told(policy, to_retry(policy, retry, progress, case, delay, by))
+}
+
+/// The same reasons, for later.
+pub(super) fn to_retry(
+    policy: &Policy,
+    retry: &RetryPolicy,
+    progress: Progress,
+    case: &Case,
+    delay: Nanos,
+    by: DelayRule,
+) -> Vec<Reason> {
     let class = format!("{} is retried", case.class);
     let attempt = format!("attempt {} failed", progress.attempt);
     let (rules, all) = (retry.for_class(case.class), retry.for_others());
     let waits = match by {
         DelayRule::Backoff => {
             let path = path("backoff", case, rules.backoff, all.backoff);
-            because(policy, path, rules.backoff, [format!("waits {delay}")])
+            Reason::new(policy, path, rules.backoff, [format!("waits {delay}")])
         }
         DelayRule::Server => {
             let asked = case.hint.map(|hint| format!("the server asks for {hint}"));
             let path = path("server_delay", case, rules.server_delay, all.server_delay);
-            because(policy, path, rules.server_delay, asked)
+            Reason::new(policy, path, rules.server_delay, asked)
         }
     };
     vec![
-        because(policy, "retry.retry_on", &retry.retry_on, [class]),
-        because(
+        Reason::new(policy, "retry.retry_on", &retry.retry_on, [class]),
+        Reason::new(
             policy,
             path("max_attempts", case, rules.max_attempts, all.max_attempts),
             rules.max_attempts,

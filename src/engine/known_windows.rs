@@ -119,13 +119,23 @@ impl KnownWindows {
 }
 
 impl WindowInForce {
-    /// The rule it comes from, and the value that is in force.
+    /// The rule that speaks of it, and what the policy says there: what was learned of a window is written in no file.
     pub(super) fn setting(self, policy: &ModelPolicy) -> (&'static str, Setting<ContextWindow>) {
-        let (rule, origin) = match self.source {
-            Some(WindowSource::Assumed) => ("assumed_window", policy.assumed_window.origin),
-            _ => ("context_window", policy.context_window.origin),
-        };
-        (rule, Setting::new(self.window, origin))
+        match self.source {
+            Some(WindowSource::Assumed) => {
+                ("assumed_window", Setting::new(self.window, policy.assumed_window.origin))
+            }
+            _ => ("context_window", policy.context_window),
+        }
+    }
+
+    /// Who says how large it is, if it is not the policy.
+    pub(super) fn fact(self) -> Option<String> {
+        match self.source? {
+            WindowSource::Policy => None,
+            source @ WindowSource::Assumed => Some(source.to_string()),
+            source => Some(format!("a window of {} tokens: {source}", self.window)),
+        }
     }
 }
 
@@ -178,6 +188,19 @@ mod tests {
         assert_eq!(in_force(&windows, &policy("900")), ("500".into(), Some(WindowSource::Refusal)));
         assert_eq!(in_force(&windows, &policy("400")), ("400".into(), Some(WindowSource::Policy)));
         assert_eq!(in_force(&windows, &policy("unknown")), ("500".into(), Some(WindowSource::Refusal)));
+    }
+
+    #[test]
+    fn a_window_that_was_learned_is_not_told_as_one_that_is_written() {
+        let mut windows = KnownWindows::default();
+        windows.refused("main", 500);
+        let (written, policy) = (windows.of("main", &policy("900")), policy("900"));
+        let (rule, setting) = written.setting(&policy);
+        assert_eq!((rule, setting), ("context_window", policy.context_window));
+        let fact = "a window of 500 tokens: the provider said so when it refused a request";
+        assert_eq!(written.fact().as_deref(), Some(fact));
+        let written = KnownWindows::default().of("main", &policy);
+        assert_eq!((written.setting(&policy).1.value.to_string(), written.fact()), ("900".into(), None));
     }
 
     #[test]

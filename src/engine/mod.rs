@@ -31,6 +31,7 @@ mod loop_stage;
 mod metric;
 pub(crate) mod orphans;
 mod problems;
+mod reason;
 mod reduce;
 mod reductions;
 mod reflect;

@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::breaker::Breaker;
 use super::budget::Budgets;
-use super::directive::{Because, Outcome, WorkId};
+use super::directive::{Outcome, WorkId};
 use super::event::{Drive, FinishReason, ToolOutcome, TurnMeasure};
 use super::failure::{EffectState, Failure};
 use super::gate::{Gate, Place};
 use super::known_windows::KnownWindows;
+use super::reason::Reason;
 use super::reductions::{Reducing, Reductions};
 use super::repeats::Lately;
 use super::result::RunFacts;
@@ -256,7 +257,7 @@ pub(super) struct Doubt {
 pub(super) struct Refusal {
     pub(super) class: ErrorClass,
     pub(super) text: String,
-    pub(super) because: Vec<Because>,
+    pub(super) because: Vec<Reason>,
 }
 
 /// The wait before the next turn: what was corrected may not be tried again earlier.
@@ -264,7 +265,7 @@ pub(super) struct Refusal {
 pub(super) struct Hold {
     pub(super) until: Instant,
     pub(super) subject: Subject,
-    pub(super) because: Vec<Because>,
+    pub(super) because: Vec<Reason>,
 }
 
 /// What the model is told about a kind of mistake in its replies.

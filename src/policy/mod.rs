@@ -102,6 +102,7 @@ pub use load::{CallPolicy, Policy, json_schema};
 pub(crate) use loader::Text;
 pub use loader::{Loader, Resolve};
 pub use loop_guard::{LoopGuardPolicy, Repeats, Stages};
+pub(crate) use origin::Spot;
 pub use origin::{Origin, Place, Scope, Setting, SourceId};
 pub use ratio::{Ratio, RatioError, parse_millionths, parse_ppm};
 pub use report::{Findings, Report};

@@ -65,6 +65,17 @@ pub struct Place {
     pub column: u32,
 }
 
+/// A place in a text, whatever the text is called and wherever it stands in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spot {
+    /// The text, by the order of loading.
+    pub(crate) source: u16,
+    /// 1-based line of the text.
+    pub(crate) line: u32,
+    /// 1-based column, in Unicode scalar values.
+    pub(crate) column: u32,
+}
+
 impl<T> Setting<T> {
     /// The value with its origin.
     pub const fn new(value: T, origin: Origin) -> Self {

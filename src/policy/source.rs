@@ -4,7 +4,7 @@ use core::ops::Range;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use super::{Origin, Place, SourceId, secret};
+use super::{Origin, Place, SourceId, Spot, secret};
 
 /// Texts by the order of loading. Number zero is the built-in default policy once one is loaded. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -122,17 +122,36 @@ impl Sources {
         self.get(span.source).map_or((1, 1), |source| source.line_column(span.end))
     }
 
+    /// Where a value was written, without the name of the text.
+    pub(crate) fn spot(&self, origin: Origin) -> Spot {
+        self.spot_at(origin.source, origin.at)
+    }
+
+    /// The same place with the name of the text.
+    pub(crate) fn place_in(&self, Spot { source, line, column }: Spot) -> Place {
+        let id = SourceId(source);
+        let (file, before) = match self.get(id) {
+            Some(source) => (source.name.as_str(), source.before),
+            None if id == PLANNER => ("(planner)", 0),
+            None => ("(unknown)", 0),
+        };
+        Place { file: file.into(), line: line.saturating_add(before), column }
+    }
+
     fn place_at(&self, id: SourceId, at: u32) -> Place {
-        if id == PLANNER {
-            return Place { file: "(planner)".into(), line: 1, column: at.saturating_add(1) };
-        }
-        match self.get(id) {
+        self.place_in(self.spot_at(id, at))
+    }
+
+    fn spot_at(&self, id: SourceId, at: u32) -> Spot {
+        let (line, column) = match self.get(id) {
             Some(source) => {
                 let (line, column) = source.line_column(at);
-                Place { file: source.name.clone(), line, column }
+                (line.saturating_sub(source.before), column)
             }
-            None => Place { file: "(unknown)".into(), line: 1, column: 1 },
-        }
+            None if id == PLANNER => (1, at.saturating_add(1)),
+            None => (1, 1),
+        };
+        Spot { source: id.0, line, column }
     }
 }
 
@@ -223,6 +242,19 @@ mod tests {
         assert_eq!(place(9), "a.yaml:2:4");
         assert_eq!(place(12), "a.yaml:3:1");
         assert_eq!(place(4_000_000), "a.yaml:3:1");
+    }
+
+    #[test]
+    fn a_spot_is_the_same_in_a_text_of_another_name_and_below_other_lines() {
+        let mut here = Sources::new();
+        let id = here.add("a.yaml", "x: 1\ny: 2\n");
+        let mut there = Sources::new();
+        there.add("/srv/b.yaml", "x: 1\ny: 2\n");
+        there.put_below(40);
+        let spot = here.spot(Origin { source: id, at: 8, scope: Scope::Global });
+        assert_eq!(there.spot(Origin { source: id, at: 8, scope: Scope::Global }), spot);
+        assert_eq!(here.place_in(spot).to_string(), "a.yaml:2:4");
+        assert_eq!(there.place_in(spot).to_string(), "/srv/b.yaml:42:4");
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! Two lists of decisions, one beside the other.
 
 use core::mem::Discriminant as Kind;
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use super::part::{Part, Parts};
@@ -183,35 +181,5 @@ fn first(one: &Value, other: &Value, path: &mut String) -> Option<(String, Value
             pairs.find_map(|(index, (one, other))| inside(&index.to_string(), one, other))
         }
         _ => Some((path.clone(), one.clone(), other.clone())),
-    }
-}
-
-/// The names the files of a policy had: the same files may be named from another folder now.
-#[derive(Debug, Default)]
-pub(super) struct Files {
-    /// By the names they have now.
-    then: BTreeMap<String, String>,
-}
-
-impl Files {
-    /// Names the files of `now` as those of `then` were, where nothing else of a place differs.
-    pub(super) fn name_as(&mut self, then: &Directives, now: &mut Directives) {
-        for (then, now) in then.0.iter().zip(&mut now.0) {
-            for (then, now) in then.because.iter().zip(&mut now.because) {
-                let (then, now) = (&then.place, &mut now.place);
-                if (then.line, then.column) != (now.line, now.column) {
-                    continue;
-                }
-                let taken = || self.then.values().any(|name| *name == then.file);
-                match self.then.get(&now.file) {
-                    Some(name) => now.file.clone_from(name),
-                    None if !taken() => {
-                        let name = core::mem::replace(&mut now.file, then.file.clone());
-                        self.then.insert(name, then.file.clone());
-                    }
-                    None => {}
-                }
-            }
-        }
     }
 }

@@ -14,6 +14,7 @@
 )]
 
 mod compare;
+mod files;
 mod part;
 mod replayed;
 mod tally;
@@ -31,7 +32,7 @@ use crate::engine::{
     State, ToolFacts, ToolSpec,
 };
 use crate::policy::Policy;
-use compare::Files;
+use files::Files;
 
 /// A session that is decided again, record by record.
 ///

@@ -17,7 +17,6 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use unfazed::engine::{Drive, Envelope, Event, Fold, Record, State};
-use unfazed::policy::Policy;
 use unfazed::replay::{Ending, Replay};
 use unfazed::session::Message;
 
@@ -53,9 +52,10 @@ fn live(drive: Drive, choices: Vec<u16>) -> (&'static Made, Host) {
 }
 
 /// Every stream is also replayed from its lines, and goes on from a state that was written down in the middle.
-fn replays(policy: &Policy, host: &Host) {
-    let interpreter = interpreter(policy);
-    let mut state = fresh_state();
+fn replays(made: &Made, host: &Host) {
+    let policy = &made.policy;
+    let (elsewhere, interpreter) = (interpreter(made.elsewhere()), interpreter(policy));
+    let (mut state, mut state_elsewhere) = (fresh_state(), fresh_state());
     let mut replay = Replay::new(policy.clone()).at(fresh_state());
     let mut fold = Fold::new().at(fresh_state());
     for (at, (line, directives)) in host.events.iter().zip(&host.directives).enumerate() {
@@ -69,10 +69,16 @@ fn replays(policy: &Policy, host: &Host) {
         replay.take(Record::Event(envelope.clone())).unwrap();
         fold.take(&interpreter, envelope.clone());
         if matches!(envelope.event, Event::RunStarted(_)) && state.is_over() {
-            state = state.next_run();
+            (state, state_elsewhere) = (state.next_run(), state_elsewhere.next_run());
         }
+        drop(elsewhere.step(&mut state_elsewhere, envelope.clone()));
         let again = serde_json::to_string(&interpreter.step(&mut state, envelope)).unwrap();
         assert_eq!(&again, directives, "law 8: the same events give the same directives, byte for byte");
+        assert_eq!(
+            String::from_utf8(state_elsewhere.to_bytes()).unwrap(),
+            String::from_utf8(state.to_bytes()).unwrap(),
+            "law 8: the state is the same, byte for byte, whatever the file of the policy is called"
+        );
         let digest = state.digest();
         assert_eq!(
             fold.state().digest(),
@@ -99,7 +105,7 @@ fn replays(policy: &Policy, host: &Host) {
 fn a_run_that_the_interpreter_drives_keeps_every_law() {
     count::holds("a run that the interpreter drives keeps every law", file!(), CHOICES, |choices| {
         let (made, host) = live(Drive::Turns, choices);
-        replays(&made.policy, &host);
+        replays(made, &host);
         host.events.len()
     });
 }
@@ -108,7 +114,7 @@ fn a_run_that_the_interpreter_drives_keeps_every_law() {
 fn a_run_that_the_host_drives_keeps_every_law() {
     count::holds("a run that the host drives keeps every law", file!(), CHOICES, |choices| {
         let (made, host) = live(Drive::Calls, choices);
-        replays(&made.policy, &host);
+        replays(made, &host);
         host.events.len()
     });
 }

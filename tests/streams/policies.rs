@@ -86,11 +86,17 @@ pub(crate) struct Made {
     pub(crate) policy: Policy,
     /// As it is written.
     pub(crate) text: String,
+    elsewhere: OnceLock<Policy>,
     /// What `explain --bounds` says, for so many models.
     bounds: Mutex<[Option<Arc<Bounds>>; TARGETS.len()]>,
 }
 
 impl Made {
+    /// The policy, read from a file of another name.
+    pub(crate) fn elsewhere(&self) -> &Policy {
+        self.elsewhere.get_or_init(|| Policy::from_yaml("/srv/elsewhere/rules.yaml", &self.text).unwrap())
+    }
+
     /// The most that a run of the first so many models can cost.
     pub(crate) fn bounds(&self, models: usize) -> Arc<Bounds> {
         let compute = || {
@@ -110,7 +116,7 @@ pub(crate) fn pool() -> &'static [Made] {
         let load = |seed| {
             let text = document(&mut Tape::from_seed(seed));
             match Policy::from_yaml("policy.yaml", &text) {
-                Ok(policy) => Made { policy, text, bounds: Mutex::default() },
+                Ok(policy) => Made { policy, text, elsewhere: OnceLock::new(), bounds: Mutex::default() },
                 Err(report) => panic!("a policy of the grammar does not load:\n{report}\n{text}"),
             }
         };

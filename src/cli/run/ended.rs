@@ -1,8 +1,8 @@
-//! With which code a run ends.
+//! Why a run has failed, and with which code it ends.
 
 use unfazed::engine::Outcome;
 use unfazed::policy::ErrorClass;
-use unfazed::session::{FailureReason, FailureReport, FinalReason, RetryExhausted};
+use unfazed::session::{FailureReason, FailureReport, FinalReason, RetryExhausted, StopReason};
 
 use crate::cli::exit::Exit;
 
@@ -12,6 +12,21 @@ pub(crate) fn exit(outcome: &Outcome) -> Exit {
         Outcome::Reported { .. } | Outcome::Answered { .. } => Exit::Clean,
         Outcome::Stopped { .. } => Exit::Cancelled,
         Outcome::Failed { exhausted, report } => failed(exhausted, report),
+    }
+}
+
+/// What a run that failed has failed for, in words. Of a run without an answer no attempt tells.
+pub(crate) fn why(exhausted: &RetryExhausted, report: &FailureReport) -> String {
+    if exhausted.action != "run" || !exhausted.attempts.is_empty() {
+        return exhausted.to_string();
+    }
+    match (exhausted.reason, report.forced_final_reason) {
+        (StopReason::Deadline, _) => "its deadline has passed".to_owned(),
+        (StopReason::Attempts, Some(FinalReason::MaxTurns)) => {
+            format!("all turns are used up ({} of {})", report.turns_completed, report.max_turns)
+        }
+        (StopReason::Attempts, Some(_)) => "the last turn brought no answer".to_owned(),
+        (reason, _) => reason.name().to_owned(),
     }
 }
 
@@ -41,7 +56,7 @@ fn failed(exhausted: &RetryExhausted, report: &FailureReport) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unfazed::session::{AttemptRecord, StopReason};
+    use unfazed::session::AttemptRecord;
     use unfazed::time::{Instant, Nanos};
 
     fn outcome(action: &str, stop: StopReason, class: ErrorClass, reason: FailureReason) -> Outcome {
@@ -102,6 +117,20 @@ mod tests {
             report.forced_final_reason = Some(FinalReason::UserStop);
         }
         assert_eq!(exit(&outcome), Exit::Cancelled);
+    }
+
+    #[test]
+    fn a_run_that_is_out_of_turns_says_so() {
+        let mut outcome =
+            outcome("run", StopReason::Attempts, ErrorClass::TextOnly, FailureReason::MaxTurnsExhausted);
+        let Outcome::Failed { exhausted, report } = &mut outcome else { return };
+        exhausted.attempts.clear();
+        report.forced_final_reason = Some(FinalReason::MaxTurns);
+        assert_eq!(why(exhausted, report), "all turns are used up (1 of 1)");
+        report.forced_final_reason = Some(FinalReason::Loop);
+        assert_eq!(why(exhausted, report), "the last turn brought no answer");
+        exhausted.reason = StopReason::Deadline;
+        assert_eq!(why(exhausted, report), "its deadline has passed");
     }
 
     #[test]

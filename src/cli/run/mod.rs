@@ -234,7 +234,7 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str) -> Resul
             if report.forced_final_reason == Some(FinalReason::UserStop) {
                 out::say("Cancelled\n");
             }
-            out::say(&format!("the run failed: {}\n", one_line(&exhausted.to_string())));
+            out::say(&format!("the run failed: {}\n", one_line(&ended::why(exhausted, report))));
             // What another model came to before the last one belongs to the story.
             let all =
                 if given_up.last() == Some(exhausted) { given_up } else { std::slice::from_ref(exhausted) };

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::super::ask::{Answer, Ask, Question};
 use super::super::because::{Shown, because};
 use super::super::directive::{Because, Work};
+use super::super::reason::Reason;
 use super::super::state::{Pending, Refusal, Slot, SlotPhase};
 use super::Step;
 use crate::policy::{ErrorClass, Unanswered};
@@ -76,13 +77,13 @@ impl Step<'_> {
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let why = if answered {
             let fact = if yes { "the user agreed" } else { "the user did not agree" };
-            because(self.policy, "approval", &policy.approval.map(Shown), [fact.to_owned()])
+            Reason::new(self.policy, "approval", &policy.approval.map(Shown), [fact.to_owned()])
         } else {
             let rule = unanswered.map(Shown);
-            because(self.policy, "turn.approval.unanswered", &rule, ["nobody answered".to_owned()])
+            Reason::new(self.policy, "turn.approval.unanswered", &rule, ["nobody answered".to_owned()])
         };
         if yes {
-            self.begin_agreed(index, vec![why]);
+            self.begin_agreed(index, vec![why.told(self.policy)]);
         } else {
             let vars: Value = json!({ "tool": slot.tool, "answered": answered });
             let text = self.say(&policy.messages.not_approved, vars);

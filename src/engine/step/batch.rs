@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::because::of_retry;
+use super::super::because::{of_retry, to_retry};
 use super::super::breaker::BreakerPhase;
 use super::super::directive::{Because, Note, RunTool, Work};
 use super::super::event::{Drive, Proposal, ToolOutcome};
@@ -16,6 +16,7 @@ use super::super::failure::{EffectState, Failure, may_run_again};
 use super::super::gate::Gate;
 use super::super::metric::MetricName;
 use super::super::problems::join_problems;
+use super::super::reason::told;
 use super::super::result::RunFacts;
 use super::super::retry::{self, Case, Obstacle, Verdict};
 use super::super::state::{Guidance, Invalid, LastTurn, Pending, Refusal, Series, Slot, SlotPhase, Subject};
@@ -251,7 +252,10 @@ impl Step<'_> {
             Some(error) => self.reducer_text(&tool, error),
             None => text,
         };
-        self.note(Note::Refused { call, tool, error_type: class, message: text.clone() }, because);
+        self.note(
+            Note::Refused { call, tool, error_type: class, message: text.clone() },
+            told(self.policy, because),
+        );
         let text = self.show_failure(index, class, &text.clone(), text);
         self.answer(index, text, true);
         objection.is_some()
@@ -292,7 +296,7 @@ impl Step<'_> {
         match verdict {
             Verdict::Retry { delay, by } => {
                 self.state.corrections.insert(slot.tool.clone(), series);
-                let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
+                let why = to_retry(self.policy, &policy.retry, progress, &case, delay, by);
                 self.charge(&name, &policy.retry, invalid.class);
                 self.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
                 let error_type = invalid.class;

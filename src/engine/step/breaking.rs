@@ -7,6 +7,7 @@ use super::super::because::{because, threshold};
 use super::super::breaker::{Admission, Breaker, BreakerPhase};
 use super::super::directive::{Because, Note};
 use super::super::gate::Place;
+use super::super::reason::Reason;
 use super::super::state::{Refusal, Slot};
 use super::Step;
 use super::queue::Entry;
@@ -106,7 +107,7 @@ impl Step<'_> {
             return;
         }
         let (until, failures) = (breaker.open_until(), breaker.failures());
-        let mut why = vec![self.why_open(&policy.breaker, failures)];
+        let mut why = vec![self.why_open(&policy.breaker, failures).told(self.policy)];
         why.extend(self.why_for_long(&policy.breaker));
         self.note(Note::Breaker { tool: tool.to_owned(), state: BreakerPhase::Open, until }, why);
     }
@@ -180,7 +181,7 @@ impl Step<'_> {
         told.then(|| because(self.policy, "breaker.scope", &breaker.scope, [fact()]))
     }
 
-    fn why_open(&self, breaker: &BreakerPolicy, failures: u32) -> Because {
+    fn why_open(&self, breaker: &BreakerPolicy, failures: u32) -> Reason {
         let fact = match breaker.count.value {
             Counting::Consecutive => format!("{failures} failures in a row"),
             Counting::Cumulative => format!("{failures} failures in all"),
@@ -188,6 +189,6 @@ impl Step<'_> {
                 format!("{failures} failures among the last {} results", window.calls)
             }
         };
-        because(self.policy, "breaker.failures", &threshold(breaker), [fact])
+        Reason::new(self.policy, "breaker.failures", &threshold(breaker), [fact])
     }
 }

@@ -37,8 +37,7 @@ impl Asked {
     pub(super) fn facts(&self) -> impl Iterator<Item = String> {
         let room = self.room.map(|room| room.to_string());
         let counted = self.counted.map(|tokens| format!("{tokens} tokens as counted here"));
-        let source = self.window.source.filter(|source| *source != WindowSource::Policy);
-        [room, counted, source.map(|source| source.to_string())].into_iter().flatten()
+        [room, counted, self.window.fact()].into_iter().flatten()
     }
 }
 

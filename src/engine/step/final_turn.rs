@@ -6,6 +6,7 @@ use super::super::ask::Answer;
 use super::super::because::{Shown, because};
 use super::super::directive::{Because, Note, Outcome};
 use super::super::event::{Drive, FinishReason};
+use super::super::reason::Reason;
 use super::super::state::{LastTurn, Pending, SlotPhase};
 use super::Step;
 use crate::policy::OnStop;
@@ -25,7 +26,7 @@ impl Step<'_> {
 
     /// What says that only the end is allowed. Why a turn is the last that the limit does not make it, was told when it became
     /// the last: of these reasons only the rules that speak of nothing else are told again.
-    pub(super) fn why_only_the_end(&self, facts: impl IntoIterator<Item = String>) -> Option<Because> {
+    pub(super) fn why_only_the_end(&self, facts: impl IntoIterator<Item = String>) -> Option<Reason> {
         let turn = self.policy.turn();
         let reason = match self.state.last_turn {
             LastTurn::Now => self.state.final_reason.unwrap_or(FinalReason::MaxTurns),
@@ -33,10 +34,12 @@ impl Step<'_> {
             LastTurn::No | LastTurn::Next => FinalReason::UserStop,
         };
         match reason {
-            FinalReason::MaxTurns => Some(because(self.policy, "turn.max_turns", &turn.max_turns, facts)),
-            FinalReason::ReportAttempt => Some(because(self.policy, "turn.collapse", &turn.collapse, facts)),
+            FinalReason::MaxTurns => Some(Reason::new(self.policy, "turn.max_turns", &turn.max_turns, facts)),
+            FinalReason::ReportAttempt => {
+                Some(Reason::new(self.policy, "turn.collapse", &turn.collapse, facts))
+            }
             FinalReason::UserStop => {
-                Some(because(self.policy, "turn.on_stop", &turn.on_stop.map(Shown), facts))
+                Some(Reason::new(self.policy, "turn.on_stop", &turn.on_stop.map(Shown), facts))
             }
             FinalReason::Context | FinalReason::RetryExhaustion | FinalReason::Loop => None,
         }

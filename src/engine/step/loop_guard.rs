@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::super::because::because;
 use super::super::canonical;
-use super::super::directive::{Because, Note};
+use super::super::directive::Note;
 use super::super::event::Drive;
 use super::super::loop_stage::{Found, is_asked_for};
 use super::super::metric::MetricName;
+use super::super::reason::Reason;
 use super::super::repeats::{LoopPattern, LoopStage};
 use super::super::state::{Guidance, LastTurn, Refusal, Slot};
 use super::Step;
@@ -39,7 +39,7 @@ impl Step<'_> {
             && self.state.drive == Drive::Turns
             && self.state.last_turn == LastTurn::No
         {
-            self.force_last_turn(FinalReason::Loop, vec![why.clone()]);
+            self.force_last_turn(FinalReason::Loop, vec![why.clone().told(self.policy)]);
         }
         let text = self.say(&guard.block_message, found.vars(&call.name));
         Some(Refusal { class: ErrorClass::RepeatedCall, text, because: vec![why] })
@@ -99,11 +99,11 @@ impl Step<'_> {
     }
 
     /// Writes the decision down, and returns the reason.
-    fn noted(&mut self, guard: &LoopGuardPolicy, call: &str, tool: &str, found: Found) -> Because {
+    fn noted(&mut self, guard: &LoopGuardPolicy, call: &str, tool: &str, found: Found) -> Reason {
         let rule = format!("loop_guard.{}.{}", found.pattern.name(), found.stage.name());
-        let why = because(self.policy, rule, &shown(found.limit(guard)), [found.fact()]);
+        let why = Reason::new(self.policy, rule, &shown(found.limit(guard)), [found.fact()]);
         let repetition = found.of(call, tool);
-        self.note(Note::LoopGuard(repetition), vec![why.clone()]);
+        self.note(Note::LoopGuard(repetition), vec![why.clone().told(self.policy)]);
         // Names that a model made up are no subjects: there is no end of them.
         let subject = if self.tools.get(tool).is_some() { tool } else { "unknown" };
         self.count(MetricName::LoopGuardTotal, format!("tool {subject}"), 1);

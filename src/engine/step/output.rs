@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::super::because::of_retry;
+use super::super::because::to_retry;
 use super::super::directive::{Because, Decision, Note, Outcome};
 use super::super::event::Drive;
 use super::super::metric::MetricName;
 use super::super::problems::{changed, join_problems, parse, reported};
+use super::super::reason::told;
 use super::super::retry::{Obstacle, Verdict};
 use super::super::state::{Pending, Series, SlotPhase, Subject};
 use super::Step;
@@ -164,7 +165,7 @@ impl Step<'_> {
     /// deliver, it was the end.
     pub(super) fn nothing_reported(&mut self) {
         let Some(output) = self.policy.output().cloned() else {
-            let why = self.why_only_the_end([]).into_iter().collect();
+            let why = told(self.policy, self.why_only_the_end([]));
             return self.run_failed(StopReason::Attempts, why);
         };
         let message = format!("other tools were called instead of `{}`", output.tool.value);
@@ -260,7 +261,7 @@ impl Step<'_> {
         };
         match verdict {
             Verdict::Retry { delay, by } => {
-                let why = of_retry(self.policy, &output.retry, progress, &case, delay, by);
+                let why = to_retry(self.policy, &output.retry, progress, &case, delay, by);
                 self.charge("output", &output.retry, class);
                 self.count(MetricName::RetryDelaySeconds, "output".into(), delay.0);
                 let subject = Subject {
@@ -271,6 +272,7 @@ impl Step<'_> {
                     message: message.clone(),
                 };
                 self.hold(delay, subject, why.clone());
+                let why = told(self.policy, why);
                 self.report_refused(fault, attempt, max_attempts, message, why.clone());
                 Refused::Again { text, why }
             }

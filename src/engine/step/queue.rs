@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::super::because::because;
 use super::super::directive::Because;
 use super::super::gate::Place;
+use super::super::reason::Reason;
 use super::super::state::{Refusal, Slot, SlotPhase};
 use super::Step;
 use crate::policy::{Approval, Attempts, ErrorClass};
@@ -42,7 +42,7 @@ impl Step<'_> {
         }
         let text = self.say(&rules.too_many_message, json!({ "tool": tool, "most": most }));
         let limit = rules.most.map(|_| most);
-        let why = because(self.policy, "turn.calls.most", &limit, [format!("call {calls} of the reply")]);
+        let why = Reason::new(self.policy, "turn.calls.most", &limit, [format!("call {calls} of the reply")]);
         Some(Refusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
     }
 

@@ -4,6 +4,7 @@ use super::super::because::because;
 use super::super::call_timeouts::CallTimeouts;
 use super::super::directive::{Because, CallModel, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work};
 use super::super::event::TurnMeasure;
+use super::super::reason::{Reason, told};
 use super::super::retry;
 use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
 use super::super::targets::{Rotation, passed_over};
@@ -48,14 +49,15 @@ impl Step<'_> {
             Some(Hold { until, subject, because })
                 if until > self.state.now && self.state.report.is_none() && self.state.stop.is_none() =>
             {
-                self.wait(Pending::WaitTurn, until.since(self.state.now), subject, because);
+                let why = told(self.policy, because);
+                self.wait(Pending::WaitTurn, until.since(self.state.now), subject, why);
             }
             _ => self.next_turn(),
         }
     }
 
     /// The next turn does not start before `delay` is over. Of several holds the longest counts.
-    pub(super) fn hold(&mut self, delay: Nanos, subject: Subject, because: Vec<Because>) {
+    pub(super) fn hold(&mut self, delay: Nanos, subject: Subject, because: Vec<Reason>) {
         let until = self.state.now.saturating_add(delay);
         if self.state.hold.as_ref().is_none_or(|hold| hold.until < until) {
             self.state.hold = Some(Hold { until, subject, because });
