@@ -55,6 +55,14 @@ impl<F: Format> Answer<F> {
         }
     }
 
+    /// About how many bytes of it are kept: of a stream what the model says, of a body all.
+    pub(super) fn kept(&self) -> usize {
+        match self {
+            Self::Body(body) => body.len(),
+            Self::Events(events) => events.assembly.kept(),
+        }
+    }
+
     /// The text of a streamed answer that has come since this was asked last.
     pub(super) fn fresh(&mut self) -> String {
         match self {
