@@ -113,26 +113,46 @@ impl Model for Reader {
     }
 }
 
+/// What such a model has read of a result of many lines when it is done, and the result.
+async fn read_on(policy: &str) -> (String, String) {
+    let whole: String = (0..600).map(|n| format!("Zeile {n}:\t\"ä€𝄞\"\n")).collect();
+    let parameters = json!({"type": "object"});
+    let spec = ToolSpec { name: "look".into(), description: String::new(), parameters, effect: None };
+    let answer = whole.clone();
+    let look = FunctionTool::new(spec, move |_, _| {
+        let answer = answer.clone();
+        async { Ok(Value::from(answer)) }
+    });
+    let policy = Policy::from_yaml("policy.yaml", policy).unwrap_or_else(|report| panic!("{report}"));
+    let reader = Reader::default();
+    let agent = Agent::new(policy).model("main", reader.clone()).tools(Tools::new().with(look));
+    agent.run(task()).await.unwrap();
+    let read = reader.0.lock().unwrap().clone();
+    (read, whole)
+}
+
 #[tokio::test]
 async fn a_model_that_goes_on_where_a_piece_ends_reads_the_whole_result() {
-    let whole: String = (0..600).map(|n| format!("Zeile {n}:\t\"ä€𝄞\"\n")).collect();
     for result in ["max: 6000 chars", "max: 900 bytes", "max: 500 tokens", "max: 1000 chars, form: full"] {
-        let parameters = json!({"type": "object"});
-        let spec = ToolSpec { name: "look".into(), description: String::new(), parameters, effect: None };
-        let answer = whole.clone();
-        let look = FunctionTool::new(spec, move |_, _| {
-            let answer = answer.clone();
-            async { Ok(Value::from(answer)) }
-        });
-        let policy = format!(
+        let (read, whole) = read_on(&format!(
             "version: 1\nturn: {{max_turns: 100}}\ntools: {{'*': {{result: {{{result}, over: spill}}}}}}\n"
-        );
-        let policy = Policy::from_yaml("policy.yaml", &policy).unwrap_or_else(|report| panic!("{report}"));
-        let reader = Reader::default();
-        let agent = Agent::new(policy).model("main", reader.clone()).tools(Tools::new().with(look));
-        agent.run(task()).await.unwrap();
-        assert!(*reader.0.lock().unwrap() == whole, "{result}: {}", reader.0.lock().unwrap());
+        ))
+        .await;
+        assert!(read == whole, "{result}: {read}");
     }
+}
+
+#[tokio::test]
+async fn so_does_one_whose_window_has_less_room_than_a_piece() {
+    let (read, whole) = read_on(
+        "version: 1
+turn: {max_turns: 100}
+models: {'*': {context_window: 3000, output_reserve: 200}}
+tools: {'*': {result: {over: spill}}}
+",
+    )
+    .await;
+    assert!(read == whole, "{read}");
 }
 
 #[tokio::test]
