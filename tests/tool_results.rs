@@ -115,7 +115,8 @@ impl Model for Reader {
 
 /// What such a model has read of a result of many lines when it is done, and the result.
 async fn read_on(policy: &str) -> (String, String) {
-    let whole: String = (0..600).map(|n| format!("Zeile {n}:\t\"ä€𝄞\"\n")).collect();
+    let lines: Vec<String> = (0..600).map(|n| format!("Zeile {n}:\t\"ä€𝄞\"\n")).collect();
+    let whole = lines.concat();
     let parameters = json!({"type": "object"});
     let spec = ToolSpec { name: "look".into(), description: String::new(), parameters, effect: None };
     let answer = whole.clone();

@@ -8,7 +8,7 @@ use unfazed::host::Model;
 use unfazed::host::scripted::{Answer, Entry, Outcome, ScriptedCall};
 use unfazed::session::Message;
 
-use super::{LONG, Way, anthropic, ask, client, ok, request, script};
+use super::{LONG, Way, anthropic, ask, client, ok, raw, request, script};
 
 const STREAMED: [Way; 2] = [Way::Streamed, Way::AnthropicStreamed];
 
@@ -27,13 +27,23 @@ async fn long_arguments_that_come_in_small_pieces_are_read_whole() {
     }
 }
 
+#[tokio::test]
+async fn so_is_a_long_answer_of_a_server_that_does_not_say_that_it_streams() {
+    let around = "x".repeat(300);
+    let piece = json!({"choices": [{"index": 0, "delta": {"content": "12345678"}}], "around": around});
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    let body = format!("data: {piece}\n\n").repeat(30_000) + &format!("data: {end}\n\n");
+    let reply = raw(ok("text/plain", &body)).await.unwrap();
+    assert_eq!(reply.text.len(), 8 * 30_000);
+}
+
 /// A stream of events of either format.
 fn events(data: &[Value]) -> Vec<u8> {
     let events = data.iter().map(|data| {
         let name = data["type"].as_str().unwrap_or("message");
         format!("event: {name}\ndata: {data}\n\n")
     });
-    ok("text/event-stream", &events.collect::<String>())
+    ok("text/event-stream", &events.collect::<Vec<_>>().concat())
 }
 
 /// What a model says on a stream that is too long.

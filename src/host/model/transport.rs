@@ -168,7 +168,7 @@ impl Transport {
             };
             size += bytes.len();
             request.traffic.receives(bytes.len());
-            let progress = answer.take(&bytes, &headers);
+            let progress = answer.take(format, &bytes, &headers);
             within_bounds(size, answer.kept())?;
             seen.received.store(answer.received(), Ordering::Relaxed);
             let fresh = answer.fresh();
