@@ -1,11 +1,17 @@
 //! Results of tools in whole runs: what the model is shown, what is kept, and how it reads the rest.
 
-use serde_json::{Value, json};
-use unfazed::engine::{Envelope, Event, ToolOutcome, ToolResult, ToolSpec};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Map, Value, json};
+use unfazed::engine::{
+    Envelope, Event, Failure, FinishReason, ModelReply, ToolOutcome, ToolResult, ToolSpec,
+};
 use unfazed::host::scripted::{Entry, Script, ScriptedModel};
-use unfazed::host::{Agent, FunctionTool, Observer, RunReport, Stop, Task, Tools};
+use unfazed::host::{
+    Agent, BoxFuture, FunctionTool, Model, ModelRequest, Observer, RunReport, Stop, Task, Tools,
+};
 use unfazed::policy::Policy;
-use unfazed::session::Message;
+use unfazed::session::{Message, ToolCall};
 
 const SPILL: &str = "version: 1\ntools: {'*': {result: {max: 300 chars, over: spill}}}";
 
@@ -70,6 +76,84 @@ async fn the_model_reads_the_rest_of_a_result_that_was_kept() {
     let whole = text_of(100);
     assert_eq!(piece["text"], whole[1500..1540]);
     assert_eq!((&piece["to"], &piece["of"]), (&json!(1540), &json!(whole.len())));
+}
+
+/// A model that reads on wherever it is told that a piece ends.
+#[derive(Clone, Default)]
+struct Reader(Arc<Mutex<String>>);
+
+impl Reader {
+    fn next(&self, last: Option<&Message>) -> Option<ToolCall> {
+        let read = |offset: &Value| {
+            let arguments = json!({"handle": "r1-0", "offset": offset}).to_string();
+            Some(ToolCall { id: format!("at-{offset}"), name: "read_result".into(), arguments })
+        };
+        match last {
+            Some(Message::Tool { tool, text, .. }) if tool == "read_result" => {
+                let shown: Value = serde_json::from_str(text).unwrap();
+                let piece = shown.get("data").unwrap_or(&shown);
+                self.0.lock().unwrap().push_str(piece["text"].as_str().unwrap());
+                if piece["to"] == piece["of"] { None } else { read(&piece["to"]) }
+            }
+            Some(Message::Tool { .. }) => read(&json!(0)),
+            _ => Some(ToolCall { id: "look".into(), name: "look".into(), arguments: "{}".into() }),
+        }
+    }
+}
+
+impl Model for Reader {
+    fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+        let next = self.next(request.messages.last());
+        let (text, finish) = match next {
+            Some(_) => (String::new(), FinishReason::ToolCalls),
+            None => ("done".to_owned(), FinishReason::Stop),
+        };
+        let calls = next.into_iter().map(Into::into).collect();
+        Box::pin(async move { Ok(ModelReply { text, calls, finish, usage: None, extra: Map::new() }) })
+    }
+}
+
+/// What such a model has read of a result of many lines when it is done, and the result.
+async fn read_on(policy: &str) -> (String, String) {
+    let lines: Vec<String> = (0..600).map(|n| format!("Zeile {n}:\t\"ä€𝄞\"\n")).collect();
+    let whole = lines.concat();
+    let parameters = json!({"type": "object"});
+    let spec = ToolSpec { name: "look".into(), description: String::new(), parameters, effect: None };
+    let answer = whole.clone();
+    let look = FunctionTool::new(spec, move |_, _| {
+        let answer = answer.clone();
+        async { Ok(Value::from(answer)) }
+    });
+    let policy = Policy::from_yaml("policy.yaml", policy).unwrap_or_else(|report| panic!("{report}"));
+    let reader = Reader::default();
+    let agent = Agent::new(policy).model("main", reader.clone()).tools(Tools::new().with(look));
+    agent.run(task()).await.unwrap();
+    let read = reader.0.lock().unwrap().clone();
+    (read, whole)
+}
+
+#[tokio::test]
+async fn a_model_that_goes_on_where_a_piece_ends_reads_the_whole_result() {
+    for result in ["max: 6000 chars", "max: 900 bytes", "max: 500 tokens", "max: 1000 chars, form: full"] {
+        let (read, whole) = read_on(&format!(
+            "version: 1\nturn: {{max_turns: 100}}\ntools: {{'*': {{result: {{{result}, over: spill}}}}}}\n"
+        ))
+        .await;
+        assert!(read == whole, "{result}: {read}");
+    }
+}
+
+#[tokio::test]
+async fn so_does_one_whose_window_has_less_room_than_a_piece() {
+    let (read, whole) = read_on(
+        "version: 1
+turn: {max_turns: 100}
+models: {'*': {context_window: 3000, output_reserve: 200}}
+tools: {'*': {result: {over: spill}}}
+",
+    )
+    .await;
+    assert!(read == whole, "{read}");
 }
 
 #[tokio::test]

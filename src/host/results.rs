@@ -206,7 +206,11 @@ impl Tool for ReadResult {
         Box::pin(async move {
             let read = tokio::task::spawn_blocking(move || results.read(&handle, offset, length)).await;
             let read = read.unwrap_or_else(|_| Err(ToolError::failed("reading was broken off")));
-            read.map(|(text, to, of)| json!({"text": text, "from": offset, "to": to, "of": of})).into()
+            read.map(|(text, to, of)| {
+                let from = to.saturating_sub(u64::try_from(text.len()).unwrap_or_default());
+                json!({"text": text, "from": from, "to": to, "of": of})
+            })
+            .into()
         })
     }
 }

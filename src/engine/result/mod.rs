@@ -1,6 +1,7 @@
 //! The result of a tool: what it is in full, and what a model is shown of it.
 
 mod cut;
+mod excerpt;
 mod json;
 mod part;
 mod shown;

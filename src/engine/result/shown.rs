@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::cut::{CutRules, Piece, cut_text};
+use super::excerpt::shortened;
 use super::json::cut_json;
 use super::write::{json_size, json_text};
 use crate::policy::{ResultPolicy, Size};
@@ -57,6 +58,13 @@ fn structure(
     if total <= max.count {
         return whole(json_text(value));
     }
+    // Of a piece of a text the end is missing, and what it says of its end goes with it.
+    let short = shortened(value, max);
+    if let Some(text) = short.as_ref().map(json_text).filter(|text| max.holds(text)) {
+        let shown = max.unit.measure(&text);
+        return Shown { text, of: Some((shown, total)) };
+    }
+    let value = short.as_ref().unwrap_or(value);
     if rules.json.value
         && let Some(shown) = json(value, max, total, rules, always, notice)
     {

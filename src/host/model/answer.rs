@@ -37,14 +37,25 @@ impl<F: Format> Answer<F> {
     ///
     /// # Errors
     /// A stream that holds an error, or what cannot be read.
-    pub(super) fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<Progress, Failure> {
-        match self {
-            Self::Body(body) => {
-                body.extend_from_slice(bytes);
-                Ok(Progress::More)
-            }
-            Self::Events(events) => events.take(bytes, headers),
+    pub(super) fn take(
+        &mut self,
+        format: &F,
+        bytes: &[u8],
+        headers: &HeaderMap,
+    ) -> Result<Progress, Failure> {
+        let body = match self {
+            Self::Body(body) => body,
+            Self::Events(events) => return events.take(bytes, headers),
+        };
+        body.extend_from_slice(bytes);
+        // Some servers stream without saying so.
+        if !looks_like_events(body) {
+            return Ok(Progress::More);
         }
+        let mut events = Box::new(Events::of(format));
+        let progress = events.take(body, headers);
+        *self = Self::Events(events);
+        progress
     }
 
     /// How many characters of a streamed answer have come.
@@ -52,6 +63,14 @@ impl<F: Format> Answer<F> {
         match self {
             Self::Body(_) => 0,
             Self::Events(events) => events.assembly.received(),
+        }
+    }
+
+    /// About how many bytes of it are kept: of a stream what the model says, of a body all.
+    pub(super) fn kept(&self) -> usize {
+        match self {
+            Self::Body(body) => body.len(),
+            Self::Events(events) => events.assembly.kept(),
         }
     }
 
@@ -84,12 +103,6 @@ impl<F: Format> Answer<F> {
         conversation: &[Message],
     ) -> Result<ModelReply, Failure> {
         match self {
-            // Some servers stream without saying so.
-            Self::Body(body) if looks_like_events(&body) => {
-                let mut events = Events::of(format);
-                events.take(&body, headers)?;
-                events.reply(headers, conversation)
-            }
             Self::Body(body) => format.read(&body, headers, conversation),
             Self::Events(events) => events.reply(headers, conversation),
         }

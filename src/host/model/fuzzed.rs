@@ -97,7 +97,7 @@ fn read_as<F: Format>(format: &F, kind: &'static str, pieces: &[&[u8]]) -> Resul
     let mut answer = Answer::announced_by(format, &headers);
     let mut read = Ok(Progress::More);
     for piece in pieces {
-        read = answer.take(piece, &headers);
+        read = answer.take(format, piece, &headers);
         let _ = (answer.fresh(), answer.received(), answer.has_begun(), answer.is_whole());
         if read != Ok(Progress::More) {
             break;

@@ -21,8 +21,11 @@ use super::within::{self, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::port::ModelRequest;
 
-/// The most bytes of an answer, streamed or not.
-const MAX_ANSWER: usize = 8 * 1024 * 1024;
+/// The most bytes of an answer that are kept: of a stream what the model says, of a body all.
+const MAX_ANSWER: usize = 8 * MIB;
+/// The most bytes of a stream on the wire, where a few hundred go with every token.
+const MAX_STREAM: usize = 256 * MIB;
+const MIB: usize = 1024 * 1024;
 /// The most bytes of an error's body that are looked at, and the longest they are waited for: the status alone
 /// tells enough.
 const MAX_ERROR: usize = 64 * 1024;
@@ -165,13 +168,8 @@ impl Transport {
             };
             size += bytes.len();
             request.traffic.receives(bytes.len());
-            if size > MAX_ANSWER {
-                return Err(unreadable(format!(
-                    "the answer is larger than {} MiB",
-                    MAX_ANSWER / 1024 / 1024
-                )));
-            }
-            let progress = answer.take(&bytes, &headers);
+            let progress = answer.take(format, &bytes, &headers);
+            within_bounds(size, answer.kept())?;
             seen.received.store(answer.received(), Ordering::Relaxed);
             let fresh = answer.fresh();
             if let Some(streamed) = &request.streamed {
@@ -213,6 +211,17 @@ impl Transport {
             .field("stream", &self.stream)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether so many bytes of an answer may have come, and be kept.
+fn within_bounds(size: usize, kept: usize) -> Result<(), Failure> {
+    if kept > MAX_ANSWER {
+        return Err(unreadable(format!("the answer is larger than {} MiB", MAX_ANSWER / MIB)));
+    }
+    if size > MAX_STREAM {
+        return Err(unreadable(format!("the stream of the answer is larger than {} MiB", MAX_STREAM / MIB)));
+    }
+    Ok(())
 }
 
 /// The innermost cause of an error: what the system said, without the layers around it.

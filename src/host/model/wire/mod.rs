@@ -6,6 +6,7 @@ pub(crate) mod chat;
 mod event;
 mod finish;
 mod ids;
+mod kept;
 mod lenient;
 mod unread;
 
@@ -49,6 +50,9 @@ pub(crate) trait Assembly: Send {
 
     /// How many characters of text, of reasoning and of tool calls have come.
     fn received(&self) -> u64;
+
+    /// About how many bytes are kept of what has come.
+    fn kept(&self) -> usize;
 
     /// The text that has come since this was asked last.
     fn fresh(&mut self) -> String;

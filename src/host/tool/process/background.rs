@@ -8,10 +8,14 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
+use uuid::Uuid;
 
 use super::group;
 use super::running::{Ended, Prints, Running};
 use crate::time::Nanos;
+
+/// How long the mark in a handle is.
+const MARK: usize = 6;
 
 /// The commands of an agent that go on in the background. Cheap to clone; clones share them.
 ///
@@ -23,6 +27,8 @@ pub struct Processes(Arc<Mutex<Table>>);
 
 struct Table {
     most: usize,
+    /// What every handle ends with. An earlier run of the session has handed out others.
+    mark: String,
     begun: u64,
     entries: IndexMap<String, Entry>,
 }
@@ -50,7 +56,10 @@ struct Ending {
 impl Processes {
     /// None yet, and at most so many at the same time.
     pub fn new(most: usize) -> Self {
-        Self(Arc::new(Mutex::new(Table { most, begun: 0, entries: IndexMap::new() })))
+        // The end of such an id is random.
+        let id = Uuid::now_v7().simple().to_string();
+        let mark = id.chars().skip(id.len().saturating_sub(MARK)).collect();
+        Self(Arc::new(Mutex::new(Table { most, mark, begun: 0, entries: IndexMap::new() })))
     }
 
     /// Ends when nothing is alive any more of the runs that are over.
@@ -103,6 +112,12 @@ impl Processes {
         self.lock().entries.get(handle).cloned()
     }
 
+    /// Whether it gave that handle to somebody.
+    pub(super) fn gave(&self, handle: &str) -> bool {
+        let mark = handle.rsplit_once('-').map(|(_, mark)| mark);
+        mark == Some(self.lock().mark.as_str())
+    }
+
     pub(super) fn handles(&self) -> Vec<String> {
         self.lock().entries.keys().cloned().collect()
     }
@@ -124,7 +139,7 @@ impl Table {
             self.entries.shift_remove_index(ended);
         }
         self.begun = self.begun.saturating_add(1);
-        let handle = format!("{}-{}", entry.tool, self.begun);
+        let handle = format!("{}-{}-{}", entry.tool, self.begun, self.mark);
         self.entries.insert(handle.clone(), entry);
         handle
     }

@@ -76,7 +76,12 @@ fn named<'a>(processes: &Processes, arguments: &'a Value) -> Result<(&'a str, En
     let known = processes.handles();
     let known =
         if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
-    Err(ToolError::invalid_args(format!("there is no background process of that handle; {known}")))
+    let problem = if processes.gave(handle) {
+        "nothing is known any more of the background process of that handle"
+    } else {
+        "that handle of a background process is not of this run"
+    };
+    Err(ToolError::invalid_args(format!("{problem}; {known}")))
 }
 
 fn status_spec() -> ToolSpec {

@@ -10,6 +10,7 @@ use super::reply::{WireUsage, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::{Assembly, Progress, chars, event, lenient, unread};
 use crate::session::Message;
 
@@ -46,6 +47,7 @@ pub(crate) struct Blocks {
     stop: Option<String>,
     usage: Option<WireUsage>,
     received: u64,
+    kept: usize,
     fresh: String,
     started: bool,
     done: bool,
@@ -95,6 +97,10 @@ impl Assembly for Blocks {
         self.received
     }
 
+    fn kept(&self) -> usize {
+        self.kept
+    }
+
     fn fresh(&mut self) -> String {
         std::mem::take(&mut self.fresh)
     }
@@ -126,6 +132,8 @@ impl Blocks {
         self.started = true;
         let said = ["text", "thinking", "data", "name"].iter().filter_map(|key| fields.get(*key)?.as_str());
         self.received = self.received.saturating_add(said.map(chars).sum());
+        let fields_weight = fields.iter().map(|(key, value)| key.len() + weight(value)).sum::<usize>();
+        self.kept += EACH + fields_weight;
         self.places.insert(index, self.begun.len());
         self.begun.push(Block { fields, input: String::new(), open: true });
     }
@@ -134,7 +142,9 @@ impl Blocks {
         if let Some(text) = delta.get("text").and_then(Value::as_str) {
             self.fresh.push_str(text);
         }
-        let grown = self.block(index)?.add(delta);
+        let mut kept = self.kept;
+        let grown = self.block(index)?.add(delta, &mut kept);
+        self.kept = kept;
         self.received = self.received.saturating_add(grown);
         Ok(())
     }
@@ -150,13 +160,14 @@ impl Blocks {
 }
 
 impl Block {
-    /// Takes the next piece: how many characters it has.
-    fn add(&mut self, delta: Map<String, Value>) -> u64 {
+    /// Takes the next piece, which makes `kept` larger: how many characters it has.
+    fn add(&mut self, delta: Map<String, Value>, kept: &mut usize) -> u64 {
         let mut grown = 0;
         for (key, value) in delta {
             match (key.as_str(), value) {
                 ("text" | "thinking", Value::String(more)) => {
                     grown = chars(&more);
+                    *kept += more.len();
                     match self.fields.get_mut(&key) {
                         Some(Value::String(text)) => text.push_str(&more),
                         _ => drop(self.fields.insert(key, Value::String(more))),
@@ -164,13 +175,21 @@ impl Block {
                 }
                 ("partial_json", Value::String(more)) => {
                     grown = chars(&more);
+                    *kept += more.len();
                     self.input.push_str(&more);
                 }
-                ("signature", signature) => drop(self.fields.insert(key, signature)),
-                ("citation", citation) => match self.fields.get_mut("citations") {
-                    Some(Value::Array(citations)) => citations.push(citation),
-                    _ => drop(self.fields.insert("citations".to_owned(), Value::Array(vec![citation]))),
-                },
+                ("signature", signature) => {
+                    let old = self.fields.get("signature").map_or(0, weight);
+                    *kept = (*kept + weight(&signature)).saturating_sub(old);
+                    self.fields.insert(key, signature);
+                }
+                ("citation", citation) => {
+                    *kept += weight(&citation);
+                    match self.fields.get_mut("citations") {
+                        Some(Value::Array(citations)) => citations.push(citation),
+                        _ => drop(self.fields.insert("citations".to_owned(), Value::Array(vec![citation]))),
+                    }
+                }
                 _ => {}
             }
         }

@@ -6,11 +6,12 @@ use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::message::{ChatMessage, Content, WireCall};
+use super::message::{ChatMessage, Content, WireCall, WireFunction};
 use super::reply::{WireUsage, to_reply, unexpected};
 use crate::engine::{Failure, ModelReply};
 use crate::host::model::failure;
 use crate::host::model::sse::SseEvent;
+use crate::host::model::wire::kept::{EACH, weight};
 use crate::host::model::wire::{Assembly, Progress, chars, event, lenient, unread};
 use crate::session::Message;
 
@@ -46,6 +47,7 @@ pub(crate) struct Parts {
     finish: Option<String>,
     usage: Option<WireUsage>,
     received: u64,
+    kept: usize,
     fresh: String,
     started: bool,
     done: bool,
@@ -73,6 +75,10 @@ impl Assembly for Parts {
 
     fn received(&self) -> u64 {
         self.received
+    }
+
+    fn kept(&self) -> usize {
+        self.kept
     }
 
     fn fresh(&mut self) -> String {
@@ -115,6 +121,7 @@ impl Parts {
         if let Some(content) = delta.content {
             let text = content.into_text();
             self.received = self.received.saturating_add(chars(&text));
+            self.kept += text.len();
             self.text.push_str(&text);
             self.fresh.push_str(&text);
         }
@@ -123,7 +130,7 @@ impl Parts {
         for call in delta.tool_calls {
             self.add_call(call);
         }
-        merge(&mut self.extra, delta.extra);
+        self.kept = merge(&mut self.extra, delta.extra, self.kept);
     }
 
     fn add_call(&mut self, piece: WireCall) {
@@ -144,10 +151,15 @@ impl Parts {
             if let Some(index) = piece.index {
                 self.places.insert(index, self.calls.len());
             }
-            self.calls.push(WireCall { index: None, ..piece });
+            let mut call = WireCall { index: None, ..piece };
+            let extra = std::mem::take(&mut call.extra);
+            let kept = self.kept + size(&call);
+            self.kept = merge(&mut call.extra, extra, kept);
+            self.calls.push(call);
             return;
         };
         let call = &mut self.calls[at];
+        let before = size(call);
         call.id = call.id.take().filter(|id| !id.is_empty()).or(piece.id);
         call.function.name =
             call.function.name.take().filter(|name| !name.is_empty()).or(piece.function.name);
@@ -155,23 +167,42 @@ impl Parts {
             (Some(arguments), Some(more)) => arguments.push_str(&more),
             (arguments, more) => *arguments = arguments.take().or(more),
         }
-        merge(&mut call.extra, piece.extra);
+        let kept = (self.kept + size(call)).saturating_sub(before);
+        self.kept = merge(&mut call.extra, piece.extra, kept);
     }
 }
 
-/// Texts and lists grow, anything else is replaced.
-fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+/// What a call takes, without what came with it.
+fn size(call: &WireCall) -> usize {
+    let WireFunction { name, arguments } = &call.function;
+    let texts = [&call.id, &call.kind, name, arguments].into_iter().flatten();
+    EACH + texts.map(String::len).sum::<usize>()
+}
+
+/// Texts and lists grow, anything else is replaced. Returns how much is kept afterwards if it was `kept` before.
+fn merge(into: &mut Map<String, Value>, from: Map<String, Value>, mut kept: usize) -> usize {
     for (key, value) in from {
         match (into.get_mut(&key), value) {
             (_, Value::Null) => {}
-            (Some(Value::String(text)), Value::String(more)) => text.push_str(&more),
-            (Some(Value::Array(list)), Value::Array(more)) => list.extend(more),
-            (Some(old), value) => *old = value,
+            (Some(Value::String(text)), Value::String(more)) => {
+                kept += more.len();
+                text.push_str(&more);
+            }
+            (Some(Value::Array(list)), Value::Array(more)) => {
+                kept += more.iter().map(weight).sum::<usize>();
+                list.extend(more);
+            }
+            (Some(old), value) => {
+                kept = (kept + weight(&value)).saturating_sub(weight(old));
+                *old = value;
+            }
             (None, value) => {
+                kept += key.len() + weight(&value);
                 into.insert(key, value);
             }
         }
     }
+    kept
 }
 
 #[cfg(test)]
