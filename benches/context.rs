@@ -22,7 +22,13 @@ fn conversation() -> Vec<Message> {
         let text = format!("Item {id} costs 12.50; {}", "there is more to say about it. ".repeat(8));
         [
             Message::Assistant { text: String::new(), calls: vec![call], extra: serde_json::Map::new() },
-            Message::Tool { call: format!("call_{id}"), tool: "lookup".into(), text, error: false },
+            Message::Tool {
+                call: format!("call_{id}"),
+                tool: "lookup".into(),
+                text,
+                error: false,
+                handle: None,
+            },
         ]
     };
     let system = Message::System { text: "You look up prices.".into() };

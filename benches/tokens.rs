@@ -105,6 +105,7 @@ fn session(length: usize) -> Vec<Message> {
             tool: "search".into(),
             text: text.repeat(3),
             error: false,
+            handle: None,
         },
         _ => Message::Assistant { text: text.into(), calls: vec![], extra: serde_json::Map::new() },
     };

@@ -116,7 +116,13 @@ fn huge() -> Vec<Message> {
         let asked = Message::Assistant { text: String::new(), calls: vec![call], extra: Map::new() };
         [
             asked,
-            Message::Tool { call: id.to_string(), tool: "t".into(), text: "x".repeat(50_000), error: false },
+            Message::Tool {
+                call: id.to_string(),
+                tool: "t".into(),
+                text: "x".repeat(50_000),
+                error: false,
+                handle: None,
+            },
         ]
     };
     (0..10).flat_map(result).collect()

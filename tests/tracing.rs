@@ -54,7 +54,7 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<
 
 /// A result that nobody called for.
 fn orphan() -> Message {
-    Message::Tool { call: "c1".into(), tool: "fetch".into(), text: "12".into(), error: false }
+    Message::Tool { call: "c1".into(), tool: "fetch".into(), text: "12".into(), error: false, handle: None }
 }
 
 #[tokio::test(start_paused = true)]

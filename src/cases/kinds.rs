@@ -50,7 +50,8 @@ const FEEDBACK: Shape = shape![
 const REDUCER: Shape = shape!["reducer", "payload", "message"];
 const CALL: Shape = shape!["id", "name", "arguments", "policy"];
 const REPLY: Shape = shape!["text", "calls": CALL, "finish", "usage", "extra"];
-const MESSAGE: Shape = shape!["role", "text", "guidance", "calls": CALL, "extra", "call", "tool", "error"];
+const MESSAGE: Shape =
+    shape!["role", "text", "guidance", "calls": CALL, "extra", "call", "tool", "error", "handle"];
 const SPLICE: Shape = shape!["at", "remove", "insert": MESSAGE];
 const ORPHAN: Shape = shape!["id", "name", "arguments"];
 const INJECTED: Shape = shape!["call", "tool", "splice", "message"];
@@ -181,7 +182,7 @@ kinds!(pub(crate) MESSAGES by "role" {
     "system" = ["text"],
     "user" = ["text", "guidance"],
     "assistant" = ["text", "calls": CALL, "extra"],
-    "tool" = ["call", "tool", "text", "error"],
+    "tool" = ["call", "tool", "text", "error", "handle"],
 });
 
 impl Shape {

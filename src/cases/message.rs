@@ -80,9 +80,13 @@ impl MessageCase {
                 calls: calls.iter().map(PastCall::call).collect(),
                 extra: extra.clone().into_iter().collect(),
             },
-            Self::Tool { call, tool, text, error } => {
-                Message::Tool { call: call.clone(), tool: tool.clone(), text: text.clone(), error: *error }
-            }
+            Self::Tool { call, tool, text, error } => Message::Tool {
+                call: call.clone(),
+                tool: tool.clone(),
+                text: text.clone(),
+                error: *error,
+                handle: None,
+            },
         }
     }
 }

@@ -67,7 +67,7 @@ fields! {
         "next_delay_seconds",
     ];
     /// A message of the conversation.
-    MessageFields as "MessagePattern" = ["role", "text", "guidance", "calls", "extra", "call", "tool", "error"], MESSAGES;
+    MessageFields as "MessagePattern" = ["role", "text", "guidance", "calls", "extra", "call", "tool", "error", "handle"], MESSAGES;
     /// A directive.
     DirectiveFields as "DirectivePattern" = [
         "directive", "action", "because", "at", "work", "turn", "max_turns", "last", "attempt", "max_attempts", "target",

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn result(text: String) -> Message {
-        Message::Tool { call: "c".into(), tool: "look".into(), text, error: false }
+        Message::Tool { call: "c".into(), tool: "look".into(), text, error: false, handle: None }
     }
 
     #[test]

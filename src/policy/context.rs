@@ -50,6 +50,8 @@ pub struct ContextMessages {
     pub summary: Setting<Template>,
     /// In the place of what was cut out of a text. Variables: `tokens`.
     pub cut: Setting<Template>,
+    /// With what is left of a result all of which is kept. Variables: `handle`, `reader`.
+    pub kept: Setting<Template>,
 }
 
 /// A share of what there is: a part of it, or so many tokens.

@@ -125,6 +125,7 @@ mod tests {
             tool: "look".into(),
             text: text.into(),
             error: true,
+            handle: None,
         };
         let mut repair = HistoryRepair {
             splices: vec![Splice { at: 0, remove: 0, insert: vec![tool(""), tool("")] }],

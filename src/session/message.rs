@@ -57,6 +57,10 @@ pub enum Message {
         /// Whether the call failed or was refused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         error: bool,
+        /// The handle under which all of it is kept, if it is; it stays when the text is shortened.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Example: `r1-0`
+        handle: Option<String>,
     },
 }
 

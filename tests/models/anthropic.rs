@@ -75,7 +75,13 @@ async fn thinking_goes_back_first_and_untouched_with_all_results_in_one_message(
     let reply = model.call(request(&messages, LONG)).await.unwrap();
     messages.push(assistant(&reply));
     for (call, text, error) in [("toolu_1", "12.50", false), ("toolu_2", "no bed", true)] {
-        messages.push(Message::Tool { call: call.into(), tool: "t".into(), text: text.into(), error });
+        messages.push(Message::Tool {
+            call: call.into(),
+            tool: "t".into(),
+            text: text.into(),
+            error,
+            handle: None,
+        });
     }
     messages.push(Message::User { text: "Answer now.".into(), guidance: Some("final_turn".into()) });
     assert_eq!(model.call(request(&messages, LONG)).await.unwrap().text, "It costs 12.50.");
@@ -92,8 +98,13 @@ async fn a_conversation_goes_on_with_another_provider() {
     .unwrap();
     let messages = [Message::user("go")];
     let reply = anthropic(&server.base_url(), false).call(request(&messages, LONG)).await.unwrap();
-    let result =
-        |call: &str| Message::Tool { call: call.into(), tool: "t".into(), text: "x".into(), error: false };
+    let result = |call: &str| Message::Tool {
+        call: call.into(),
+        tool: "t".into(),
+        text: "x".into(),
+        error: false,
+        handle: None,
+    };
     let messages = [Message::user("go"), assistant(&reply), result("toolu_1"), result("toolu_2")];
     assert_eq!(
         super::client(&server.base_url(), false).call(request(&messages, LONG)).await.unwrap().text,

@@ -222,7 +222,13 @@ async fn a_reply_is_matched_to_its_request() {
             calls: vec![ToolCall { id: "c1".into(), name: "look".into(), arguments: "{}".into() }],
             extra: Map::new(),
         },
-        Message::Tool { call: "c1".into(), tool: "look".into(), text: "it costs 12.50".into(), error: false },
+        Message::Tool {
+            call: "c1".into(),
+            tool: "look".into(),
+            text: "it costs 12.50".into(),
+            error: false,
+            handle: None,
+        },
     ];
     let when = Matcher {
         turn: Some(2),

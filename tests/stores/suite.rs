@@ -243,6 +243,7 @@ pub(crate) fn text_is_found_in_what_was_said_in_capital_letters_or_not(place: &d
                 tool: "look".into(),
                 text: "A brass lamp".into(),
                 error: false,
+                handle: None,
             },
         ),
         (

@@ -11,6 +11,7 @@ pub(crate) fn torn_history() -> Vec<Message> {
         tool: "alpha".into(),
         text: "1".into(),
         error: false,
+        handle: None,
     };
     let assistant = |calls| Message::Assistant { text: "I look.".into(), calls, extra: Map::default() };
     vec![

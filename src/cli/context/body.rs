@@ -67,7 +67,7 @@ fn result(messages: &[Message], call: &str, content: &Value) -> Message {
     });
     let tool = calls.into_iter().find(|made| made.id == call).map(|made| made.name.clone());
     let (call, tool) = (call.to_owned(), tool.unwrap_or_default());
-    Message::Tool { call, tool, text: text_of(content), error: false }
+    Message::Tool { call, tool, text: text_of(content), error: false, handle: None }
 }
 
 fn calls_of(message: &Value, content: &Value) -> Vec<ToolCall> {

@@ -20,7 +20,7 @@ use crate::session::{HistoryRepair, InjectedResult, Message, Splice, ToolCall};
 /// use unfazed::policy::OrphanCalls;
 /// use unfazed::session::{Message, splice};
 ///
-/// let orphan = Message::Tool { call: "call_1".into(), tool: "look".into(), text: "12".into(), error: false };
+/// let orphan = Message::Tool { call: "call_1".into(), tool: "look".into(), text: "12".into(), error: false, handle: None };
 /// let mut messages = vec![Message::user("What does it cost?"), orphan];
 /// let repair = repair(&messages, OrphanCalls::Inject);
 /// splice(&mut messages, &repair.splices);
@@ -133,7 +133,7 @@ impl<'m> Surgery<'_, 'm> {
                     let result = InjectedResult { call: id.clone(), tool: name.clone(), splice, message };
                     self.repair.injected.push(result);
                     let (call, tool) = (id.clone(), name.clone());
-                    self.put_in(Message::Tool { call, tool, text: String::new(), error: true });
+                    self.put_in(Message::Tool { call, tool, text: String::new(), error: true, handle: None });
                 }
             }
         }

@@ -43,5 +43,5 @@ fn assistant(text: &str, ids: &[&str]) -> Message {
 }
 
 fn result(id: &str) -> Message {
-    Message::Tool { call: id.to_owned(), tool: "t".into(), text: "seen".into(), error: false }
+    Message::Tool { call: id.to_owned(), tool: "t".into(), text: "seen".into(), error: false, handle: None }
 }

@@ -38,6 +38,7 @@ impl Draft<'_> {
         let newest_first = left.iter().rev().flat_map(|unit| unit.clone().rev());
         for message in newest_first.filter_map(|at| self.messages.get(at)) {
             let Some(text) = line_of(message, line, result_line) else { continue };
+            let text = self.line_with_kept(text, message);
             let tokens = self.counter.count(&text).saturating_add(1);
             if !lines.add(text, tokens) {
                 break;

@@ -105,6 +105,20 @@ impl<'a> Draft<'a> {
         &self.policy.context().messages
     }
 
+    /// How all of a result is read though little of it is shown; `None`: it is kept nowhere.
+    pub(super) fn kept(&self, message: &Message) -> Option<String> {
+        let Message::Tool { tool, handle: Some(handle), .. } = message else { return None };
+        let reader = &self.policy.tool(tool).result.reader.value;
+        let text = say(&self.texts().kept, json!({ "handle": handle, "reader": reader }));
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// A line about a message that is left out, and how all of it is read if it is kept.
+    pub(super) fn line_with_kept(&self, line: String, message: &Message) -> String {
+        let kept = self.kept(message).unwrap_or_default();
+        kept.split_whitespace().fold(line, |line, word| line + " " + word)
+    }
+
     /// The tokens of all there is now.
     pub(super) const fn tokens(&self) -> u64 {
         self.tokens
@@ -293,8 +307,9 @@ pub(super) fn with_text(message: &Message, text: String) -> Message {
         Message::Assistant { calls, extra, .. } => {
             Message::Assistant { text, calls: calls.clone(), extra: extra.clone() }
         }
-        Message::Tool { call, tool, error, .. } => {
-            Message::Tool { call: call.clone(), tool: tool.clone(), text, error: *error }
+        Message::Tool { call, tool, error, handle, .. } => {
+            let (call, tool, handle) = (call.clone(), tool.clone(), handle.clone());
+            Message::Tool { call, tool, text, error: *error, handle }
         }
     }
 }

@@ -19,7 +19,8 @@ impl Draft<'_> {
                 if self.tokens() <= self.plan.aim {
                     return;
                 }
-                let Some(Message::Tool { tool, text, .. }) = self.messages.get(at) else { continue };
+                let Some(message) = self.messages.get(at) else { continue };
+                let Message::Tool { tool, text, .. } = message else { continue };
                 // The notice takes its room, too: what is hardly larger is left as it is.
                 if over.holds(text) || show.holds(text) {
                     continue;
@@ -28,9 +29,13 @@ impl Draft<'_> {
                 let shown = head_of(text, show.of_prose());
                 let number = tokens.to_string();
                 let values = [("tool", tool.as_str()), ("tokens", &*number), ("shown", shown)];
-                let shorter = plain.as_ref().and_then(|plain| plain.write(&values)).unwrap_or_else(|| {
-                    say(template, json!({ "tool": tool, "tokens": tokens, "shown": shown }))
-                });
+                let mut shorter =
+                    plain.as_ref().and_then(|plain| plain.write(&values)).unwrap_or_else(|| {
+                        say(template, json!({ "tool": tool, "tokens": tokens, "shown": shown }))
+                    });
+                if let Some(kept) = self.kept(message) {
+                    shorter = format!("{shorter}\n{kept}");
+                }
                 if shorter.len() <= text.len().saturating_sub(text.len() / 4) {
                     self.shorten(at, shorter);
                 }

@@ -42,6 +42,7 @@ impl Draft<'_> {
             left.iter().rev().flat_map(|unit| unit.clone().rev()).filter_map(|at| self.messages.get(at))
         {
             let Some(line) = line_of(message) else { continue };
+            let line = self.line_with_kept(line, message);
             let more = self.counter.count(&line).saturating_add(1);
             let sum = tokens.saturating_add(more);
             if cut > 0 || sum > most {

@@ -19,7 +19,13 @@ fn call(id: usize) -> Message {
 }
 
 fn result(id: usize, text: impl Into<String>) -> Message {
-    Message::Tool { call: format!("c{id}"), tool: "look".into(), text: text.into(), error: false }
+    Message::Tool {
+        call: format!("c{id}"),
+        tool: "look".into(),
+        text: text.into(),
+        error: false,
+        handle: None,
+    }
 }
 
 fn system(text: &str) -> Message {
@@ -73,6 +79,55 @@ fn old_results_are_shortened_and_new_ones_stay() {
     assert_eq!(lengths, [false, false, false, false, false, false, false, true, false, true]);
     assert!(after[3].text().ends_with(&"x".repeat(18)), "{}", after[3].text());
     assert_eq!((reduction.shortened, reduction.dropped), (2, 0));
+}
+
+/// The same, but all of each result is kept.
+fn kept(mut messages: Vec<Message>) -> Vec<Message> {
+    let mut number = 0;
+    for message in &mut messages {
+        if let Message::Tool { handle, .. } = message {
+            number += 1;
+            *handle = Some(format!("r{number}-0"));
+        }
+    }
+    messages
+}
+
+const READS_ALL: &str = "[`read_result` reads all of it: handle `r1-0`]";
+
+#[test]
+fn a_shortened_result_that_is_kept_says_how_all_of_it_is_read() {
+    let step = ReduceStep::Results { keep_last: 4, over: chars(100), show: chars(20) };
+    let (after, _) = made(&kept(run(4, 4000)), &plan(step, 100));
+    assert!(after[3].text().ends_with(READS_ALL), "{}", after[3].text());
+    assert!(matches!(&after[3], Message::Tool { handle: Some(handle), .. } if handle == "r1-0"));
+}
+
+#[test]
+fn a_cut_result_that_is_kept_says_how_all_of_it_is_read_however_often_it_is_cut() {
+    let messages = kept(run(1, 50_000));
+    let (after, _) = made(&messages, &plan(TRUNCATE, 7000));
+    assert!(after[3].text().contains(READS_ALL), "{}", after[3].text());
+    let (after, _) = made(&after, &plan(TRUNCATE, 200));
+    assert!(after[3].text().contains(READS_ALL), "{}", after[3].text());
+    let (after, _) = made(&kept(run(8, 50_000)), &plan(TRUNCATE, 90_000));
+    assert!(after[3].text().contains(READS_ALL), "{}", after[3].text());
+}
+
+#[test]
+fn the_line_about_a_result_that_is_kept_says_how_all_of_it_is_read() {
+    let (after, _) = made(&kept(run(5, 400)), &plan(DIGEST, 500));
+    let digest = after.iter().find(|message| message.text().contains("returned")).unwrap().text();
+    let line = digest.lines().find(|line| line.contains("returned: 0 ")).unwrap();
+    assert!(line.ends_with(READS_ALL), "{digest}");
+}
+
+#[test]
+fn a_result_of_before_results_had_handles_is_read() {
+    let old = serde_json::json!({"role": "tool", "call": "c0", "tool": "look", "text": "12"});
+    let read: Message = serde_json::from_value(old.clone()).unwrap();
+    assert_eq!(read, result(0, "12"));
+    assert_eq!(serde_json::to_value(&read).unwrap().get("handle"), None);
 }
 
 #[test]
@@ -166,7 +221,13 @@ fn it_is_said_what_cannot_be_cut() {
     let messages = [
         Message::user("Write it."),
         Message::Assistant { text: String::new(), calls: vec![call], extra: Map::new() },
-        Message::Tool { call: "c".into(), tool: "write".into(), text: "done".into(), error: false },
+        Message::Tool {
+            call: "c".into(),
+            tool: "write".into(),
+            text: "done".into(),
+            error: false,
+            handle: None,
+        },
     ];
     let (_, reduction) = made(&messages, &plan(TRUNCATE, 1000));
     let lacking = reduction.lacking.unwrap();

@@ -46,7 +46,8 @@ impl Draft<'_> {
             if self.tokens() <= self.plan.aim {
                 return;
             }
-            let Some(text) = self.messages.get(at).map(Message::text) else { continue };
+            let Some(message) = self.messages.get(at) else { continue };
+            let text = message.text();
             if over.holds(text) {
                 continue;
             }
@@ -55,7 +56,7 @@ impl Draft<'_> {
             let tail = tail_of(rest, tail.of_prose());
             let cut = rest.len().saturating_sub(tail.len());
             let tokens = share(self.weight(at), cut, text.len());
-            let shorter = format!("{head}\n{}\n{tail}", cut_notice(self.policy, tokens));
+            let shorter = format!("{head}\n{}\n{tail}", self.cut_notice(message, tokens));
             self.shorten(at, shorter);
         }
     }
@@ -91,8 +92,17 @@ impl Draft<'_> {
     fn cut_to(&mut self, at: usize, most: u64) {
         let Some(message) = self.message(at) else { return };
         let text = message.text();
-        let shorter = cut_middle(text, most, self.counter, &|tokens| cut_notice(self.policy, tokens));
+        let shorter = cut_middle(text, most, self.counter, &|tokens| self.cut_notice(message, tokens));
         self.shorten(at, shorter);
+    }
+
+    /// What stands in the place of what was cut out of a message.
+    fn cut_notice(&self, message: &Message, tokens: u64) -> String {
+        let notice = cut_notice(self.policy, tokens);
+        match self.kept(message) {
+            Some(kept) => format!("{notice}\n{kept}"),
+            None => notice,
+        }
     }
 
     /// Leaves out what was kept, the oldest first, but for the last piece of all and what the user said last.

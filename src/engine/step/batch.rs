@@ -165,7 +165,8 @@ impl Step<'_> {
         let Some(slot) = self.state.batch.get_mut(index) else { return };
         slot.phase = SlotPhase::Settled;
         self.state.round_ok |= !error;
-        let message = Message::Tool { call: slot.call.clone(), tool: slot.tool.clone(), text, error };
+        let (call, tool, handle) = (slot.call.clone(), slot.tool.clone(), slot.ran.handle.clone());
+        let message = Message::Tool { call, tool, text, error, handle };
         if let Some(room) = &mut self.state.reductions.results {
             room.take(&message);
         }

@@ -17,6 +17,9 @@ use super::Step;
 use crate::policy::{ContextWindow, ErrorClass, ModelPolicy, ReduceStep, Setting, Share, estimated_tokens};
 use crate::session::{FinalReason, Reduction};
 
+/// A reduction that does not come to its target gained nothing if it freed less than this of the window.
+const WORTH_IT: Share = Share::Part(20_000);
+
 /// What a model has room for in this turn.
 pub(super) struct Asked {
     pub(super) target: String,
@@ -221,18 +224,31 @@ impl Step<'_> {
 
     /// No step is left, or there is room enough: what was held back by the reduction goes on.
     fn reduced(&mut self, what: Reducing) {
-        let gained = what.measure.message_tokens < what.before;
+        let smaller = what.measure.message_tokens < what.before;
+        let gained = smaller && self.is_worth_it(&what);
         let reductions = &mut self.state.reductions;
         reductions.in_vain = if gained { 0 } else { reductions.in_vain.saturating_add(1) };
         reductions.measured = Some(what.measure);
         match reductions.refusal.take() {
-            Some(_) if what.refused && gained => {
+            Some(_) if what.refused && smaller => {
                 self.state.counted = Some(tokens_of(what.measure));
                 self.call_model();
             }
             Some(failure) if what.refused => self.model_failed(&failure),
             _ => self.choose_model(what.measure),
         }
+    }
+
+    /// Whether a reduction came to its target or freed a part of the window that counts. With less the next one is due
+    /// at once.
+    fn is_worth_it(&self, what: &Reducing) -> bool {
+        let asked = self.asked(what.measure);
+        let Some((asked, room)) = asked.get(what.target).and_then(|asked| Some((asked, asked.room?))) else {
+            return true;
+        };
+        let saved = what.before.saturating_sub(what.measure.message_tokens);
+        let saved = self.state.scales.expected(&asked.target, saved);
+        room.messages <= room.aim(self.policy.context()) || saved >= WORTH_IT.of(room.window)
     }
 
     /// A provider has refused the conversation for its size. What it says of the window is remembered, and once in a turn

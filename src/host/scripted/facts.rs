@@ -62,7 +62,13 @@ mod tests {
                 calls: vec![call("a", "look"), call("b", "take")],
                 extra: Map::new(),
             },
-            Message::Tool { call: "b".into(), tool: "take".into(), text: "taken".into(), error: false },
+            Message::Tool {
+                call: "b".into(),
+                tool: "take".into(),
+                text: "taken".into(),
+                error: false,
+                handle: None,
+            },
         ];
         let facts = RequestFacts::of_messages("m", &messages);
         assert_eq!(

@@ -51,7 +51,13 @@ mod tests {
     }
 
     fn result(id: &str) -> Message {
-        Message::Tool { call: id.into(), tool: "look".into(), text: "seen".into(), error: false }
+        Message::Tool {
+            call: id.into(),
+            tool: "look".into(),
+            text: "seen".into(),
+            error: false,
+            handle: None,
+        }
     }
 
     fn refused(messages: &[Message]) -> Option<String> {

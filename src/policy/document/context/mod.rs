@@ -24,6 +24,8 @@ variables! {
     LeftOut = ["count"];
     /// What is known of a text that is cut.
     CutOut = ["tokens"];
+    /// What is known of a result all of which is kept.
+    KeptWhole = ["handle", "reader"];
 }
 
 layer! {
@@ -60,7 +62,8 @@ layer! {
             /// Whether a request that a provider refused for its size is reduced once and sent again.
             /// Example: `false`
             recover: bool,
-            /// After so many reductions in a row that gained nothing the next turn is the last.
+            /// After so many reductions in a row that gained nothing (less than 2 % of the window, short of the `target`)
+            /// the next turn is the last.
             /// Example: `2`
             give_up_after: NonZeroU32,
         }
@@ -97,6 +100,10 @@ layer! {
             /// In the place of what was cut out of a text.
             /// Example: `...[truncated]...`
             cut: Text<CutOut>,
+            /// With what is left of a result all of which is kept (`result.over: spill`): in a result that was shortened
+            /// or cut, and in the line about one that was left out.
+            /// Example: `[call {{ reader }} with the handle {{ handle }} for all of it]`
+            kept: Text<KeptWhole>,
         }
     }
 }
@@ -122,6 +129,7 @@ impl MergedContext {
                 summarize: self.messages.summarize.setting()?,
                 summary: self.messages.summary.setting()?,
                 cut: self.messages.cut.setting()?,
+                kept: self.messages.kept.setting()?,
             },
         })
     }

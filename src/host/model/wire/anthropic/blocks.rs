@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     fn tool(call: &str, text: &str, error: bool) -> Message {
-        Message::Tool { call: call.into(), tool: "look".into(), text: text.into(), error }
+        Message::Tool { call: call.into(), tool: "look".into(), text: text.into(), error, handle: None }
     }
 
     fn said_by_model(text: &str, calls: &[(&str, &str)], kept: Option<Value>) -> Message {

@@ -148,7 +148,13 @@ mod tests {
         let messages = [
             Message::user("go"),
             Message::Assistant { text: String::new(), calls: vec![call.clone(), call], extra: Map::new() },
-            Message::Tool { call: "a".into(), tool: "look".into(), text: "x".into(), error: false },
+            Message::Tool {
+                call: "a".into(),
+                tool: "look".into(),
+                text: "x".into(),
+                error: false,
+                handle: None,
+            },
         ];
         let request = written(vec![], ToolChoice::Auto, &Value::Null, &messages);
         assert_eq!(request["tools"], json!([{"name": "look", "input_schema": {"type": "object"}}]));

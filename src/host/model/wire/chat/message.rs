@@ -156,7 +156,13 @@ mod tests {
     fn each_role_as_it_is_written() {
         assert_eq!(written(&Message::System { text: "s".into() }), json!({"role": "system", "content": "s"}));
         assert_eq!(written(&Message::user("u")), json!({"role": "user", "content": "u"}));
-        let result = Message::Tool { call: "c1".into(), tool: "t".into(), text: "r".into(), error: true };
+        let result = Message::Tool {
+            call: "c1".into(),
+            tool: "t".into(),
+            text: "r".into(),
+            error: true,
+            handle: None,
+        };
         assert_eq!(written(&result), json!({"role": "tool", "content": "r", "tool_call_id": "c1"}));
         let silent = Message::Assistant { text: String::new(), calls: vec![], extra: Map::new() };
         assert_eq!(written(&silent), json!({"role": "assistant", "content": ""}));

@@ -205,7 +205,13 @@ mod tests {
 
     #[test]
     fn guidance_after_a_result_goes_into_it_where_it_must() {
-        let result = Message::Tool { call: "c".into(), tool: "t".into(), text: "12".into(), error: false };
+        let result = Message::Tool {
+            call: "c".into(),
+            tool: "t".into(),
+            text: "12".into(),
+            error: false,
+            handle: None,
+        };
         let guidance = Message::User { text: "Report now.".into(), guidance: Some("final_turn".into()) };
         let conversation = [Message::user("go"), result, guidance, Message::user("and then?")];
         let contents = |strict| -> Vec<String> {
