@@ -183,7 +183,7 @@ mod tests {
   none: {}
 "), @r"
         agent.yaml:4:19: error[P0006]: `yes` is read differently by different YAML readers
-        agent.yaml:5:14: error[P0004]: expected text, found a list
+        agent.yaml:5:14: error[P0103]: expected a string, found a list
         agent.yaml:6:3: error[P0104]: nothing says how MCP server `none` is reached
         ");
     }

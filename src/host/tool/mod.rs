@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn what_is_left_of_a_deadline_is_told_in_whole_milliseconds() {
         let told = |nanos| allowed(Some(Nanos(nanos))).to_string();
-        assert_eq!([told(2_999_976_986), told(3_000_000_000), told(1_500)], ["3s", "3s", "1.5us"]);
+        assert_eq!([told(2_999_976_986), told(3_000_000_000), told(1_500)], ["3s", "3s", "1500ns"]);
     }
 }
 
