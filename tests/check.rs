@@ -166,6 +166,16 @@ fn as_many_problems_are_printed_as_are_asked_for() {
 }
 
 #[test]
+fn the_files_an_agent_names_are_counted_once_each() {
+    let agent = "version: 1\npolicy: policy.yaml\nmodels:\n  a: {api: scripted, script: model.yaml}\n  b: {api: scripted, script: model.yaml}\n";
+    let script = "version: 1\nreplies: [{text: done}]\n";
+    let dir = folder(&[("agent.yaml", agent), ("policy.yaml", "version: 1\n"), ("model.yaml", script)]);
+    for paths in [&["check", "agent.yaml"][..], &["check", "."]] {
+        assert_eq!(out(&unfazed(&dir, paths)), "3 files checked, no problems\n");
+    }
+}
+
+#[test]
 fn known_tools_make_more_to_find() {
     let policy = "version: 1\ntools:\n  pya: {on_exhausted: fail}\n  pay: {retry: {max_attempts: 6}, breaker: {failures: never}}\nmodels: {\"*\": {retry: {max_attempts: 4}}}\n";
     let dir = folder(&[("policy.yaml", policy), ("tools.json", TOOLS)]);

@@ -86,6 +86,34 @@ fn a_server_that_cannot_be_asked_hides_no_other() {
 }
 
 #[test]
+fn every_server_that_cannot_be_asked_says_why_in_plain_words() {
+    let at_once = json!({"command": ["sh", "-c", "exit 3"]});
+    let servers = json!({"a": at_once, "b": at_once, "c": {"url": "http://127.0.0.1:9/mcp"}});
+    let dir = agent(&servers);
+    let output = tools(&dir, &[]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines: Vec<&str> = errors.lines().collect();
+    assert_eq!(lines.len(), 3, "{errors}");
+    assert_eq!(lines[0], "error: MCP server `a`: `sh` exited with code 3");
+    assert_eq!(lines[1], "error: MCP server `b`: `sh` exited with code 3");
+    let unreachable = "error: MCP server `c`: the server cannot be reached: error sending request for url";
+    assert!(lines[2].starts_with(unreachable) && !lines[2].contains("::"), "{errors}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_run_says_so_of_every_server_too() {
+    let at_once = json!({"command": ["sh", "-c", "exit 3"]});
+    let dir = agent(&json!({"a": at_once, "b": at_once}));
+    let mut run = Command::new(env!("CARGO_BIN_EXE_unfazed"));
+    run.args(["run", "agent.yaml", "--task", "t"]).current_dir(dir.path()).env("NO_KEY", "k");
+    let output = run.env_remove("UNFAZED_SESSIONS").stdin(Stdio::null()).output().unwrap();
+    let said =
+        "error: MCP server `a`: `sh` exited with code 3\nerror: MCP server `b`: `sh` exited with code 3\n";
+    assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), (said, Some(1)));
+}
+
+#[test]
 fn an_agent_without_tools_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let file = "version: 1\nmodels: {m: {api: scripted, script: model.yaml}}\n";

@@ -54,6 +54,9 @@ pub(crate) enum Failed {
     /// The command makes no sense as it was given.
     #[error("{0}")]
     Usage(String),
+    /// A signal came before it was done.
+    #[error("cancelled")]
+    Cancelled,
 }
 
 impl Failed {
@@ -65,6 +68,7 @@ impl Failed {
         match self {
             Self::Io { .. } | Self::Usage(_) => Exit::Usage,
             Self::Report(_) | Self::Stopped(_) => Exit::Problem,
+            Self::Cancelled => Exit::Cancelled,
         }
     }
 }

@@ -39,6 +39,11 @@ pub(crate) fn expand(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<Failed>) {
     (files, failed)
 }
 
+/// The path that is the same however the file is named.
+pub(crate) fn one(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
+}
+
 fn walk(dir: &Path, files: &mut Vec<PathBuf>, failed: &mut Vec<Failed>) {
     let entries = std::fs::read_dir(dir).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = match entries {

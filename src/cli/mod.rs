@@ -113,6 +113,10 @@ pub(crate) fn main() -> ExitCode {
     };
     match result {
         Ok(exit) => exit.into(),
+        Err(exit::Failed::Cancelled) => {
+            out::say("Cancelled\n");
+            Exit::Cancelled.into()
+        }
         Err(error) => {
             let exit = error.exit();
             exit::complain(&error, exit)

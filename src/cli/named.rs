@@ -43,6 +43,20 @@ pub(crate) struct Named {
     pub(crate) models: Option<ModelCatalogue>,
 }
 
+impl Named {
+    /// The files that the agent file at `path` names.
+    pub(crate) fn paths(&self, path: &Path) -> Vec<PathBuf> {
+        let file = &self.file.value;
+        let scripts = file.models.values().filter_map(|entry| match entry {
+            ModelEntry::Scripted { script, .. } => Some(script),
+            ModelEntry::OpenAi { .. } | ModelEntry::Anthropic { .. } => None,
+        });
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let named = file.policy.0.iter().chain(scripts).chain(&file.model_windows);
+        named.map(|named| folder.join(&named.value)).collect()
+    }
+}
+
 /// Whether the file is a policy without mistakes.
 pub(crate) fn is_policy(path: &Path, bytes: &[u8]) -> bool {
     let source = (path.display().to_string(), bytes.to_vec());

@@ -23,7 +23,8 @@ Exit codes:
   0    all is well
   1    a server could not be asked, or a file has problems
   2    the command was not understood, or an input cannot be read
-  3    the agent has no tools")]
+  3    the agent has no tools
+  130  cancelled")]
 pub(crate) struct Args {
     /// The agent file.
     #[arg(value_name = "AGENT")]

@@ -188,6 +188,7 @@ def stdio():
         if said is not None:
             say(said)
     if MODE == "deaf":
+        note("input ended")
         time.sleep(1000)
     note("ended")
 

@@ -3,6 +3,7 @@
 mod github;
 mod sarif;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -73,6 +74,7 @@ pub(crate) enum Format {
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     let (paths, mut unreadable) = files::expand(&args.paths);
+    let mut checked: HashSet<PathBuf> = paths.iter().map(|path| files::one(path)).collect();
     let mut policies = Vec::new();
     let mut reports = Vec::new();
     let options = match &args.tools {
@@ -93,7 +95,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
             Kind::Agent => {
                 let (named, found) = named::read(path, &bytes, &loader(args, &options));
                 reports.extend(found);
-                reports.extend(named.map(|named| lint(&named, path, options.clone())));
+                if let Some(named) = named {
+                    checked.extend(named.paths(path).iter().map(|path| files::one(path)));
+                    reports.push(lint(&named, path, options.clone()));
+                }
             }
             Kind::Script => reports.extend(Script::from_yaml(&name, &bytes).err()),
             Kind::Call => reports.extend(CallFile::read(&name, &bytes).err()),
@@ -125,8 +130,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         return Ok(Exit::Nothing);
     }
     if args.format == Format::Human && !warnings {
-        let plural = if paths.len() == 1 { "" } else { "s" };
-        out::styled(&format!("{} file{plural} checked, no problems\n", paths.len()))?;
+        let (count, plural) = (checked.len(), if checked.len() == 1 { "" } else { "s" });
+        out::styled(&format!("{count} file{plural} checked, no problems\n"))?;
     }
     let problem = errors || (warnings && args.deny_warnings);
     // Those who read SARIF take another exit code for a check that did not work.

@@ -31,7 +31,8 @@ Exit codes:
   0    all is well
   1    a server could not be asked, or a file has problems
   2    the command was not understood, or an input cannot be read
-  3    there is nothing to count")]
+  3    there is nothing to count
+  130  cancelled")]
 pub(crate) struct Args {
     /// A session (its id, the beginning or the end of it, `latest`, or its file), an agent file, or the JSON body of a request
     /// to a model (chat completions, or Anthropic's messages), which is read from standard input for `-`.

@@ -9,6 +9,7 @@ use unfazed::host::{Agent, ToolSource, counter_for};
 use unfazed::policy::{Effect, Loader, Policy};
 
 use super::secrets::Secrets;
+use super::signals::Signals;
 use super::{mcp, setup};
 use crate::cli::exit::Failed;
 use crate::cli::files;
@@ -37,23 +38,32 @@ pub(crate) struct Offered {
 }
 
 impl Inventory {
-    /// Reads the agent file and asks its servers. Keys of models are not needed.
+    /// Reads the agent file and asks its servers, unless a signal comes before that is done. Keys of models are not
+    /// needed.
     pub(crate) async fn take(path: &Path, loader: &Loader) -> Result<Self, Failed> {
         let bytes = files::read(path)?;
         let (named, reports) = named::read(path, &bytes, loader);
-        let Named { mut file, policy, .. } = named.ok_or_else(|| reported(&named::once(reports)))?;
-        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        let named = named.ok_or_else(|| reported(&named::once(reports)))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        if named.file.value.mcp.is_empty() {
+            return Self::ask(named, folder).await;
+        }
+        Signals::listen().unless_heard(Self::ask(named, folder)).await
+    }
+
+    async fn ask(named: Named, folder: &Path) -> Result<Self, Failed> {
+        let Named { mut file, policy, .. } = named;
         let models = std::mem::take(&mut file.value.models);
-        let mut secrets = Secrets::read(&file, &folder)?;
+        let mut secrets = Secrets::read(&file, folder)?;
         let file = file.value;
         let (mut servers, mut failed) = (Vec::new(), Vec::new());
-        for result in mcp::start_each(&file, &folder, &mut secrets).await {
+        for result in mcp::start_each(&file, folder, &mut secrets).await {
             match result {
                 Ok(server) => servers.push(server),
                 Err(error) => failed.push(error.to_string()),
             }
         }
-        let mut agent = Agent::new(policy.clone()).tools(setup::tools(&file, &folder));
+        let mut agent = Agent::new(policy.clone()).tools(setup::tools(&file, folder));
         for server in &servers {
             agent = agent.tool_source(server.clone());
         }

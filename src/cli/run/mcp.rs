@@ -4,11 +4,12 @@ use std::path::Path;
 
 use futures_util::future::join_all;
 use indexmap::IndexMap;
+use tokio_util::sync::CancellationToken;
 use unfazed::host::agent_file::{AgentFile, HeaderEntry, McpEntry};
 use unfazed::host::{McpConfig, McpError, McpReach, McpServer};
 
 use super::secrets::Secrets;
-use crate::cli::exit::Failed;
+use crate::cli::exit::{self, Failed};
 
 /// Starts all servers at once; what cannot be started ends those that could.
 pub(super) async fn start(
@@ -21,14 +22,17 @@ pub(super) async fn start(
     for result in results {
         match result {
             Ok(server) => started.push(server),
-            Err(error) => failed.push(error.to_string()),
+            Err(error) => failed.push(error),
         }
     }
     if failed.is_empty() {
         return Ok(started);
     }
     shutdown(&started).await;
-    Err(Failed::Stopped(failed.join("\n")))
+    for error in &failed {
+        exit::tell(error);
+    }
+    Err(Failed::Report(String::new()))
 }
 
 /// Starts all servers at once, and says what came of each.
@@ -45,6 +49,16 @@ pub(super) async fn start_each(
 /// Ends all servers.
 pub(super) async fn shutdown(servers: &[McpServer]) {
     join_all(servers.iter().map(McpServer::shutdown)).await;
+}
+
+/// Ends all servers, each with its grace, until `kill` fires: then what is left of them is killed.
+pub(super) async fn end(servers: &[McpServer], kill: &CancellationToken) {
+    tokio::select! {
+        biased;
+        // Begun in any case: a shutdown that is dropped kills what it was to end.
+        () = shutdown(servers) => {}
+        () = kill.cancelled() => {}
+    }
 }
 
 /// The variables that are set for the server, and the names of those that are passed on to it.

@@ -140,7 +140,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 
 async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let Request { agent, task: wanted, profile, resume } = request::of(args, settings)?;
-    let signals = Signals::listen();
+    let mut signals = Signals::listen();
     let loader = named::loader(profile.as_deref());
     let wishes = Wishes { has_task: wanted.is_some(), reload: args.reload, profile, resume };
     let metrics = Arc::new(Metrics::new());
@@ -148,7 +148,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         Some(address) => Some(MetricsServer::start(address, Arc::clone(&metrics)).await?),
         None => None,
     };
-    let setup = Setup::load(&agent, &loader, settings, wishes).await?;
+    let setup = signals.unless_heard(Setup::load(&agent, &loader, settings, wishes)).await?;
     let Setup { agent, id, session, past, servers, mcp, .. } = setup;
     let agent = agent.metrics(metrics).approver(Person::new(args.approve));
     if let Some(serving) = &serving {
@@ -194,18 +194,27 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         biased;
         // Dropped in the middle, the run kills every process group it has going.
         () = leave.cancelled() => None,
-        result = agent.go_on(past, task, &mut *observer, Some(&mut recorder), stop) => Some(result),
+        result = agent.go_on(past, task, &mut *observer, Some(&mut recorder), stop.clone()) => Some(result),
+    };
+    drop(observer);
+    let ended = async {
+        mcp::end(&mcp, &stop.kill).await;
+        for server in servers {
+            server.shutdown().await;
+        }
+        result
+    };
+    // Signals are heard to the end: servers have their grace, and that may be long.
+    let result = tokio::select! {
+        biased;
+        () = leave.cancelled() => None,
+        result = ended => result,
     };
     listening.abort();
-    drop(observer);
     let Some(result) = result else {
         out::say("Cancelled at once; tools under way were killed\n");
         return Ok(Exit::Cancelled);
     };
-    mcp::shutdown(&mcp).await;
-    for server in servers {
-        server.shutdown().await;
-    }
     let report = result.map_err(|error| Failed::Stopped(error.to_string()))?;
     let session = recorder.path().display().to_string();
     match args.format {

@@ -1,7 +1,10 @@
 //! The signals that stop a run: the first asks it to end, the second kills what it has going, the third gives up on it.
+//! What only prepares a run is given up at the first.
 
 use tokio_util::sync::CancellationToken;
 use unfazed::host::Stop;
+
+use crate::cli::exit::Failed;
 
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,6 +16,19 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
+    /// Does the work, unless a signal comes before it is done: then it is dropped, which kills every process group it has
+    /// going.
+    pub(crate) async fn unless_heard<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Failed>>,
+    ) -> Result<T, Failed> {
+        tokio::select! {
+            biased;
+            () = self.next() => Err(Failed::Cancelled),
+            done = work => done,
+        }
+    }
+
     /// Passes the first signal on to the graceful stop, the second to the one that kills, and the third to `leave`.
     pub(crate) async fn pass_on(mut self, stop: Stop, leave: CancellationToken) {
         for token in [stop.graceful, stop.kill, leave] {

@@ -66,7 +66,13 @@ pub(super) fn problems(document: &Document<AgentFile>, name: &str, entry: &McpEn
         problems
             .push(problem.help("use letters, digits, `_` and `-`, less than 64 of them; or set `prefix`"));
     }
+    let nowhere = AgentFile::key(document, &[]);
+    // What is there and cannot be read was told already.
+    let unread = |field: &str| {
+        document.lost().any(&[field]) && AgentFile::key(document, &["mcp", name, field]) != nowhere
+    };
     match (&entry.command, &entry.url) {
+        (None, None) if unread("command") || unread("url") => {}
         (None, None) if !document.lost().any(&["McpEntry"]) => {
             let problem = wrong(at, format!("nothing says how MCP server `{name}` is reached"));
             problems.push(problem.help("write `command: [npx, ...]` or `url: https://...`"));
@@ -166,6 +172,19 @@ mod tests {
         agent.yaml:8:40: error[P0104]: header `authorization` holds a secret, and secrets are never written into the file
         agent.yaml:9:33: error[P0104]: a server that is a command gets no headers
         agent.yaml:9:50: error[P0104]: providers refuse names of tools that begin with `a.b`
+        ");
+    }
+
+    #[test]
+    fn what_says_how_a_server_is_reached_and_cannot_be_read_is_not_missed_too() {
+        insta::assert_snapshot!(mistakes("
+  bad: {command: [yes]}
+  odd: {url: [a]}
+  none: {}
+"), @r"
+        agent.yaml:4:19: error[P0006]: `yes` is read differently by different YAML readers
+        agent.yaml:5:14: error[P0103]: expected a string, found a list
+        agent.yaml:6:3: error[P0104]: nothing says how MCP server `none` is reached
         ");
     }
 }

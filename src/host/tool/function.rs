@@ -91,7 +91,7 @@ impl FunctionTool {
             }
             () = input.cancel.cancelled() => Err(stopped(&self.spec.name)),
             () = super::expiry(input.timeout) => {
-                let after = input.timeout.unwrap_or_default();
+                let after = super::allowed(input.timeout);
                 Err(ToolError::timeout(format!("`{}` gave no answer within {after}", self.spec.name)))
             }
         }

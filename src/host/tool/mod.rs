@@ -30,6 +30,24 @@ async fn expiry(timeout: Option<Nanos>) {
     }
 }
 
+/// The time a run had, as it is told: what is left of a deadline is no round number.
+fn allowed(timeout: Option<Nanos>) -> Nanos {
+    const MILLI: u64 = 1_000_000;
+    let timeout = timeout.unwrap_or_default();
+    if timeout.0 < MILLI { timeout } else { Nanos::from_millis(timeout.0.div_ceil(MILLI)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_deadline_is_told_in_whole_milliseconds() {
+        let told = |nanos| allowed(Some(Nanos(nanos))).to_string();
+        assert_eq!([told(2_999_976_986), told(3_000_000_000), told(1_500)], ["3s", "3s", "1500ns"]);
+    }
+}
+
 #[cfg(test)]
 mod test_support {
     use serde_json::{Value, json};

@@ -288,6 +288,7 @@ impl ProcessTool {
                 Err(ToolError::failed(what).effect(EffectState::Unknown))
             }
             Ended::Timeout(after) => {
+                let after = super::allowed(Some(after));
                 Err(ToolError::timeout(with(format!("{command} did not end within {after} and was killed"))))
             }
             Ended::Cancelled => Err(ToolError::cancelled(with(format!("{command} was stopped")))),

@@ -1,15 +1,18 @@
-//! What went wrong with a call, in the classes of the policy.
+//! What went wrong with a call, in the classes of the policy, and with the beginning of a conversation.
 //!
 //! Servers have two ways to say that there is no such tool, or that arguments are wrong: an error of the protocol, and
 //! a result that is an error and whose text quotes one. Both mean that nothing was done.
 
 use rmcp::ServiceError;
 use rmcp::model::{ErrorCode, ErrorData};
+use rmcp::service::ClientInitializeError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use crate::engine::EffectState;
 use crate::host::ToolError;
 use crate::policy::ErrorClass;
+
+type HttpError = StreamableHttpError<reqwest::Error>;
 
 /// How the servers written with the official kits begin a text that quotes an error of the protocol.
 const QUOTED: &str = "MCP error ";
@@ -31,13 +34,40 @@ pub(super) fn of_result(text: &str) -> ToolError {
     }
 }
 
-/// A call that brought no result. `why` tells how the connection ended, if it did.
+/// Why a server and its client did not come to terms; `None` if the connection did not hold until then.
+pub(super) fn of_handshake(error: &ClientInitializeError) -> Option<String> {
+    use ClientInitializeError::{
+        ConnectionClosed, JsonRpcError, LegacyFallbackFailed, NoCompatibleProtocolVersion, TransportError,
+    };
+    Some(match error {
+        ConnectionClosed(_) | TransportError { .. } => return None,
+        LegacyFallbackFailed { fallback, .. } => return of_handshake(fallback),
+        JsonRpcError(error) => format!("it refuses to begin: {} ({})", error.message, error.code.0),
+        NoCompatibleProtocolVersion { server_supported, .. } => {
+            let versions: Vec<_> = server_supported.iter().map(ToString::to_string).collect();
+            format!("it speaks no version of the protocol that is known here, but {}", versions.join(", "))
+        }
+        _ => "its first answer is none of the protocol".to_owned(),
+    })
+}
+
+/// Why the connection to a server that is no process of ours did not hold.
+pub(super) fn of_connection(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => lost(&*error.error),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_connection(fallback),
+        _ => "the server closed the connection".to_owned(),
+    }
+}
+
+/// A call that brought no result. `why` tells how the connection ended, if it did, and what the server wrote besides its
+/// answer, if that cannot be used.
 pub(super) fn of_service(error: &ServiceError, why: &str) -> ToolError {
     match error {
         ServiceError::McpError(error) => of_protocol(error),
         ServiceError::TransportSend(error) => of_transport(&*error.error),
         ServiceError::TransportClosed | ServiceError::Cancelled { .. } => ToolError::network(why),
-        other => ToolError::failed(format!("the server's answer cannot be used: {other}"))
+        other => ToolError::failed(format!("the server's answer cannot be used: {other}{why}"))
             .effect(EffectState::Unknown),
     }
 }
@@ -57,17 +87,33 @@ fn of_protocol(error: &ErrorData) -> ToolError {
 
 /// A request that could not be sent, or whose answer did not come.
 fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> ToolError {
-    let http = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
-    match http {
-        Some(StreamableHttpError::Client(error)) => {
-            let failed = ToolError::network(format!("the server cannot be reached: {}", cause(error)));
-            if error.is_connect() { failed.effect(EffectState::NotStarted) } else { failed }
+    match error.downcast_ref::<HttpError>() {
+        Some(HttpError::Client(failed)) if failed.is_connect() => {
+            ToolError::network(lost(error)).effect(EffectState::NotStarted)
         }
-        Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
-            let message = format!("the server wants a key, or another one: {}", cause(error));
-            ToolError::new(ErrorClass::PermissionDenied, message).effect(EffectState::NotStarted)
+        Some(HttpError::AuthRequired(_) | HttpError::InsufficientScope(_)) => {
+            ToolError::new(ErrorClass::PermissionDenied, lost(error)).effect(EffectState::NotStarted)
         }
-        _ => ToolError::network(format!("the connection to the server failed: {}", cause(error))),
+        _ => ToolError::network(lost(error)),
+    }
+}
+
+/// Why nothing can be sent, or no answer comes.
+fn lost(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    match error.downcast_ref::<HttpError>() {
+        Some(HttpError::Client(error)) => format!("the server cannot be reached: {}", cause(error)),
+        Some(HttpError::AuthRequired(_) | HttpError::InsufficientScope(_)) => {
+            format!("the server wants a key, or another one: {}", cause(error))
+        }
+        Some(HttpError::UnexpectedServerResponse(said)) => {
+            let said = said.split(", got ").next().unwrap_or_default();
+            format!("the server's answer cannot be used: {}", said.trim_end_matches([':', ' ']))
+        }
+        Some(HttpError::UnexpectedContentType(kind)) => {
+            let kind = kind.as_deref().unwrap_or("something that has no type");
+            format!("the server answered with {kind}, which is no answer of the protocol")
+        }
+        _ => format!("the connection to the server failed: {}", cause(error)),
     }
 }
 

@@ -22,8 +22,9 @@ use super::stdio::{Process, Program};
 use super::{McpConfig, McpReach};
 use crate::engine::EffectState;
 use crate::host::model::client::Clients;
-use crate::host::tool::expiry;
+use crate::host::tool::{allowed, expiry};
 use crate::host::{Aside, ToolError, ToolInput};
+use crate::time::Nanos;
 
 /// The most pages of tools that are asked for.
 const MOST_PAGES: usize = 100;
@@ -90,8 +91,10 @@ impl Link {
                 let result = tokio::time::timeout(within.to_std(), listener.serve(transport)).await;
                 let why = match result {
                     Ok(Ok(service)) => return Ok(Self::of(service, Some(process), progress)),
-                    Ok(Err(rmcp::service::ClientInitializeError::ConnectionClosed(_))) => process.why().await,
-                    Ok(Err(error)) => format!("{error}{}", process.complaints()),
+                    Ok(Err(error)) => match failure::of_handshake(&error) {
+                        Some(why) => why + &process.complaints(),
+                        None => process.why().await,
+                    },
                     Err(_) => format!("it did not answer within {within}{}", process.complaints()),
                 };
                 process.end().await;
@@ -102,7 +105,10 @@ impl Link {
                 let result = tokio::time::timeout(within.to_std(), listener.serve(transport)).await;
                 match result {
                     Ok(Ok(service)) => (service, None),
-                    Ok(Err(error)) => return Err(failure::cause(&error)),
+                    Ok(Err(error)) => {
+                        let why = failure::of_handshake(&error);
+                        return Err(why.unwrap_or_else(|| failure::of_connection(&error)));
+                    }
                     Err(_) => return Err(format!("it did not answer within {within}")),
                 }
             }
@@ -151,17 +157,19 @@ impl Link {
         Ok(tools)
     }
 
-    /// One call. The server is told when it is not waited for any more.
+    /// One call, which has the time that is `left` of what the input allows. The server is told when it is not waited for
+    /// any more.
     pub(super) async fn call(
         &self,
         tool: &str,
         arguments: JsonObject,
         input: &ToolInput<'_>,
+        left: Option<Nanos>,
         shown: &str,
     ) -> Result<CallToolResult, ToolError> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let mut limit = std::pin::pin!(expiry(input.timeout));
+        let mut limit = std::pin::pin!(expiry(left));
         let sending = self.peer.send_request_with_option(request, PeerRequestOptions::no_options());
         let mut under_way = tokio::select! {
             biased;
@@ -193,11 +201,11 @@ impl Link {
                 let message = format!("{shown} asks for something only a person can give");
                 Err(ToolError::failed(message).effect(EffectState::Unknown))
             }
-            Ok(_) => Err(failure::of_service(&ServiceError::UnexpectedResponse, "")),
+            Ok(_) => Err(failure::of_service(&ServiceError::UnexpectedResponse, &self.complaints())),
             Err(error @ (ServiceError::TransportClosed | ServiceError::Cancelled { .. })) => {
                 Err(failure::of_service(&error, &self.why().await))
             }
-            Err(error) => Err(failure::of_service(&error, "")),
+            Err(error) => Err(failure::of_service(&error, &self.complaints())),
         }
     }
 
@@ -216,11 +224,15 @@ impl Link {
     }
 
     fn late(&self, input: &ToolInput<'_>, shown: &str, token: Option<&str>) -> ToolError {
-        let after = input.timeout.unwrap_or_default();
+        let after = allowed(input.timeout);
         let far = token.and_then(|token| self.progress.of(token));
         let far = far.map(|far| format!("; it had come to {far}")).unwrap_or_default();
-        let complaints = self.process.as_ref().map(Process::complaints).unwrap_or_default();
-        ToolError::timeout(format!("{shown} gave no answer within {after}{far}{complaints}"))
+        ToolError::timeout(format!("{shown} gave no answer within {after}{far}{}", self.complaints()))
+    }
+
+    /// What it wrote that was no message.
+    fn complaints(&self) -> String {
+        self.process.as_ref().map(Process::complaints).unwrap_or_default()
     }
 
     /// Why there is no connection any more.
@@ -274,7 +286,7 @@ fn http(
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
     let parsed = reqwest::Url::parse(url).map_err(|error| format!("`url` is not a URL: {error}"))?;
     let client = Clients::new(&parsed)
-        .and_then(|clients| clients.connecting_within(Some(crate::time::Nanos::from_secs(10))))
+        .and_then(|clients| clients.connecting_within(Some(Nanos::from_secs(10))))
         .map_err(|error| error.to_string())?;
     let mut own = HashMap::new();
     for (name, value) in headers {

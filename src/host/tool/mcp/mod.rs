@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use self::link::Link;
 pub use self::set::McpServers;
-use super::{DEFAULT_ENV, ToolError, expiry};
+use super::{DEFAULT_ENV, ToolError, allowed, expiry};
 use crate::engine::{EffectState, ToolOutcome, ToolSpec};
 use crate::host::{BoxFuture, Tool, ToolInput, ToolSource};
 use crate::time::Nanos;
@@ -282,7 +282,7 @@ impl Server {
 }
 
 impl McpTool {
-    async fn run_once(&self, mut input: ToolInput<'_>) -> Result<Value, ToolError> {
+    async fn run_once(&self, input: ToolInput<'_>) -> Result<Value, ToolError> {
         let shown = format!("`{}`", self.spec.name);
         let began = tokio::time::Instant::now();
         let link = tokio::select! {
@@ -293,19 +293,19 @@ impl McpTool {
             }
             link = self.server.link() => link.map_err(|error| ToolError::unavailable(error.to_string()))?,
             () = expiry(input.timeout) => {
-                let (server, after) = (&self.server.config.name, input.timeout.unwrap_or_default());
+                let (server, after) = (&self.server.config.name, allowed(input.timeout));
                 let error = ToolError::timeout(format!("MCP server `{server}` did not start within {after}"));
                 return Err(error.effect(EffectState::NotStarted));
             }
         };
         let waited = Nanos::from_std(began.elapsed());
-        input.timeout = input.timeout.map(|timeout| timeout.saturating_sub(waited));
+        let left = input.timeout.map(|timeout| timeout.saturating_sub(waited));
         let arguments = match input.arguments {
             Value::Object(fields) => fields.clone(),
             Value::Null => rmcp::model::JsonObject::new(),
             _ => return Err(ToolError::invalid_args(format!("{shown} takes an object of arguments"))),
         };
-        let result = link.call(&self.remote, arguments, &input, &shown).await?;
+        let result = link.call(&self.remote, arguments, &input, left, &shown).await?;
         content::read(&result, self.server.config.max_output, &input.aside).await
     }
 }
