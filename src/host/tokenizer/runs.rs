@@ -53,19 +53,32 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// Where the first long run begins and ends.
+/// A long run holds at least one block of so many bytes, wherever it begins.
+const BLOCK: usize = LONG / 2;
+
+/// Where the first long run begins and ends. Of a text without one, little more than the beginnings of its blocks is read.
 fn first_run(text: &str) -> Option<(usize, usize)> {
-    let (mut from, mut kind) = (0, None);
-    for (at, letter) in text.char_indices() {
-        let here = Some(if letter.is_whitespace() { ' ' } else { letter });
-        if here != kind {
-            if at - from >= LONG {
-                return Some((from, at));
-            }
-            (from, kind) = (at, here);
-        }
+    let mut blocks = (0..text.len()).step_by(BLOCK);
+    blocks.find_map(|block| run_through(text, block).filter(|(from, to)| to - from >= LONG))
+}
+
+/// The run that all of a block is a part of.
+fn run_through(text: &str, block: usize) -> Option<(usize, usize)> {
+    let start = (block..text.len()).find(|at| text.is_char_boundary(*at))?;
+    let (before, after) = text.split_at(start);
+    let kind = kind_of(after.chars().next()?);
+    let end = after.char_indices().find(|(_, letter)| kind_of(*letter) != kind);
+    let to = end.map_or(text.len(), |(at, _)| start + at);
+    if to < (block + BLOCK).min(text.len()) {
+        return None;
     }
-    (text.len() - from >= LONG).then_some((from, text.len()))
+    let same = before.char_indices().rev().take_while(|(_, letter)| kind_of(*letter) == kind);
+    Some((same.last().map_or(start, |(at, _)| at), to))
+}
+
+/// What makes characters parts of one run: white space of any kind does.
+fn kind_of(letter: char) -> char {
+    if letter.is_whitespace() { ' ' } else { letter }
 }
 
 #[cfg(test)]
@@ -77,6 +90,21 @@ mod tests {
     /// How many bytes a vocabulary is asked about.
     fn work(text: &str) -> usize {
         parts(text).map(|part| part.looked_at().len()).sum()
+    }
+
+    /// The first long run, character by character.
+    fn slowly(text: &str) -> Option<(usize, usize)> {
+        let ends = text.char_indices().map(|(at, letter)| (at, Some(kind_of(letter))));
+        let (mut from, mut kind) = (0, None);
+        for (at, here) in ends.chain([(text.len(), None)]) {
+            if here != kind {
+                if at - from >= LONG {
+                    return Some((from, at));
+                }
+                (from, kind) = (at, here);
+            }
+        }
+        None
     }
 
     #[test]
@@ -111,6 +139,7 @@ mod tests {
             prop_assert_eq!(parts(&text).map(Part::text).collect::<String>(), text.clone());
             prop_assert!(parts(&text).count() <= 2 * pieces.len() + 1);
             prop_assert!(work(&text) <= text.len());
+            prop_assert_eq!(first_run(&text), slowly(&text));
         }
     }
 }
