@@ -84,7 +84,8 @@ fn prose(cursor: &mut Cursor<'_>, text: &str) -> Result<(), Refusal> {
     if looks_like_members {
         return cursor.refuse(Reason::UnclearSurroundings);
     }
-    if !text.trim().is_empty() {
+    // Blanks that JSON does not know are text, too.
+    if !text.trim_ascii().is_empty() {
         cursor.repaired(Repair::TextAround);
     }
     Ok(())

@@ -49,6 +49,7 @@ fn text_around_the_value_is_left_out() {
     repaired("{\"a\": [1]}</tool_call>", &a, "text_around");
     repaired("\u{feff}{\"a\": [1]}", &a, "text_around");
     repaired("\u{c}{\"a\": [1]}", &a, "text_around");
+    repaired("{\"a\": [1]}\u{b}", &a, "text_around");
     refused("path: /tmp, options: {\"a\": 1}", Reason::UnclearSurroundings);
     refused("{\"a\": 1}, \"b\": 2}", Reason::UnclearSurroundings);
     refused("{\"a\": 1} see 3]", Reason::UnclearSurroundings);

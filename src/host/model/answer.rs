@@ -20,6 +20,8 @@ pub(super) struct Events<F: Format> {
     parser: SseParser,
     assembly: F::Assembly,
     waiting: Vec<SseEvent>,
+    /// Whether an event has said that it is the last.
+    done: bool,
 }
 
 impl<F: Format> Answer<F> {
@@ -117,7 +119,7 @@ fn looks_like_events(body: &[u8]) -> bool {
 
 impl<F: Format> Events<F> {
     fn of(format: &F) -> Self {
-        Self { parser: SseParser::default(), assembly: format.begin(), waiting: Vec::new() }
+        Self { parser: SseParser::default(), assembly: format.begin(), waiting: Vec::new(), done: false }
     }
 
     fn take(&mut self, bytes: &[u8], headers: &HeaderMap) -> Result<Progress, Failure> {
@@ -126,6 +128,7 @@ impl<F: Format> Events<F> {
         for event in self.waiting.drain(..) {
             progress = self.assembly.take(&event, headers)?;
             if progress == Progress::Done {
+                self.done = true;
                 break;
             }
         }
@@ -150,6 +153,10 @@ impl<F: Format> Events<F> {
     }
 
     fn reply(mut self, headers: &HeaderMap, conversation: &[Message]) -> Result<ModelReply, Failure> {
+        // What comes behind the end counts for nothing, however much of it has arrived.
+        if self.done {
+            return self.assembly.reply(conversation);
+        }
         if let Some(last) = self.parser.finish() {
             // Without the blank line after it, only an event that is whole in itself counts.
             if last.data.trim() == "[DONE]" || serde_json::from_str::<IgnoredAny>(&last.data).is_ok() {
