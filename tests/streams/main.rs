@@ -159,7 +159,7 @@ fn nor_does_it_in_a_whole_run() {
 #[test]
 fn every_kind_of_directive_occurs_in_some_stream() {
     let mut missing: BTreeSet<&str> = KINDS.iter().copied().collect();
-    for seed in 0..3000 {
+    for seed in 0..60_000 {
         let drive = if seed % 4 == 0 { Drive::Calls } else { Drive::Turns };
         let choices = Tape::from_seed(seed).rest(CHOICES);
         let (_, host) = live(drive, choices);
