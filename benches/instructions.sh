@@ -25,7 +25,9 @@ if [ "$mode" = --check ] && [ "$compiler" != "$written_with" ]; then
 fi
 command -v valgrind >/dev/null || { echo "callgrind counts; install valgrind" >&2; exit 1; }
 
-# With what tests have built already: only our own code, and that of the peers, is built anew, with optimisation.
+# With what tests have built already: only our own code, and that of the peers, is built anew, with optimisation; but not the
+# command, which no bench needs and which takes as long as all the rest.
+features=(--no-default-features --features host,mcp,postgres,scripted,yaml-value)
 optimised=()
 for package in unfazed backon failsafe tokio-retry; do
     optimised+=(--config "profile.dev.package.$package.opt-level=3")
@@ -33,7 +35,7 @@ done
 for setting in codegen-units=1 overflow-checks=false debug-assertions=false; do
     optimised+=(--config "profile.dev.package.unfazed.$setting")
 done
-built=$(CARGO_INCREMENTAL=0 cargo bench --locked --profile dev "${optimised[@]}" --bench instructions --no-run --message-format=json)
+built=$(CARGO_INCREMENTAL=0 cargo bench --locked --profile dev "${features[@]}" "${optimised[@]}" --bench instructions --no-run --message-format=json)
 binary=$(sed -n 's/.*"executable":"\([^"]*instructions[^"]*\)".*/\1/p' <<<"$built" | tail -n 1)
 
 # count FUNCTION CASE NUMBER TIMES
