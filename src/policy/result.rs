@@ -140,9 +140,10 @@ impl Unit {
 impl Size {
     /// Whether a text is no larger.
     pub fn holds(self, text: &str) -> bool {
-        // No text has more characters than bytes, so most are not counted.
-        let few = self.unit == Unit::Chars && count(text.len()) <= self.count;
-        few || self.unit.measure(text) <= self.count
+        // A character has one to four bytes, so those of most texts are not counted.
+        let (bytes, chars) = (count(text.len()), self.unit == Unit::Chars);
+        let (few, many) = (bytes <= self.count, bytes > self.count.saturating_mul(4));
+        if chars && (few || many) { few } else { self.unit.measure(text) <= self.count }
     }
 
     /// The most bytes that are no more than this many tokens, whatever they are of; other sizes stay.

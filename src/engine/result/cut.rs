@@ -121,7 +121,12 @@ fn ends_of(text: &str, keep: Keep, unit: Unit, room: u64) -> (&str, &str, &str) 
 pub(crate) fn head_of(text: &str, size: Size) -> &str {
     let most = usize::try_from(size.count).unwrap_or(usize::MAX);
     let end = match size.unit {
-        Unit::Chars => text.char_indices().nth(most).map_or(text.len(), |(at, _)| at),
+        Unit::Chars => match text.as_bytes().get(..most) {
+            // Where each byte is a character, none needs to be looked for.
+            Some(head) if head.is_ascii() => most,
+            Some(_) => text.char_indices().nth(most).map_or(text.len(), |(at, _)| at),
+            None => text.len(),
+        },
         Unit::Bytes | Unit::Tokens => floor(text, most),
     };
     text.get(..end).unwrap_or_default()
