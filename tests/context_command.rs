@@ -1,6 +1,7 @@
 //! `unfazed context`: where the tokens of a session, an agent or a request go.
 #![cfg(all(feature = "cli", unix))]
 
+mod command;
 mod desk;
 
 use std::fs;
@@ -28,7 +29,7 @@ fn scene() -> TempDir {
 }
 
 fn unfazed(dir: &TempDir, args: &[&str], input: &str) -> Output {
-    let mut command = desk::unfazed(dir.path(), args);
+    let mut command = command::unfazed(dir.path(), args);
     command.stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Who reads nothing of it may be gone already.
@@ -178,6 +179,31 @@ fn a_session_is_counted_as_its_provider_counts() {
 }
 
 #[test]
+fn a_count_of_a_request_without_a_hidden_tool_teaches_nothing() {
+    let usage = "{text: It costs 12.50., usage: {input: 9000, output: 9}}";
+    let script = format!(
+        "version: 1
+model: m
+replies:
+  - {{match: {{turn: 1}}, calls: [{{name: look, arguments: {{}}, id: a}}]}}
+  - {usage}
+"
+    );
+    let dir = long_scene(&script);
+    let tools =
+        "tools: {look: {retry: {max_attempts: 1}, breaker: {failures: 1, scope: session, hide: true}}}";
+    fs::write(dir.path().join("policy.yaml"), format!("{}{tools}\n", POLICY.replace("2000", "90000")))
+        .unwrap();
+    fs::write(dir.path().join("look.sh"), "exit 1\n").unwrap();
+    assert!(unfazed(&dir, &["run", "agent.yaml"], "").status.success());
+    assert_eq!(latest(&dir, &[])["scale"], Value::Null, "one tool was hidden in the second turn");
+    fs::write(dir.path().join("model.yaml"), format!("version: 1\nmodel: m\nreplies: [{usage}]\n")).unwrap();
+    let next = unfazed(&dir, &["run", "--resume", "latest", "And the chair?"], "");
+    assert!(next.status.success(), "{}", String::from_utf8_lossy(&next.stderr));
+    assert_eq!(latest(&dir, &[])["scale"], Value::Null, "it still is, in the next run");
+}
+
+#[test]
 fn a_window_that_was_learned_from_a_refusal_is_shown_with_its_source() {
     let dir = long_scene(
         "version: 1
@@ -266,4 +292,24 @@ fn tools_that_alone_are_too_large_are_told_and_nothing_is_cut_for_them() {
             .unwrap();
     assert_eq!((&told["next"]["due"], &told["next"]["tools_fill"]), (&json!(false), &json!(true)));
     assert_eq!(told["next"]["steps"], json!([]));
+}
+
+#[test]
+fn a_body_with_a_system_of_its_own_is_a_request() {
+    let dir = scene();
+    let body =
+        json!({"system": "You look up prices.", "messages": [{"role": "user", "content": "And item 3?"}]});
+    fs::write(dir.path().join("body.json"), body.to_string()).unwrap();
+    let shown = shown(&dir, &["context", "body.json", "--policy", "policy.yaml"], "");
+    assert!(shown.starts_with("the request of body.json"), "{shown}");
+}
+
+#[test]
+fn a_request_without_anything_in_it_is_told() {
+    let dir = scene();
+    fs::write(dir.path().join("r.json"), r#"{"messages": []}"#).unwrap();
+    let output = unfazed(&dir, &["context", "r.json"], "");
+    assert_eq!(output.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said, "there is nothing to count: the request of r.json is empty\n");
 }

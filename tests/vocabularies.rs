@@ -3,7 +3,7 @@
 //! Alone in its file: what is loaded stays loaded for the whole process.
 #![cfg(feature = "cli")]
 
-use std::process::Command;
+mod command;
 
 use unfazed::host::agent_file::AgentFile;
 use unfazed::host::{Tiktoken, counter_by};
@@ -44,13 +44,9 @@ fn a_run_loads_the_vocabulary_of_its_model_and_a_check_none() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("agent.yaml"), AGENT).unwrap();
     std::fs::write(folder.path().join("policy.yaml"), POLICY).unwrap();
-    let logs_of = |command: &str| {
-        let output = Command::new(env!("CARGO_BIN_EXE_unfazed"))
-            .args([command, "agent.yaml"])
-            .env("UNFAZED_LOG", "debug")
-            .current_dir(folder.path())
-            .output()
-            .unwrap();
+    let logs_of = |name: &str| {
+        let mut command = command::unfazed(folder.path(), &[name, "agent.yaml"]);
+        let output = command.env("UNFAZED_LOG", "debug").output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let (code, logs) = logs_of("check");

@@ -1,6 +1,9 @@
 //! How large a model's window is, asked over real HTTP of servers that answer as the real ones do.
 #![cfg(feature = "host")]
 
+#[cfg(feature = "cli")]
+mod command;
+
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -278,11 +281,7 @@ async fn run(server: &Server, more: &str, entry: &str) -> (serde_json::Value, St
     std::fs::write(folder.path().join("policy.yaml"), "version: 1\nmodels: {main: {context_window: 5000}}\n")
         .unwrap();
     let run = tokio::task::spawn_blocking(move || {
-        std::process::Command::new(env!("CARGO_BIN_EXE_unfazed"))
-            .args(["run", "agent.yaml", "--format", "json"])
-            .current_dir(folder.path())
-            .output()
-            .unwrap()
+        command::unfazed(folder.path(), &["run", "agent.yaml", "--format", "json"]).output().unwrap()
     });
     let output = run.await.unwrap();
     let said = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! What documents and recordings in a request take of a window. Their base64 is nothing a model reads.
+//! What documents, recordings and films in a request take of a window. Their base64 is nothing a model reads.
 
 use serde_json::Value;
 
@@ -14,6 +14,10 @@ const BYTES_OF_PAGE: usize = 64 << 10;
 const SECOND: u64 = 10;
 /// The bytes of a second of sound that is compressed, at 128 kbit/s.
 const BYTES_OF_SECOND: usize = 16_000;
+/// A second of a film with its sound, as Gemini counts.
+const SECOND_OF_FILM: u64 = 263;
+/// The bytes of a second of film, at 1 Mbit/s.
+const BYTES_OF_SECOND_OF_FILM: usize = 125_000;
 /// So many characters of a recording are looked at: its rate stands at the beginning.
 const LOOKED_AT: usize = 64;
 
@@ -44,13 +48,22 @@ pub(super) fn counted(part: &Value) -> Option<Counted<'_>> {
         }
         "file" => Some(data(part.get("file").unwrap_or(part))),
         "input_file" => Some(data(part)),
-        "input_audio" => {
-            let sound = part.get("input_audio").unwrap_or(part);
-            let data = sound.get("data").and_then(Value::as_str).unwrap_or_default();
-            Some(Counted::Tokens(sound_tokens(data)))
+        kind @ ("input_audio" | "audio" | "audio_url") => {
+            Some(Counted::Tokens(sound_tokens(data_of(part, kind).unwrap_or_default())))
+        }
+        kind @ ("video" | "video_url" | "input_video") => {
+            Some(Counted::Tokens(data_of(part, kind).map_or(PAGE, film_tokens)))
         }
         _ => None,
     }
+}
+
+/// The base64 of a recording or a film: in the field that is called like the part, in its source, or in an address.
+fn data_of<'v>(part: &'v Value, kind: &str) -> Option<&'v str> {
+    let inner = part.get(kind).or_else(|| part.get("source")).unwrap_or(part);
+    let address = inner.as_str().or_else(|| inner.get("url")?.as_str());
+    let inside = || address?.split_once(DATA).map(|(_, base64)| base64);
+    inner.get("data").and_then(Value::as_str).or_else(inside)
 }
 
 /// A file in base64, with or without what says so before it; `None`: it is somewhere else, and taken for one page.
@@ -95,6 +108,12 @@ fn sound_tokens(base64: &str) -> u64 {
     number(bytes.div_ceil(rate.unwrap_or(BYTES_OF_SECOND)).max(1)).saturating_mul(SECOND)
 }
 
+/// The tokens of a film in base64.
+fn film_tokens(base64: &str) -> u64 {
+    let bytes = base64.len().div_ceil(4).saturating_mul(3);
+    number(bytes.div_ceil(BYTES_OF_SECOND_OF_FILM).max(1)).saturating_mul(SECOND_OF_FILM)
+}
+
 fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
@@ -126,6 +145,32 @@ mod tests {
         let data = "A".repeat(1 << 20);
         let document = json!({"type": "document", "source": {"type": "base64", "data": data}});
         assert_eq!(counted(&document), Some(Counted::Tokens(12 * PAGE)));
+    }
+
+    #[test]
+    fn a_film_is_counted_by_its_size() {
+        let data = "A".repeat(2_000_000);
+        for part in [
+            json!({"type": "video_url", "video_url": {"url": format!("data:video/mp4;base64,{data}")}}),
+            json!({"type": "video", "source": {"type": "base64", "data": data}}),
+            json!({"type": "input_video", "input_video": {"data": data}}),
+        ] {
+            assert_eq!(counted(&part), Some(Counted::Tokens(12 * SECOND_OF_FILM)));
+        }
+        let elsewhere = json!({"type": "video_url", "video_url": {"url": "https://x/y.mp4"}});
+        assert_eq!(counted(&elsewhere), Some(Counted::Tokens(PAGE)));
+    }
+
+    #[test]
+    fn a_recording_may_be_named_in_several_ways() {
+        let data = "A".repeat(4 << 20);
+        for part in [
+            json!({"type": "input_audio", "input_audio": {"data": data, "format": "mp3"}}),
+            json!({"type": "audio", "source": {"type": "base64", "data": data}}),
+            json!({"type": "audio_url", "audio_url": {"url": format!("data:audio/mp3;base64,{data}")}}),
+        ] {
+            assert_eq!(counted(&part), Some(Counted::Tokens(197 * SECOND)), "{}", part["type"]);
+        }
     }
 
     #[test]

@@ -193,10 +193,16 @@ pub fn findings(messages: &[Message]) -> Vec<Finding> {
 
 /// How many calls and results of `messages` are not as they should be.
 pub(super) fn faults<'a>(messages: impl IntoIterator<Item = &'a Message>) -> u64 {
-    let scan = scan(messages);
-    let calls = scan.calls.iter().filter(|call| call.state != CallState::Answered).count();
-    let results = scan.results.iter().filter(|result| result.fate != Fate::InPlace).count();
-    u64::try_from(calls.saturating_add(results)).unwrap_or(u64::MAX)
+    scan(messages).faults()
+}
+
+impl Scan<'_> {
+    /// How many calls and results are not as they should be.
+    pub(super) fn faults(&self) -> u64 {
+        let calls = self.calls.iter().filter(|call| call.state != CallState::Answered).count();
+        let results = self.results.iter().filter(|result| result.fate != Fate::InPlace).count();
+        u64::try_from(calls.saturating_add(results)).unwrap_or(u64::MAX)
+    }
 }
 
 fn finding(kind: FindingKind, at: usize, call: &str, tool: &str) -> Finding {

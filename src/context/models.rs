@@ -159,8 +159,11 @@ impl ModelCatalogue {
     }
 }
 
-/// The name without who serves the model: what stands before a slash, or a word before a dot.
+/// The name without who serves the model, or that it was tuned: what stands before a slash, or a word before a dot.
 fn without_server(name: &str) -> Option<&str> {
+    if let Some(tuned) = name.strip_prefix("ft:") {
+        return Some(tuned);
+    }
     if let Some((_, rest)) = name.split_once('/') {
         return Some(rest);
     }
@@ -227,9 +230,13 @@ mod tests {
             "accounts/fireworks/models/gpt-4.1",
             "azure.gpt-4.1",
             " gpt-4.1:free ",
+            "azure/gpt-4-1-mini",
+            "gpt-4_1",
+            "ft:gpt-4.1-mini-2025-04-14:house::a1b2c3",
         ] {
             assert_eq!(window(model), Some(1_047_576), "{model}");
         }
+        assert_eq!(window("ft:gpt-3.5-turbo-0125:house::a1b2c3"), Some(16_384));
         assert_eq!(window("deepseek-ai/DeepSeek-V4-Pro"), Some(1_000_000));
         assert_eq!(window("mistral/mistral-large-2411"), Some(128_000));
         assert_eq!(window("us.anthropic.claude-3-5-sonnet-20240620-v1:0"), Some(200_000));

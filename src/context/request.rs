@@ -6,9 +6,7 @@ use super::declared::ToolForm;
 use super::files::{Counted, DATA, counted as file};
 use super::images::{ImageRule, image_size};
 use super::tokens::TokenCounter;
-
-/// What a message costs besides its content.
-const PER_MESSAGE: u64 = 4;
+use crate::session::PER_MESSAGE;
 
 /// The tokens of a request body, part by part.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -68,9 +68,16 @@ impl Room {
         self.left().is_some_and(|left| left >= rules.gate.value.of(self.budget()).max(1))
     }
 
+    /// With less room than this the conversation is to be reduced. Never less than the gate: no model is passed over for
+    /// want of room before what can be left out was left out.
+    pub fn evict_at(&self, rules: &ContextPolicy) -> u64 {
+        let budget = self.budget();
+        rules.evict_at.value.of(budget).max(rules.gate.value.of(budget))
+    }
+
     /// Whether the conversation is to be reduced.
     pub fn is_short(&self, rules: &ContextPolicy) -> bool {
-        self.left().is_none_or(|left| left < rules.evict_at.value.of(self.budget()))
+        self.left().is_none_or(|left| left < self.evict_at(rules))
     }
 
     /// What a step of a reduction is to come to; `None`: messages of so many tokens leave room enough without it. After a
@@ -106,7 +113,7 @@ impl Room {
 
     /// How many tokens the messages may have, so that the conversation is not to be reduced.
     pub fn most(&self, rules: &ContextPolicy) -> u64 {
-        self.budget().saturating_sub(rules.evict_at.value.of(self.budget()))
+        self.budget().saturating_sub(self.evict_at(rules))
     }
 
     /// How many tokens the messages are to have after a reduction.

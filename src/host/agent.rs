@@ -4,6 +4,7 @@
 //! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
 
 mod build;
+mod recordable;
 mod redact;
 mod resume;
 mod sharing;

@@ -251,7 +251,10 @@ pub(super) async fn kept(
 
 #[cfg(test)]
 mod tests {
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+    use crate::host::Aside;
     use crate::policy::{Size, Unit};
 
     fn spill(handle: &str, count: u64) -> Spill {
@@ -279,6 +282,24 @@ mod tests {
         let results = Results::new(None);
         results.keep(&json!("€€"), &spill("r1-0", 1)).unwrap();
         assert_eq!(results.read("r1-0", 1, 100).unwrap().0, "€");
+    }
+
+    #[tokio::test]
+    async fn a_model_is_told_where_the_text_begins_that_it_has_read() {
+        let results = Results::new(None);
+        results.keep(&json!("€€"), &spill("r1-0", 1)).unwrap();
+        let reader = ReadResult::new("read_result", Arc::new(results));
+        let arguments = json!({"handle": "r1-0", "offset": 1});
+        let input = ToolInput {
+            arguments: &arguments,
+            attempt: 1,
+            idempotency_key: "key",
+            timeout: None,
+            cancel: CancellationToken::new(),
+            aside: Aside::default(),
+        };
+        let ToolOutcome::Ok { data } = reader.run(input).await else { panic!("it is read") };
+        assert_eq!(data, json!({"text": "€", "from": 3, "to": 6, "of": 6}));
     }
 
     #[test]

@@ -56,6 +56,16 @@ pub fn counter_by(rules: &TokensPolicy, model: &str) -> Arc<dyn TokenCounter> {
     }
 }
 
+impl Vocabulary {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::O200kHarmony => "o200k_harmony",
+            Self::O200kBase => "o200k_base",
+            Self::Cl100kBase => "cl100k_base",
+        }
+    }
+}
+
 impl Tiktoken {
     /// The counter for that model, if its vocabulary is known. A provider may stand before the name:
     /// `openai/gpt-4o`.
@@ -87,7 +97,11 @@ impl Tiktoken {
         if !which.contains(&self.0) {
             which.push(self.0);
             LOADED.store(which.len(), Ordering::Relaxed);
-            tracing::debug!(vocabulary = ?self.0, took = ?began.elapsed(), "a vocabulary is loaded");
+            tracing::debug!(
+                vocabulary = self.0.name(),
+                took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+                "a vocabulary is loaded"
+            );
         }
         vocabulary
     }

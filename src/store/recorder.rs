@@ -4,6 +4,9 @@ use super::{SessionLog, SessionMeta, StoreError};
 use crate::engine::{Directives, Envelope, Note, Order, RecordRef, State, Work};
 use crate::host::{Journal, JournalError};
 
+/// Of the 64 MiB of a record the rest is for what is written down beside a result.
+const MOST_OF_A_RESULT: usize = 48 << 20;
+
 /// A journal that is the open log of a session.
 pub struct Recorder {
     log: Box<dyn SessionLog>,
@@ -48,6 +51,10 @@ impl Recorder {
 }
 
 impl Journal for Recorder {
+    fn most_of_a_result(&self) -> Option<usize> {
+        Some(MOST_OF_A_RESULT)
+    }
+
     fn event(&mut self, envelope: &Envelope) -> Result<(), JournalError> {
         self.add(&[RecordRef::Event(envelope)])?;
         if let Some(meta) = &mut self.meta {

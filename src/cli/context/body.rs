@@ -1,20 +1,22 @@
 //! The conversation in the body of a request, in either wire format.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 use unfazed::context::{RequestTokens, TokenCounter, message_tokens};
 use unfazed::session::{Message, ToolCall};
 
 /// The conversation of a body that has a list of messages. What is no text is left out.
 pub(super) fn conversation(body: &Value) -> Vec<Message> {
-    let mut messages = Vec::new();
+    let mut read = Read::default();
     if let Some(system) = body.get("system") {
-        messages.push(Message::System { text: text_of(system) });
+        read.messages.push(Message::System { text: text_of(system) });
     }
     let listed = body.get("messages").and_then(Value::as_array);
     for message in listed.into_iter().flatten() {
-        add(&mut messages, message);
+        read.add(message);
     }
-    messages
+    read.messages
 }
 
 /// How many tokens each message of that conversation has. What a message of the body has besides its text (ids, images)
@@ -22,52 +24,59 @@ pub(super) fn conversation(body: &Value) -> Vec<Message> {
 pub(super) fn weights(counter: &dyn TokenCounter, body: &Value, request: &RequestTokens) -> Vec<u64> {
     let mut weights = Vec::new();
     weights.extend(body.get("system").map(|_| request.system));
-    let mut messages = Vec::new();
+    let mut read = Read::default();
     let listed = body.get("messages").and_then(Value::as_array);
     for (message, counted) in listed.into_iter().flatten().zip(&request.messages) {
-        let from = messages.len();
-        add(&mut messages, message);
+        let from = read.messages.len();
+        read.add(message);
         let own: Vec<u64> =
-            messages.iter().skip(from).skip(1).map(|message| message_tokens(counter, message)).collect();
+            read.messages.iter().skip(from).skip(1).map(|message| message_tokens(counter, message)).collect();
         weights.push(own.iter().copied().fold(counted.tokens, u64::saturating_sub));
         weights.extend(own);
     }
     weights
 }
 
-fn add(messages: &mut Vec<Message>, message: &Value) {
-    let content = message.get("content").unwrap_or(&Value::Null);
-    match field(message, "role") {
-        "system" | "developer" => messages.push(Message::System { text: text_of(content) }),
-        "assistant" => {
-            let calls = calls_of(message, content);
-            messages.push(Message::Assistant { text: text_of(content), calls, extra: Map::new() });
-        }
-        "tool" => messages.push(result(messages, field(message, "tool_call_id"), content)),
-        _ => {
-            let before = messages.len();
-            let blocks = content.as_array().into_iter().flatten();
-            for block in blocks.filter(|block| field(block, "type") == "tool_result") {
-                let content = block.get("content").unwrap_or(&Value::Null);
-                messages.push(result(messages, field(block, "tool_use_id"), content));
+/// What was read so far of a body.
+#[derive(Default)]
+struct Read {
+    messages: Vec<Message>,
+    /// The tools by the ids of the calls of them.
+    called: HashMap<String, String>,
+}
+
+impl Read {
+    fn add(&mut self, message: &Value) {
+        let content = message.get("content").unwrap_or(&Value::Null);
+        match field(message, "role") {
+            "system" | "developer" => self.messages.push(Message::System { text: text_of(content) }),
+            "assistant" => {
+                let calls = calls_of(message, content);
+                self.called.extend(calls.iter().map(|call| (call.id.clone(), call.name.clone())));
+                self.messages.push(Message::Assistant { text: text_of(content), calls, extra: Map::new() });
             }
-            let text = text_of(content);
-            if !text.is_empty() || messages.len() == before {
-                messages.push(Message::user(text));
+            "tool" => self.add_result(field(message, "tool_call_id"), content),
+            _ => {
+                let before = self.messages.len();
+                let blocks = content.as_array().into_iter().flatten();
+                for block in blocks.filter(|block| field(block, "type") == "tool_result") {
+                    let content = block.get("content").unwrap_or(&Value::Null);
+                    self.add_result(field(block, "tool_use_id"), content);
+                }
+                let text = text_of(content);
+                if !text.is_empty() || self.messages.len() == before {
+                    self.messages.push(Message::user(text));
+                }
             }
         }
     }
-}
 
-/// The result of a call, under the name the tool was called by.
-fn result(messages: &[Message], call: &str, content: &Value) -> Message {
-    let calls = messages.iter().rev().flat_map(|message| match message {
-        Message::Assistant { calls, .. } => calls.as_slice(),
-        _ => &[],
-    });
-    let tool = calls.into_iter().find(|made| made.id == call).map(|made| made.name.clone());
-    let (call, tool) = (call.to_owned(), tool.unwrap_or_default());
-    Message::Tool { call, tool, text: text_of(content), error: false, handle: None }
+    /// The result of a call, under the name the tool was called by.
+    fn add_result(&mut self, call: &str, content: &Value) {
+        let tool = self.called.get(call).cloned().unwrap_or_default();
+        let (call, text) = (call.to_owned(), text_of(content));
+        self.messages.push(Message::Tool { call, tool, text, error: false, handle: None });
+    }
 }
 
 fn calls_of(message: &Value, content: &Value) -> Vec<ToolCall> {

@@ -17,8 +17,8 @@ pub(super) struct Forecast {
     pub(super) target: u64,
     /// So many tokens the results of the calls of the next reply have together; `None`: any number.
     pub(super) results: Option<u64>,
-    /// Messages of more tokens are reduced.
-    pub(super) most: u64,
+    /// Messages of more tokens are reduced; `None`: none ever are.
+    pub(super) most: Option<u64>,
     /// Whether the next turn begins with a reduction.
     pub(super) due: bool,
     /// Whether the tools alone are too large: then nothing is reduced, and the provider decides.
@@ -51,11 +51,11 @@ impl Forecast {
         let (steps, lacking) = if budget > 0 { steps(subject, room) } else { (Vec::new(), None) };
         Self {
             room,
-            evict_at: rules.evict_at.value.of(budget),
+            evict_at: room.evict_at(rules),
             gate: rules.gate.value.of(budget),
             target: rules.target.value.of(budget),
             results: room.for_results(rules),
-            most: room.most(rules),
+            most: (!rules.reduce.value.is_empty()).then(|| room.most(rules)),
             due: budget > 0 && room.is_short(rules) && !rules.reduce.value.is_empty(),
             filled: room.is_filled_by_tools(),
             open: room.is_open(rules),

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
+use unfazed::policy::{columns, padded};
 
 use super::bar::bar;
 use super::forecast::{Forecast, Step};
@@ -80,12 +81,13 @@ fn rows(subject: &Subject, forecast: Option<&Forecast>) -> Vec<Row> {
 
 fn table(rows: &[Row], window: Option<u64>) -> String {
     let mut text = String::new();
-    let name = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default();
+    let name = rows.iter().map(|row| columns(&row.name)).max().unwrap_or_default();
     let tokens = rows.iter().map(|row| row.tokens.to_string().len()).max().unwrap_or_default().max(6);
     let _ = writeln!(text, "   {:name$}  {:>tokens$}{}", "part", "tokens", window.map_or("", |_| "   share"));
     for row in rows {
         let share = window.map(|window| share(row.tokens, window)).unwrap_or_default();
-        let _ = writeln!(text, " {} {:name$}  {:>tokens$}{share}", row.sign, row.name, row.tokens);
+        let part = padded(&row.name, name);
+        let _ = writeln!(text, " {} {part}  {:>tokens$}{share}", row.sign, row.tokens);
     }
     text
 }
@@ -126,12 +128,15 @@ fn next(forecast: &Forecast) -> String {
         (false, false) => {
             writeln!(text, "The model is not called with this, and no step of the policy can reduce it.")
         }
-        (false, true) if steps.is_empty() => {
-            writeln!(text, "Messages of more than {most} tokens are reduced. Now nothing would be cut.")
-        }
-        (false, true) => {
-            writeln!(text, "Messages of more than {most} tokens are reduced. If that were done now:")
-        }
+        (false, true) => match most {
+            None => writeln!(text, "Nothing is ever reduced: `context.reduce` of the policy is empty."),
+            Some(most) if steps.is_empty() => {
+                writeln!(text, "Messages of more than {most} tokens are reduced. Now nothing would be cut.")
+            }
+            Some(most) => {
+                writeln!(text, "Messages of more than {most} tokens are reduced. If that were done now:")
+            }
+        },
     };
     if *due && steps.is_empty() {
         let _ = writeln!(text, "  nothing can be cut");

@@ -15,7 +15,9 @@ pub(super) fn document(subject: &Subject, forecast: Option<&Forecast>) -> Value 
         "v": 1,
         "source": subject.title,
         "model": subject.model,
-        "window": subject.window,
+        "window": subject.window.map(|known| {
+            json!({"tokens": known.tokens, "source": known.source, "output": known.output})
+        }),
         "system": parts.system,
         "tools": {"tokens": parts.all_tools(), "each": tools},
         "messages": {

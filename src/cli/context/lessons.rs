@@ -13,8 +13,8 @@ pub(super) struct Lessons {
     measured: TurnMeasure,
     /// The call under way.
     call: Option<Call>,
-    /// The most tools a model was shown: a request with fewer teaches nothing about the count.
-    most_tools: usize,
+    /// Whether models are not shown all tools: such a request teaches nothing about the count.
+    hidden: bool,
     /// The first turn in which only the report is allowed.
     last_from: Option<u32>,
     learned: Vec<(String, Found)>,
@@ -28,6 +28,8 @@ struct Call {
     counted: u64,
     /// Whether all tools went with it.
     whole: bool,
+    /// Its tokens without what a model was told besides.
+    sent: u64,
 }
 
 enum Found {
@@ -39,8 +41,7 @@ enum Found {
 impl Lessons {
     pub(super) fn happened(&mut self, envelope: &Envelope) {
         match &envelope.event {
-            Event::RunStarted(_) => (self.most_tools, self.last_from) = (0, None),
-            Event::ToolsChanged { .. } => self.most_tools = 0,
+            Event::RunStarted(_) => (self.hidden, self.last_from) = (false, None),
             Event::TurnPrepared { measure, .. } => self.measured = *measure,
             Event::ModelResponded { work, reply } => {
                 let Some(call) = self.call.take_if(|call| call.work == *work) else { return };
@@ -52,13 +53,13 @@ impl Lessons {
                     ));
                 }
                 if reply.finish == FinishReason::ContextWindow && reply.calls.is_empty() {
-                    let lesson = Lesson::Refused { counted: self.sent(), limit: None, size: None };
+                    let lesson = Lesson::Refused { counted: call.sent, limit: None, size: None };
                     self.learned.push((call.target, Found::Lesson(lesson)));
                 }
             }
             Event::ModelFailed { work, failure } => {
                 let Some(call) = self.call.take_if(|call| call.work == *work) else { return };
-                let failed = Found::Failure(self.sent(), Box::new(failure.clone()));
+                let failed = Found::Failure(call.sent, Box::new(failure.clone()));
                 self.learned.push((call.target, failed));
             }
             _ => {}
@@ -68,6 +69,7 @@ impl Lessons {
     pub(super) fn decided(&mut self, order: &Order) {
         match order {
             Order::Note(Note::ContextReduced(told)) => self.measured.message_tokens = told.tokens_after,
+            Order::Note(Note::ToolsHidden { tools }) => self.hidden = !tools.is_empty(),
             Order::Note(Note::FinalTurn { turn, .. }) => self.last_from = Some(*turn),
             Order::Work(work) => {
                 if let Work::CallModel(call) = work {
@@ -79,19 +81,18 @@ impl Lessons {
     }
 
     fn called(&mut self, work: WorkId, call: &CallModel) {
-        self.most_tools = self.most_tools.max(call.tools.len());
         let last = self.last_from.is_some_and(|turn| turn <= call.turn);
+        let TurnMeasure { message_tokens, tool_tokens, .. } = self.measured;
+        // In the last turn there is no tool but that of the report.
+        let sent = if last { message_tokens } else { message_tokens.saturating_add(tool_tokens) };
         let told = call.guidance.iter().map(|text| estimated_tokens(text));
         self.call = Some(Call {
             work,
             target: call.target.clone(),
-            counted: told.fold(self.sent(), u64::saturating_add),
-            whole: !last && call.tools.len() == self.most_tools,
+            counted: told.fold(sent, u64::saturating_add),
+            whole: !last && !self.hidden,
+            sent,
         });
-    }
-
-    const fn sent(&self) -> u64 {
-        self.measured.message_tokens.saturating_add(self.measured.tool_tokens)
     }
 
     /// What is known after all of them, as the policy learns.

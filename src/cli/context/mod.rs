@@ -23,7 +23,7 @@ use super::{named, out};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed context latest                                # a session, as it stands
-  unfazed context agent.yaml                            # what an agent begins with, its MCP servers asked
+  unfazed context agent.yaml                            # what an agent begins with
   unfazed context - --policy policy.yaml <request.json  # the body of a request, in either format
   unfazed context latest --format json | jq .free
 
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     super::logs::start(settings)?;
     let profile = args.profile.as_deref().or(settings.profile.as_deref());
     let asked = Asked {
-        loader: named::loader(profile),
+        loader: named::chosen(args.profile.as_deref(), settings),
         policy: if args.policy.is_empty() { &settings.policy } else { &args.policy },
         profile: profile.is_some(),
         model: args.model.as_deref(),
@@ -70,6 +70,9 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     }
     for failed in &subject.failed {
         super::exit::tell(failed);
+    }
+    if subject.failed.is_empty() && subject.parts.used() == 0 {
+        out::say(&format!("there is nothing to count: {} is empty\n", subject.title));
     }
     Ok(match (subject.failed.is_empty(), subject.parts.used()) {
         (false, _) => Exit::Problem,

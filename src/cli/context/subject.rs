@@ -27,7 +27,10 @@ use crate::cli::settings::Settings;
 use crate::cli::{files, policies, runtime, sessions};
 
 /// The largest body that is read.
-const MOST: u64 = 64 << 20;
+const MOST: u64 = 256 << 20;
+
+/// What a request is, for who gave something else.
+const HINT: &str = "a request to a model is a JSON object with a list of `messages`";
 
 /// What the command line says besides the source.
 pub(super) struct Asked<'a> {
@@ -90,9 +93,10 @@ impl Subject {
     pub(super) fn find(source: &str, asked: &Asked<'_>) -> Result<Self, Failed> {
         if source == "-" {
             let mut bytes = Vec::new();
-            let read = std::io::stdin().lock().take(MOST).read_to_end(&mut bytes);
+            let read = std::io::stdin().lock().take(MOST + 1).read_to_end(&mut bytes);
             read.map_err(|error| Failed::io("cannot read standard input", error))?;
-            return Self::request("standard input", &bytes, asked);
+            let body = body_of("standard input", &bytes)?;
+            return Self::request("standard input", &body, asked);
         }
         let path = Path::new(source);
         if !path.is_file() {
@@ -100,29 +104,35 @@ impl Subject {
             let records = records.map(|record| record.map_err(|error| sessions::failed(&error)));
             return Self::session(format!("session {id}"), records, asked);
         }
-        let bytes = files::read(path)?;
         if path.extension().is_some_and(|end| end == "jsonl") {
             let title = format!("session {}", path.file_stem().unwrap_or_default().to_string_lossy());
             return Self::session(title, records_of(path)?, asked);
         }
-        if named::kind(&bytes) == Kind::Agent {
-            return Self::agent(path, &bytes, asked);
+        let bytes = files::bytes_up_to(path, MOST + 1)
+            .map_err(|error| Failed::io(format!("cannot read {source}"), error))?;
+        match body_of(source, &bytes) {
+            // An agent file may be written as JSON, too.
+            Ok(body) if body.get("messages").is_some() => Self::request(source, &body, asked),
+            _ if named::kind(&bytes) == Kind::Agent => Self::agent(path, &bytes, asked),
+            body => match named::other_kind(path, &bytes) {
+                Some(what) => Err(Failed::Usage(format!(
+                    "{source} is {what}; `unfazed context` takes a session, an agent file, or the JSON body of a request \
+                     to a model"
+                ))),
+                None => Self::request(source, &body?, asked),
+            },
         }
-        Self::request(source, &bytes, asked)
     }
 
-    fn request(name: &str, bytes: &[u8], asked: &Asked<'_>) -> Result<Self, Failed> {
-        let hint = "a request to a model is a JSON object with a list of `messages`";
-        let body: Value = serde_json::from_slice(bytes)
-            .map_err(|error| Failed::Stopped(format!("{name} is no JSON: {error}; {hint}")))?;
+    fn request(name: &str, body: &Value, asked: &Asked<'_>) -> Result<Self, Failed> {
         let (policy, _) = policies::load(asked.policy, &asked.loader)?;
         let named = body.get("model").and_then(Value::as_str).unwrap_or("main");
         let model = asked.model.unwrap_or(named).to_owned();
         let found = Found::named(format!("the request of {name}"), model, policy);
-        let counted = RequestTokens::of(&*found.counter, &body)
-            .ok_or_else(|| Failed::Stopped(format!("{name} has no `messages`; {hint}")))?;
-        let weights = body::weights(&*found.counter, &body, &counted);
-        let mut subject = found.subject(Parts::of_request(&counted), body::conversation(&body));
+        let counted = RequestTokens::of(&*found.counter, body)
+            .ok_or_else(|| Failed::Stopped(format!("{name} has no `messages`; {HINT}")))?;
+        let weights = body::weights(&*found.counter, body, &counted);
+        let mut subject = found.subject(Parts::of_request(&counted), body::conversation(body));
         subject.weights = weights;
         if let Some(output) = counted.output {
             subject.room = subject.room.map(|room| Room { reply: output, ..room });
@@ -255,6 +265,15 @@ impl Found {
             failed,
         }
     }
+}
+
+/// The body of a request.
+fn body_of(name: &str, bytes: &[u8]) -> Result<Value, Failed> {
+    if bytes.len() as u64 > MOST {
+        return Err(Failed::Stopped(format!("{name} has more than {} MiB", MOST >> 20)));
+    }
+    serde_json::from_slice(bytes)
+        .map_err(|error| Failed::Stopped(format!("{name} is no JSON: {error}; {HINT}")))
 }
 
 /// The records of a log.

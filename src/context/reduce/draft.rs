@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::units::units;
 use super::{number, say};
-use crate::context::history::faults;
+use crate::context::history::{faults, scan};
 use crate::context::tokens::{TokenCounter, message_tokens};
 use crate::engine::ReducePlan;
 use crate::policy::{ContextMessages, Policy};
@@ -21,11 +21,15 @@ pub(super) struct Draft<'a> {
     /// What is in the place of each message now.
     now: Vec<Now>,
     before: u64,
+    /// The faults of the history before.
+    faults: u64,
     tokens: u64,
     /// Which messages may be left out, in pieces that stay together, the oldest first.
     pub(super) old: Vec<Range<usize>>,
     /// Where what is kept at the end begins.
     pub(super) tail: usize,
+    /// How many messages at the head are instructions.
+    pub(super) head: usize,
     /// The message that tells of others that were left out.
     pub(super) note: Option<usize>,
     /// What the user said last, if it is kept.
@@ -74,7 +78,9 @@ impl<'a> Draft<'a> {
         let task = messages.iter().rposition(is_task).filter(|_| plan.keep_task);
         let keep = usize::try_from(plan.step.keep_last()).unwrap_or(usize::MAX);
         let kept_from = messages.len().saturating_sub(keep);
-        let mut old = units(messages);
+        let scan = scan(messages);
+        let faults = scan.faults();
+        let mut old = units(messages, scan);
         let tail = old.iter().find(|unit| unit.end > kept_from).map_or(messages.len(), |unit| unit.start);
         let holds = |unit: &Range<usize>, at: Option<usize>| at.is_some_and(|at| unit.contains(&at));
         old.retain(|unit| {
@@ -88,9 +94,11 @@ impl<'a> Draft<'a> {
             counter,
             now,
             before: tokens,
+            faults,
             tokens,
             old,
             tail,
+            head,
             note,
             task,
             put_in: None,
@@ -192,10 +200,16 @@ impl<'a> Draft<'a> {
 
     /// Leaves out the oldest until the aim is reached, and says so in one message.
     pub(super) fn drop_oldest(&mut self) {
-        let text = say(&self.texts().dropped, json!({ "count": 0 }));
-        let room = if self.note.is_some() { 0 } else { message_tokens(self.counter, &told(text)) };
-        let left = self.leave_out_oldest(self.plan.aim.saturating_sub(room));
+        let left = self.leave_out_oldest(self.plan.aim.saturating_sub(self.room_to_tell()));
         self.tell(&left);
+    }
+
+    /// The tokens it takes to say that messages were left out.
+    pub(super) fn room_to_tell(&self) -> u64 {
+        if self.note.is_some() || self.put_in.is_some() {
+            return 0;
+        }
+        message_tokens(self.counter, &told(say(&self.texts().dropped, json!({ "count": 0 }))))
     }
 
     /// Says that messages were left out, unless a message says so already.
@@ -236,23 +250,40 @@ impl<'a> Draft<'a> {
 
     /// What all of it comes to; nothing, if there are no fewer tokens than before.
     pub(super) fn finish(self) -> Reduction {
-        let Self { messages, now, before, tokens, put_in, shortened, dropped, lacking, summarize, .. } = self;
+        let Self {
+            messages,
+            now,
+            before,
+            faults: known,
+            tokens,
+            put_in,
+            shortened,
+            dropped,
+            lacking,
+            summarize,
+            ..
+        } = self;
         if tokens >= before {
-            let (messages, history_faults) = (number(messages.len()), faults(messages));
+            let (messages, history_faults) = (number(messages.len()), known);
             let reduction =
                 Reduction { messages, message_tokens: before, history_faults, ..Reduction::default() };
             return Reduction { lacking, ..reduction };
         }
-        let mut after: Vec<&Message> = Vec::with_capacity(messages.len());
-        for ((at, message), now) in messages.iter().enumerate().zip(&now) {
-            after.extend(put_in.iter().filter(|(place, _)| *place == at).map(|(_, message)| message));
-            match now {
-                Now::Same(_) => after.push(message),
-                Now::Other(message, _) => after.push(message),
-                Now::Nothing => {}
+        // Another text in the place of one changes nothing about calls and results.
+        let (left, history_faults) = if dropped == 0 && put_in.is_none() {
+            (number(messages.len()), known)
+        } else {
+            let mut after: Vec<&Message> = Vec::with_capacity(messages.len());
+            for ((at, message), now) in messages.iter().enumerate().zip(&now) {
+                after.extend(put_in.iter().filter(|(place, _)| *place == at).map(|(_, message)| message));
+                match now {
+                    Now::Same(_) => after.push(message),
+                    Now::Other(message, _) => after.push(message),
+                    Now::Nothing => {}
+                }
             }
-        }
-        let (left, history_faults) = (number(after.len()), faults(after));
+            (number(after.len()), faults(after))
+        };
         let mut splices: Vec<Splice> = Vec::new();
         let put_at = put_in.as_ref().map(|(at, _)| *at);
         let mut put_in = put_in.map(|(_, message)| message);
@@ -289,9 +320,19 @@ impl<'a> Draft<'a> {
 fn open(splices: &mut Vec<Splice>, at: usize) -> Option<&mut Splice> {
     let end = splices.last().map(|last| last.at.saturating_add(last.remove));
     if end != Some(at) {
-        splices.push(Splice { at, remove: 0, insert: Vec::new() });
+        // Most hold one message; a vector that grows would take room for four.
+        splices.push(Splice { at, remove: 0, insert: Vec::with_capacity(1) });
     }
     splices.last_mut()
+}
+
+/// What is left of a message, and how all of it is read if it is kept.
+pub(super) fn with_kept(mut text: String, kept: Option<&str>) -> String {
+    if let Some(kept) = kept {
+        text.push('\n');
+        text.push_str(kept);
+    }
+    text
 }
 
 /// The message that tells of others that were left out.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::draft::Draft;
+use super::draft::{Draft, with_kept};
 use super::plain::Plain;
 use super::say;
 use crate::engine::head_of;
@@ -29,13 +29,10 @@ impl Draft<'_> {
                 let shown = head_of(text, show.of_prose());
                 let number = tokens.to_string();
                 let values = [("tool", tool.as_str()), ("tokens", &*number), ("shown", shown)];
-                let mut shorter =
-                    plain.as_ref().and_then(|plain| plain.write(&values)).unwrap_or_else(|| {
-                        say(template, json!({ "tool": tool, "tokens": tokens, "shown": shown }))
-                    });
-                if let Some(kept) = self.kept(message) {
-                    shorter = format!("{shorter}\n{kept}");
-                }
+                let shorter = plain.as_ref().and_then(|plain| plain.write(&values)).unwrap_or_else(|| {
+                    say(template, json!({ "tool": tool, "tokens": tokens, "shown": shown }))
+                });
+                let shorter = with_kept(shorter, self.kept(message).as_deref());
                 if shorter.len() <= text.len().saturating_sub(text.len() / 4) {
                     self.shorten(at, shorter);
                 }

@@ -42,15 +42,16 @@ impl Draft<'_> {
             left.iter().rev().flat_map(|unit| unit.clone().rev()).filter_map(|at| self.messages.get(at))
         {
             let Some(line) = line_of(message) else { continue };
-            let line = self.line_with_kept(line, message);
-            let more = self.counter.count(&line).saturating_add(1);
-            let sum = tokens.saturating_add(more);
-            if cut > 0 || sum > most {
-                cut = cut.saturating_add(more);
-            } else {
-                tokens = sum;
-                lines.push_front(line);
+            if cut == 0 {
+                let shown = self.line_with_kept(line.clone(), message);
+                let sum = tokens.saturating_add(self.counter.count(&shown)).saturating_add(1);
+                if sum <= most {
+                    tokens = sum;
+                    lines.push_front(shown);
+                    continue;
+                }
             }
+            cut = cut.saturating_add(self.counter.count(&line)).saturating_add(1);
         }
         if lines.is_empty() {
             return self.tell(&left);

@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 use serde_json::Map;
 
+use super::units::units;
 use super::*;
-use crate::context::history::{faults, shorthand::conversation};
+use crate::context::history::{faults, scan, shorthand::conversation};
 use crate::context::{Estimate, TokenCounter, message_tokens};
 use crate::policy::{Size, Unit};
-use crate::session::{ToolCall, splice};
+use crate::session::{LEFT_OUT, ToolCall, splice};
 
 const fn chars(count: u64) -> Size {
     Size { count, unit: Unit::Chars }
@@ -38,6 +39,12 @@ fn weights(messages: &[Message]) -> Vec<u64> {
 
 fn tokens(messages: &[Message]) -> u64 {
     weights(messages).iter().sum()
+}
+
+/// The tokens of the message that tells that so many were left out.
+fn to_tell(count: usize) -> u64 {
+    let text = say(&Policy::builtin().context().messages.dropped, json!({ "count": count }));
+    message_tokens(&Estimate, &draft::told(text))
 }
 
 fn plan(step: ReduceStep, aim: u64) -> ReducePlan {
@@ -214,6 +221,35 @@ fn the_instructions_are_cut_last_of_all() {
     assert!(after[0].text().starts_with("Look closely.") && after[0].text().contains("were cut out"));
 }
 
+/// A call with so many characters of arguments, which cannot be cut.
+fn large_call(id: usize, length: usize) -> Message {
+    let arguments = format!("{{\"text\":\"{}\"}}", "x".repeat(length));
+    let call = ToolCall { id: format!("c{id}"), name: "look".into(), arguments };
+    Message::Assistant { text: String::new(), calls: vec![call], extra: Map::new() }
+}
+
+#[test]
+fn calls_that_are_kept_are_left_out_before_the_instructions_are_cut() {
+    let mut messages = run(0, 0);
+    messages.extend([large_call(0, 11_000), result(0, "done"), large_call(1, 11_000), result(1, "done")]);
+    let most = tokens(&messages) - 5;
+    let (after, reduction) = made(&messages, &plan(TRUNCATE, most));
+    assert_eq!((reduction.lacking, reduction.dropped), (None, 2));
+    assert_eq!(after[..2], messages[..2]);
+    assert!(after[2].text().starts_with("[Earlier messages were left out"), "{after:?}");
+    assert_eq!(after[3..], messages[4..]);
+}
+
+#[test]
+fn what_tells_of_earlier_messages_is_left_out_no_more_than_the_instructions() {
+    let told = Message::User { text: "The key is 42.".into(), guidance: Some(LEFT_OUT.into()) };
+    let mut messages = vec![system("You look things up."), told.clone(), Message::user("What does it cost?")];
+    messages.extend([large_call(0, 11_000), result(0, "done"), large_call(1, 11_000), result(1, "done")]);
+    let (after, reduction) = made(&messages, &plan(TRUNCATE, tokens(&messages) - 5));
+    assert_eq!((reduction.lacking, reduction.dropped), (None, 2));
+    assert_eq!(after[1], told);
+}
+
 #[test]
 fn it_is_said_what_cannot_be_cut() {
     let arguments = format!("{{\"text\":\"{}\"}}", "x".repeat(90_000));
@@ -281,11 +317,31 @@ fn a_model_is_asked_to_sum_up_what_is_left_out() {
     assert!(asked.prompt.contains("were cut out") && !asked.prompt.contains("returned: 0 xxx"));
 }
 
+#[test]
+fn what_is_not_summed_up_is_counted_without_how_all_of_it_is_read() {
+    let most = Size { count: 200, unit: Unit::Tokens };
+    let step = ReduceStep::Summary { keep_last: 4, most, model: None, input_ppm: 800_000 };
+    let messages = kept(run(10, 400));
+    let all = made(&messages, &plan(step.clone(), 1000)).1.summarize.unwrap();
+    let some = made(&messages, &ReducePlan { input: Some(500), ..plan(step, 1000) }).1.summarize.unwrap();
+    let lines = |prompt: &str| -> Vec<String> {
+        let lines = prompt
+            .lines()
+            .filter(|line| ["look returned", "assistant calls"].iter().any(|what| line.starts_with(what)));
+        lines.map(|line| line.split(" [").next().unwrap().to_owned()).collect()
+    };
+    let (all, shown) = (lines(&all.prompt), lines(&some.prompt));
+    assert!(!shown.is_empty() && shown.len() < all.len());
+    let left_out = &all[..all.len() - shown.len()];
+    assert_eq!(some.cut, left_out.iter().map(|line| Estimate.count(line) + 1).sum::<u64>());
+}
+
 fn any_message() -> impl Strategy<Value = Vec<Message>> {
     let text = prop_oneof![Just(0_usize), 1..60_usize, 500..9000_usize]
         .prop_map(|length| "word ".repeat(length / 5));
-    let round = (0..4_usize, text.clone(), proptest::collection::vec(text.clone(), 0..4)).prop_map(
-        |(kind, said, results)| match kind {
+    let results = proptest::collection::vec(text.clone(), 0..4);
+    let round = (0..4_usize, text, results, prop_oneof![3 => Just(0_usize), 1 => 500..9000_usize]).prop_map(
+        |(kind, said, results, written)| match kind {
             0 => vec![Message::user(said)],
             1 => vec![system(&said)],
             2 => vec![Message::User { text: said, guidance: Some("text_only".into()) }],
@@ -293,7 +349,7 @@ fn any_message() -> impl Strategy<Value = Vec<Message>> {
                 let calls = (0..results.len()).map(|id| ToolCall {
                     id: format!("c{id}"),
                     name: "look".into(),
-                    arguments: "{}".into(),
+                    arguments: format!("{{\"text\":\"{}\"}}", "x".repeat(written)),
                 });
                 let calls = calls.collect();
                 let assistant = Message::Assistant { text: said, calls, extra: Map::new() };
@@ -340,11 +396,29 @@ proptest! {
     #[test]
     fn the_last_resort_fits_or_says_why_not(messages in any_message(), keep_last in 1..8_u32, aim in 1..4000_u64) {
         let step = ReduceStep::Truncate { keep_last, over: chars(100), head: chars(50), tail: chars(20) };
-        let (_, reduction) = made(&messages, &plan(step, aim));
+        let (after, reduction) = made(&messages, &plan(step, aim));
         prop_assert_eq!(reduction.message_tokens <= aim, reduction.lacking.is_none());
-        // There is room for the instructions, for what the user said last, and for the last calls with their results.
-        if aim >= 1000 && messages.iter().filter(|message| matches!(message, Message::System { .. })).count() < 3 {
-            prop_assert!(reduction.lacking.is_none(), "{:?}", reduction.lacking);
+        let head = |messages: &[Message]| {
+            messages.iter().take_while(|message| matches!(message, Message::System { .. })).count()
+        };
+        prop_assert!(head(&after) >= head(&messages), "instructions were left out");
+        if reduction.lacking.is_some() {
+            // The instructions, what tells of the others, what the user said last, and the last piece.
+            let pieces = units(&after, scan(&after));
+            let others = pieces.split_last().map_or(&[][..], |(_, others)| others);
+            let asked = after.iter().rposition(|message| matches!(message, Message::User { guidance: None, .. }));
+            let told = |message: &Message| matches!(message, Message::User { guidance: Some(slug), .. } if slug == LEFT_OUT);
+            let could: Vec<Message> = others
+                .iter()
+                .cloned()
+                .flatten()
+                .filter(|at| *at >= head(&messages) && Some(*at) != asked && !told(&after[*at]))
+                .map(|at| after[at].clone())
+                .collect();
+            // Nothing is left out where telling so takes as much.
+            let gained = tokens(&could).saturating_sub(to_tell(could.len()));
+            prop_assert_eq!(gained, 0, "{:?} could be left out: {:?}", could, &reduction.lacking);
+            prop_assert!(could.is_empty() || reduction.splices.is_empty());
         }
     }
 

@@ -1,7 +1,10 @@
-//! The last resort: texts are cut in their middle, then messages are left out, then what was kept until then is cut.
+//! The last resort: texts are cut in their middle, then messages are left out, then what was kept until then is cut and left
+//! out, and the instructions are cut last.
 
-use super::draft::Draft;
+use super::draft::{Draft, with_kept};
+use super::units::units;
 use super::{cut_notice, number};
+use crate::context::history::scan;
 use crate::context::tokens::TokenCounter;
 use crate::engine::{head_of, tail_of};
 use crate::policy::{Size, Unit};
@@ -17,21 +20,27 @@ const TRIES: u32 = 8;
 struct Text {
     at: usize,
     tokens: u64,
-    system: bool,
+    /// Instructions, or what tells of messages that were left out: cut only if nothing else is enough.
+    dear: bool,
 }
 
 impl Draft<'_> {
     /// Does what it takes, in this order, and no more: cuts old texts that are larger than `over` down to `head` and `tail`,
-    /// leaves out old messages, cuts what is kept, leaves out what is kept but for the last piece.
+    /// leaves out old messages, cuts what is kept, leaves out what is kept but for the last piece. The instructions, and
+    /// what tells of messages that were left out, stay; they are cut if that is enough, or if nothing else is left.
     pub(super) fn truncate(&mut self, over: Size, head: Size, tail: Size) {
         self.cut_old(over, head, tail);
-        let left = self.leave_out_oldest(self.plan.aim);
-        self.tell(&left);
+        if self.tokens() > self.plan.aim {
+            self.drop_oldest();
+        }
         if self.tokens() > self.plan.most {
-            self.cut_kept();
+            self.cut_kept(Dear::IfEnough);
         }
         if self.tokens() > self.plan.most {
             self.leave_out_kept();
+        }
+        if self.tokens() > self.plan.most {
+            self.cut_kept(Dear::Anyway);
         }
         if self.tokens() > self.plan.most {
             let (tokens, most) = (self.tokens(), self.plan.most);
@@ -56,65 +65,63 @@ impl Draft<'_> {
             let tail = tail_of(rest, tail.of_prose());
             let cut = rest.len().saturating_sub(tail.len());
             let tokens = share(self.weight(at), cut, text.len());
-            let shorter = format!("{head}\n{}\n{tail}", self.cut_notice(message, tokens));
+            let notice = with_kept(cut_notice(self.policy, tokens), self.kept(message).as_deref());
+            let shorter = format!("{head}\n{notice}\n{tail}");
             self.shorten(at, shorter);
         }
     }
 
-    /// Cuts the texts that are left, the largest most: all to the same size, and the instructions only if that is not enough.
-    fn cut_kept(&mut self) {
-        let text = |at: usize| {
-            let message = self.message(at)?;
-            let system = matches!(message, Message::System { .. });
-            Some(Text { at, tokens: self.counter.count(message.text()), system })
-        };
-        let mut texts: Vec<Text> = (0..self.messages.len()).filter_map(text).collect();
-        texts.sort_unstable_by_key(|text| text.tokens);
-        for system in [false, true] {
-            let some: Vec<Text> = texts.iter().filter(|text| system || !text.system).copied().collect();
-            let sum = some.iter().map(|text| text.tokens).fold(0, u64::saturating_add);
-            let fixed = self.tokens().saturating_sub(sum);
-            let most = level(&some, self.plan.most.saturating_sub(fixed)).max(FLOOR);
+    /// Cuts the texts that are left, the largest most: all to the same size, and the dear ones only if that is not enough.
+    fn cut_kept(&mut self, dear: Dear) {
+        let mut texts: Vec<Text> = (0..self.messages.len()).filter_map(|at| self.text(at)).collect();
+        for with_dear in [false, true] {
+            texts.sort_unstable_by_key(|text| text.tokens);
+            let some: Vec<Text> = texts.iter().filter(|text| with_dear || !text.dear).copied().collect();
+            let sum = |tokens: &dyn Fn(&Text) -> u64| some.iter().map(tokens).fold(0, u64::saturating_add);
+            let fixed = self.tokens().saturating_sub(sum(&|text| text.tokens));
+            let room = self.plan.most.saturating_sub(fixed);
+            if with_dear && dear == Dear::IfEnough && sum(&|text| text.tokens.min(FLOOR)) > room {
+                return;
+            }
+            let most = level(&some, room).max(FLOOR);
             for text in some.iter().rev().take_while(|text| text.tokens > most) {
                 self.cut_to(text.at, most);
             }
             if self.tokens() <= self.plan.most {
                 return;
             }
-            for text in &mut texts {
-                text.tokens = self.message(text.at).map_or(0, |now| self.counter.count(now.text()));
-            }
-            texts.sort_unstable_by_key(|text| text.tokens);
+            texts = texts.iter().filter_map(|text| self.text(text.at)).collect();
         }
+    }
+
+    fn text(&self, at: usize) -> Option<Text> {
+        let message = self.message(at)?;
+        let dear = matches!(message, Message::System { .. }) || self.note == Some(at);
+        Some(Text { at, tokens: self.counter.count(message.text()), dear })
     }
 
     /// Cuts the text of a message in its middle, so that it has no more than so many tokens.
     fn cut_to(&mut self, at: usize, most: u64) {
         let Some(message) = self.message(at) else { return };
         let text = message.text();
-        let shorter = cut_middle(text, most, self.counter, &|tokens| self.cut_notice(message, tokens));
+        let kept = self.kept(message);
+        let notice = |tokens| with_kept(cut_notice(self.policy, tokens), kept.as_deref());
+        let shorter = cut_middle(text, most, self.counter, &notice);
         self.shorten(at, shorter);
     }
 
-    /// What stands in the place of what was cut out of a message.
-    fn cut_notice(&self, message: &Message, tokens: u64) -> String {
-        let notice = cut_notice(self.policy, tokens);
-        match self.kept(message) {
-            Some(kept) => format!("{notice}\n{kept}"),
-            None => notice,
-        }
-    }
-
-    /// Leaves out what was kept, the oldest first, but for the last piece of all and what the user said last.
+    /// Leaves out what was kept, the oldest first, but for the last piece of all, what the user said last, and what is dear.
     fn leave_out_kept(&mut self) {
-        let kept: Vec<_> = super::units::units(self.messages)
+        let dear = |at: usize| at < self.head || self.note == Some(at) || self.task == Some(at);
+        let kept: Vec<_> = units(self.messages, scan(self.messages))
             .into_iter()
             .filter(|unit| unit.start >= self.tail && unit.end < self.messages.len())
-            .filter(|unit| !self.task.is_some_and(|task| unit.contains(&task)))
+            .filter(|unit| !unit.clone().any(dear))
             .collect();
+        let most = self.plan.most.saturating_sub(self.room_to_tell());
         let mut left = Vec::new();
         for unit in kept {
-            if self.tokens() <= self.plan.most {
+            if self.tokens() <= most {
                 break;
             }
             self.leave_out(unit.clone());
@@ -122,6 +129,15 @@ impl Draft<'_> {
         }
         self.tell(&left);
     }
+}
+
+/// When the texts are cut that are cut last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dear {
+    /// If it is enough then, and nothing need be left out.
+    IfEnough,
+    /// In any case.
+    Anyway,
 }
 
 /// The most tokens that each text may have, so that all have no more than `room` together. `texts` are in the order of

@@ -2,14 +2,14 @@
 
 use core::ops::Range;
 
-use crate::context::history::{Fate, scan};
+use crate::context::history::{Fate, Scan};
 use crate::session::Message;
 
 /// The pieces of a conversation that stay together, in their order. Together they are all of it.
-pub(super) fn units(messages: &[Message]) -> Vec<Range<usize>> {
+pub(super) fn units(messages: &[Message], scan: Scan<'_>) -> Vec<Range<usize>> {
     let mut ends: Vec<usize> = (1..=messages.len()).collect();
     let mut caller = None;
-    let mut results = scan(messages).results.into_iter();
+    let mut results = scan.results.into_iter();
     for (at, message) in messages.iter().enumerate() {
         match message {
             Message::Assistant { .. } => caller = Some(at),
@@ -42,10 +42,12 @@ pub(super) fn units(messages: &[Message]) -> Vec<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::history::scan;
     use crate::context::history::shorthand::conversation;
 
     fn found(text: &str) -> Vec<Range<usize>> {
-        units(&conversation(text))
+        let messages = conversation(text);
+        units(&messages, scan(&messages))
     }
 
     #[test]

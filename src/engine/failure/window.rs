@@ -128,6 +128,33 @@ const SENTENCES: &[Sentence] = &[
         plus: None,
     },
     Sentence { told: "n_ctx", limit: &["n_ctx: ", "n_ctx "], size: &["n_keep: ", "n_keep "], plus: None },
+    // GitHub Copilot.
+    Sentence {
+        told: "prompt token count of ",
+        limit: &["exceeds the limit of "],
+        size: &["prompt token count of "],
+        plus: None,
+    },
+    // Text Generation Inference.
+    Sentence {
+        told: "`inputs` tokens + `max_new_tokens` must be <= ",
+        limit: &["must be <= "],
+        size: &["given: "],
+        plus: Some("`inputs` tokens and "),
+    },
+    // Cohere.
+    Sentence {
+        told: "tokens in the prompt cannot exceed ",
+        limit: &["cannot exceed "],
+        size: &["received "],
+        plus: None,
+    },
+    Sentence {
+        told: "maximum context length: ",
+        limit: &["maximum context length: "],
+        size: &[],
+        plus: None,
+    },
     // A single request above the tokens of a minute.
     Sentence { told: "request too large for ", limit: &["limit "], size: &["requested "], plus: None },
 ];
@@ -143,13 +170,18 @@ pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
     };
     let size = first(sentence.size).map(|(size, _)| size);
     let plus = sentence.plus.and_then(|marker| near(&text, marker)).map_or(0, |(plus, _)| plus);
-    (first(sentence.limit).map(|(limit, _)| limit), size.and_then(|size| size.checked_add(plus)))
+    // A window of nothing is none: what was refused tells as much without it.
+    let limit = first(sentence.limit).map(|(limit, _)| limit).filter(|limit| *limit > 0);
+    (limit, size.and_then(|size| size.checked_add(plus)))
 }
 
 /// The number near behind a marker, and what follows it; `a + b` is their sum.
 fn near<'t>(text: &'t str, marker: &str) -> Option<(u64, &'t str)> {
     let (_, rest) = text.split_once(marker)?;
     let start = rest.find(|c: char| c.is_ascii_digit()).filter(|start| *start <= NEAR)?;
+    if rest.get(..start)?.ends_with('-') {
+        return None;
+    }
     let (first, rest) = number(rest.get(start..)?)?;
     match rest.strip_prefix(" + ").and_then(number) {
         Some((second, rest)) => Some((first.checked_add(second)?, rest)),
@@ -246,6 +278,17 @@ mod tests {
                 4096,
                 4097,
             ),
+            ("prompt token count of 7500 exceeds the limit of 5000", 5000, 7500),
+            (
+                "`inputs` tokens + `max_new_tokens` must be <= 5000. Given: 4900 `inputs` tokens and 200 `max_new_tokens`",
+                5000,
+                5100,
+            ),
+            (
+                "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4232.",
+                4081,
+                4232,
+            ),
         ] {
             assert_eq!(read(message), (Some(limit), Some(size)), "{message}");
         }
@@ -268,6 +311,8 @@ mod tests {
             "Rate limit reached: Limit 100, Requested 3",
             "maximum context length is unknown for this model; see page 7 of the manual that came with it 9",
             "prompt is too long: 99999999999999999999 tokens > 99999999999999999999 maximum",
+            "This model's maximum context length is 0 tokens.",
+            "This model's maximum context length is -5 tokens.",
         ] {
             assert_eq!(read(message), (None, None), "{message}");
         }

@@ -132,9 +132,7 @@ impl Step<'_> {
     /// Asks for the next step of a reduction, or goes on if there is room enough or no step is left.
     pub(super) fn reduce_for(&mut self, mut what: Reducing) {
         let rules = self.policy.context();
-        let asked = self.asked(what.measure);
-        let target = asked.get(what.target).and_then(|asked| Some((asked, asked.room?)));
-        let Some((asked, room)) = target else { return self.reduced(what) };
+        let Some((asked, room)) = self.reduced_for(&what) else { return self.reduced(what) };
         while let Some(step) = rules.reduce.value.get(what.step) {
             let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
             let scales = &self.state.scales;
@@ -143,10 +141,10 @@ impl Step<'_> {
                 let plan = ReducePlan {
                     aim: scales.counted(&asked.target, plan.aim),
                     most: scales.counted(&asked.target, plan.most),
-                    input: self.most_asked(step, asked),
+                    input: self.most_asked(step, &asked),
                     ..plan
                 };
-                let why = self.why_reduced(asked, room, what.refused);
+                let why = self.why_reduced(&asked, room, what.refused);
                 let target = asked.target.clone();
                 let work = self.state.issue(Pending::Reduce(what));
                 return self.ask(Work::ReduceContext(ReduceContext { work, target, plan }), why);
@@ -154,6 +152,13 @@ impl Step<'_> {
             what.step = what.step.saturating_add(1);
         }
         self.reduced(what);
+    }
+
+    /// The model that a reduction is for, and the room it has; `None`: nobody knows that.
+    fn reduced_for(&self, what: &Reducing) -> Option<(Asked, Room)> {
+        let asked = self.asked_of(self.state.targets.get(what.target)?, what.measure);
+        let room = asked.room?;
+        Some((asked, room))
     }
 
     /// The most tokens that the request for a summary may have.
@@ -184,7 +189,11 @@ impl Step<'_> {
         let rules = self.policy.context();
         let step = rules.reduce.value.get(what.step).map_or("", ReduceStep::name);
         if let Some(lacking) = &reduction.lacking {
-            self.warn(format!("the conversation cannot be reduced any further: {lacking}"));
+            let tools = match what.measure.tool_tokens {
+                0 => String::new(),
+                tools => format!("; the definitions of the tools have {tools} besides"),
+            };
+            self.warn(format!("the conversation cannot be reduced any further: {lacking}{tools}"));
         }
         if !reduction.splices.is_empty() {
             match objection(&reduction, what.measure) {
@@ -242,10 +251,7 @@ impl Step<'_> {
     /// Whether a reduction came to its target or freed a part of the window that counts. With less the next one is due
     /// at once.
     fn is_worth_it(&self, what: &Reducing) -> bool {
-        let asked = self.asked(what.measure);
-        let Some((asked, room)) = asked.get(what.target).and_then(|asked| Some((asked, asked.room?))) else {
-            return true;
-        };
+        let Some((asked, room)) = self.reduced_for(what) else { return true };
         let saved = what.before.saturating_sub(what.measure.message_tokens);
         let saved = self.state.scales.expected(&asked.target, saved);
         room.messages <= room.aim(self.policy.context()) || saved >= WORTH_IT.of(room.window)

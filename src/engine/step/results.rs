@@ -52,12 +52,10 @@ impl Step<'_> {
         let most = rules.max.value.size().filter(|_| rules.over.value == OverMax::Spill)?;
         let reader = &rules.reader.value;
         // A share only grows until it is used.
-        let share = self.share_of_result().filter(|share| share.of_json().count < most.of_json().count);
+        let over = self.share_of_result().map_or(most, |share| share.and(most));
         // Nothing is kept that nobody can read, and what the reader answers is there already.
-        (tool != reader && self.tools.get(reader).is_some()).then(|| Spill {
-            handle: format!("r{}-{index}", self.state.batches),
-            over: share.unwrap_or(most),
-        })
+        (tool != reader && self.tools.get(reader).is_some())
+            .then(|| Spill { handle: format!("r{}-{index}", self.state.batches), over })
     }
 
     /// As much of it as the policy allows, and as there is room for.

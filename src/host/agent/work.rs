@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Run;
+use super::recordable::recordable;
 use crate::context::repair;
 use crate::engine::{CallModel, EffectState, Event, Failure, RunTool, Summarize, ToolOutcome, Wait, Work};
 use crate::host::approver::answered;
@@ -93,6 +94,7 @@ impl Run<'_> {
         let tool = self.tools.get(&run.tool).map(Arc::clone);
         let (cancel, clock, results) = (self.stop.clone(), self.clock, Arc::clone(&self.results));
         let redactor = Arc::clone(&self.agent.redactor);
+        let most = self.journal.most_of_a_result();
         let handle = run.spill.as_ref().map(|spill| spill.handle.as_str());
         let aside = |asides: &Asides| asides.of(&run.call, &run.tool, handle, &results);
         let aside = self.asides.as_ref().map_or_else(Aside::default, aside);
@@ -118,7 +120,7 @@ impl Run<'_> {
             if let Some(spill) = &run.spill {
                 (outcome, facts.handle) = kept(results, outcome, spill.clone()).await;
             }
-            run.finished_with(outcome, facts)
+            run.finished_with(recordable(outcome, most), facts)
         })
     }
 }

@@ -7,9 +7,28 @@ use crate::policy::{
 
 /// Looks at the rules for all windows.
 pub(super) fn judge(rules: &ContextPolicy, found: &mut Found<'_>) {
+    no_room(rules, found);
     late_reduction(rules, found);
     short_reduction(rules, found);
     uncut(rules, found);
+}
+
+/// Reports parts of the window that are kept free and leave nothing of any window.
+fn no_room(rules: &ContextPolicy, found: &mut Found<'_>) {
+    let (reserve, safety) = (&rules.reserve, &rules.safety);
+    let part = |share: Share| match share {
+        Share::Part(part) => part,
+        Share::Tokens(_) => 0,
+    };
+    if part(reserve.value).saturating_add(part(safety.value)) < 1_000_000 {
+        return;
+    }
+    let Some(span) = place(found, [reserve.origin, safety.origin]) else { return };
+    let message = format!(
+        "`reserve` is {} and `safety` is {}: of no window anything is left for messages",
+        reserve.value, safety.value
+    );
+    found.push(Diagnostic::warning(Code::NO_ROOM, span, message).help("make them smaller"));
 }
 
 /// Looks at the window of one model.
@@ -20,7 +39,7 @@ pub(super) fn judge_model(subject: &str, rules: &ContextPolicy, model: &ModelPol
     let kept = [reply, rules.reserve.value.of(window), rules.safety.value.of(window)];
     let kept = kept.into_iter().fold(0, u64::saturating_add);
     if kept < window {
-        return;
+        return late_reduction_of(subject, window.saturating_sub(kept), rules, found);
     }
     let message = format!(
         "the window of {subject} has {window} tokens, and {kept} of them are kept free: none are left for messages"
@@ -35,13 +54,32 @@ fn late_reduction(rules: &ContextPolicy, found: &mut Found<'_>) {
     if rules.reduce.value.is_empty() || !at_least(gate, evict) {
         return;
     }
-    let Some(span) = place(found, [gate.origin, evict.origin]) else { return };
+    let said = format!("`gate` is {} and `evict_at` is {}", gate.value, evict.value);
+    say_late_reduction(&said, rules, found);
+}
+
+fn say_late_reduction(said: &str, rules: &ContextPolicy, found: &mut Found<'_>) {
+    let Some(span) = place(found, [rules.gate.origin, rules.evict_at.origin]) else { return };
     let message = format!(
-        "`gate` is {} and `evict_at` is {}: the model is not called any more before the conversation is reduced",
-        gate.value, evict.value
+        "{said}: the conversation is reduced only when the gate is closed, and `evict_at` says nothing"
     );
     let problem = Diagnostic::warning(Code::LATE_REDUCTION, span, message);
     found.push(problem.help("make `gate` smaller than `evict_at`"));
+}
+
+/// The same where one is in tokens and the other a part of a window that is known, whatever its tools take of it.
+fn late_reduction_of(subject: &str, budget: u64, rules: &ContextPolicy, found: &mut Found<'_>) {
+    let (gate, evict) = (rules.gate.value, rules.evict_at.value);
+    let (gate_of, evict_of) = (gate.of(budget), evict.of(budget));
+    let mixed =
+        matches!((gate, evict), (Share::Part(_), Share::Tokens(_)) | (Share::Tokens(_), Share::Part(_)));
+    if rules.reduce.value.is_empty() || !mixed || gate_of < evict_of {
+        return;
+    }
+    let said = format!(
+        "`gate` is {gate} and `evict_at` is {evict}, in the window of {subject} {gate_of} and {evict_of} tokens"
+    );
+    say_late_reduction(&said, rules, found);
 }
 
 /// Reports reductions after which there is too little room again.

@@ -110,7 +110,7 @@ mod repeated {
     #[test]
     fn an_edit_that_changes_nothing_is_told() {
         let said = one("retry: {retry_on: [timeout]}\ntools: {t: {retry: {retry_on: {add: [timeout]}}}}\n");
-        assert_snapshot!(said, @r#"a.yaml:3:31: warning[W0205]: `tools["t"].retry.retry_on` changes nothing: the list is ["timeout"] already"#);
+        assert_snapshot!(said, @r#"a.yaml:3:31: warning[W0205]: `tools["t"].retry.retry_on` changes nothing: the list is [timeout] already"#);
         assert_eq!(
             one("retry: {retry_on: [timeout]}\ntools: {t: {retry: {retry_on: {add: [execution_error]}}}}\n"),
             ""

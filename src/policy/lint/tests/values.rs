@@ -109,3 +109,11 @@ fn an_argument_that_no_tool_has_is_told_and_one_that_some_tool_has_is_not() {
     };
     assert_eq!((check("path"), check("depth"), check("dept")), (0, 0, 1));
 }
+
+#[test]
+fn values_are_shown_as_they_are_written() {
+    let said = one(
+        "retry: {backoff: {kind: constant, delay: 1s}}\ntools: {t: {retry: {backoff: {kind: constant, delay: 1s}}}}\n",
+    );
+    assert_snapshot!(said, @r#"a.yaml:3:30: warning[W0205]: `tools["t"].retry.backoff` repeats what it inherits: {kind: constant, delay: 1s}"#);
+}

@@ -1,0 +1,149 @@
+//! Results that are too large for a record of a session.
+
+use serde_json::Value;
+
+use crate::engine::ToolOutcome;
+
+/// The most bytes that a byte of a text becomes in JSON.
+const WORST: usize = 6;
+/// What stands behind a text that was cut, at most.
+const NOTICE: usize = 200;
+/// Texts inside a value are cut no shorter.
+const SHORT: usize = 4096;
+/// What a value takes besides the texts in it, at most.
+const BESIDES: usize = 32;
+
+/// The outcome as it can be written down, in no more than so many bytes of JSON: texts that are too large are cut, and say so.
+pub(super) fn recordable(outcome: ToolOutcome, most: Option<usize>) -> ToolOutcome {
+    let Some(most) = most else { return outcome };
+    match outcome {
+        ToolOutcome::Ok { data } => ToolOutcome::Ok { data: fitted(data, most) },
+        ToolOutcome::Failed { mut failure, effect } => {
+            failure.message = cut(failure.message, most);
+            ToolOutcome::Failed { failure, effect }
+        }
+    }
+}
+
+fn fitted(data: Value, most: usize) -> Value {
+    match data {
+        Value::String(text) => Value::String(cut(text, most)),
+        data => {
+            if would_take(&data, usize::MAX) <= most {
+                return data;
+            }
+            let text = data.to_string();
+            if text.len() <= most {
+                data
+            } else {
+                smaller(data, most).unwrap_or_else(|| cut(text, most).into())
+            }
+        }
+    }
+}
+
+/// The same value with its longest texts cut; `None`: it is not texts that make it large.
+fn smaller(mut data: Value, most: usize) -> Option<Value> {
+    let halves =
+        core::iter::successors(Some(most / 2), |each| Some(each / 2)).take_while(|each| *each > SHORT);
+    let each = halves.into_iter().find(|each| would_take(&data, *each) <= most)?;
+    cut_inside(&mut data, each);
+    Some(data)
+}
+
+/// How many bytes a value takes as JSON when each text in it has been cut, at most.
+fn would_take(value: &Value, each: usize) -> usize {
+    let inner = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => {
+            let all = text.chars().map(written).fold(0, usize::saturating_add);
+            if all > each { each.saturating_add(NOTICE) } else { all }
+        }
+        Value::Array(items) => items.iter().map(|item| would_take(item, each)).fold(0, usize::saturating_add),
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| {
+                name.len().saturating_mul(WORST).saturating_add(would_take(value, each))
+            };
+            fields.iter().map(field).fold(0, usize::saturating_add)
+        }
+    };
+    inner.saturating_add(BESIDES)
+}
+
+fn cut_inside(value: &mut Value, most: usize) {
+    match value {
+        Value::String(text) => *text = cut(core::mem::take(text), most),
+        Value::Array(items) => items.iter_mut().for_each(|item| cut_inside(item, most)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| cut_inside(value, most)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The beginning of a text that takes no more bytes as JSON.
+fn cut(text: String, most: usize) -> String {
+    if text.len().saturating_mul(WORST) <= most {
+        return text;
+    }
+    let mut taken = 0_usize;
+    let end = text.char_indices().find_map(|(at, c)| {
+        taken = taken.saturating_add(written(c));
+        (taken > most).then_some(at)
+    });
+    let Some(end) = end else { return text };
+    let (shown, all) = (text.get(..end).unwrap_or_default(), text.len());
+    format!("{shown}\n[... the first {end} of {all} bytes; the rest is too large for the session's log]")
+}
+
+/// How many bytes a character takes in a text of JSON.
+const fn written(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => WORST,
+        c => c.len_utf8(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(end: usize, all: usize) -> String {
+        format!("\n[... the first {end} of {all} bytes; the rest is too large for the session's log]")
+    }
+
+    #[test]
+    fn what_fits_stays_as_it_is() {
+        for data in [json!("\"\"\"\"\""), json!({"a": [1, "€"]}), json!(null), json!("x".repeat(10))] {
+            assert_eq!(fitted(data.clone(), 10_usize.max(data.to_string().len())), data);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut_by_what_it_takes_in_json() {
+        assert_eq!(fitted(json!("\"".repeat(9)), 10), json!("\"".repeat(5) + &told(5, 9)));
+        assert_eq!(fitted(json!("€€€€"), 10), json!("€€€".to_owned() + &told(9, 12)));
+        assert_eq!(fitted(json!("\u{1}\u{1}"), 10), json!("\u{1}".to_owned() + &told(1, 2)));
+        assert_eq!(fitted(json!(["abcdefgh"]), 6), json!("[\"abc".to_owned() + &told(5, 12)));
+    }
+
+    #[test]
+    fn what_is_large_inside_a_value_is_cut_there() {
+        let data = json!({"id": 7, "text": "x".repeat(200_000), "more": ["y".repeat(100)]});
+        let found = fitted(data, 100_000);
+        assert_eq!((&found["id"], &found["more"]), (&json!(7), &json!(["y".repeat(100)])));
+        assert!(found["text"].as_str().unwrap().ends_with(&told(50_000, 200_000)), "{found}");
+        let rows = json!((0..9000).collect::<Vec<u32>>());
+        assert!(fitted(rows, 10_000).as_str().unwrap().starts_with("[0,1,2,"));
+    }
+
+    #[test]
+    fn the_most_that_is_left_fits_a_record() {
+        let most = 48 << 20;
+        for data in [json!("\"".repeat(40 << 20)), json!([["\u{1}".repeat(9 << 20)], "é".repeat(30 << 20)])]
+        {
+            assert!(fitted(data, most).to_string().len() < most + 1000);
+        }
+    }
+}
