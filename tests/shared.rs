@@ -1,26 +1,23 @@
 //! Breakers and budgets that several agents share.
 #![cfg(feature = "host")]
 
+mod flaky;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use serde_json::{Value, json};
-use unfazed::engine::ToolSpec;
+use tokio::sync::Notify;
 use unfazed::engine::{Directives, Envelope, Event, Outcome, Record, State};
-use unfazed::host::scripted::{Entry, Script, ScriptedModel};
 use unfazed::host::{
-    Agent, BoxFuture, Clock, FunctionTool, InProcess, Journal, JournalError, Observer, RunReport, Shared,
-    SharedState, SharedStateError, Silent, Stop, Task, ToolError, Tools,
+    Agent, BoxFuture, Clock, InProcess, Journal, JournalError, RunReport, Shared, SharedState,
+    SharedStateError, Silent, Stop,
 };
-use unfazed::policy::{Effect, Policy};
+use unfazed::policy::Policy;
 use unfazed::replay::{Ending, Replay};
 use unfazed::time::Instant;
 
-const BREAKER: &str = "version: 1
-tools:
-  '*': {retry: {enabled: false}, loop_guard: {enabled: false}}
-  flaky: {breaker: {failures: 3, scope: shared, open_for: 1h}}
-";
+use flaky::{BREAKER, Told, task};
 
 const BUDGET: &str = "version: 1
 tools:
@@ -32,7 +29,7 @@ tools:
        budget: {kind: tokens, capacity: 4, pool: web, scope: shared}}
 ";
 
-/// An agent that calls a tool so often, one call a turn, which always fails; and how often the tool ran.
+/// An agent whose tool always fails, and how often the tool ran.
 struct Host {
     agent: Agent,
     runs: Arc<AtomicU32>,
@@ -42,22 +39,10 @@ impl Host {
     fn new(policy: &str, calls: u32, shared: &dyn Fn() -> Option<Arc<dyn SharedState>>) -> Self {
         let runs = Arc::<AtomicU32>::default();
         let counted = Arc::clone(&runs);
-        let spec = ToolSpec {
-            name: "flaky".into(),
-            description: String::new(),
-            parameters: json!({"type": "object"}),
-            effect: Some(Effect::ReadOnly),
-        };
-        let tool = FunctionTool::new(spec, move |_: Value, _| {
+        let counts = move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
-            async { Err::<Value, _>(ToolError::failed("no such item")) }
-        });
-        let calls = (0..calls).map(|n| Entry::call("flaky", json!({ "n": n }).to_string()));
-        let script = Script::new("script", calls.chain([Entry::text("Done.").times(9)]));
-        let agent = Agent::new(Policy::from_yaml("policy.yaml", policy).unwrap())
-            .model("main", ScriptedModel::new(script))
-            .clock(Clock::starting_at(Instant(1_000_000_000)))
-            .tools(Tools::new().with(tool));
+        };
+        let agent = flaky::agent(policy, calls, counts).clock(Clock::starting_at(Instant(1_000_000_000)));
         let agent = match shared() {
             Some(shared) => agent.shared(shared),
             None => agent,
@@ -74,10 +59,6 @@ impl Host {
     fn runs(&self) -> u32 {
         self.runs.load(Ordering::Relaxed)
     }
-}
-
-fn task() -> Task {
-    Task { run: "run".into(), task: "Look.".into(), ..Task::default() }
 }
 
 fn two(policy: &str, calls: [u32; 2]) -> (Host, Host, InProcess) {
@@ -197,13 +178,117 @@ impl SharedState for Away {
     }
 }
 
+/// Hangs when it is asked to keep a budget for the first time.
 #[derive(Default)]
-struct Told(Vec<String>);
+struct HangsOnce {
+    kept: InProcess,
+    hung: AtomicBool,
+    /// It hangs now.
+    hangs: Notify,
+}
 
-impl Observer for Told {
-    fn on_shared_error(&mut self, error: &SharedStateError) {
-        self.0.push(error.to_string());
+impl SharedState for HangsOnce {
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
+        self.kept.get(names)
     }
+
+    fn replace(
+        &self,
+        name: String,
+        known: u64,
+        value: Value,
+    ) -> BoxFuture<'_, Result<bool, SharedStateError>> {
+        if name.starts_with("budget ") && !self.hung.swap(true, Ordering::Relaxed) {
+            self.hangs.notify_one();
+            return Box::pin(std::future::pending());
+        }
+        self.kept.replace(name, known, value)
+    }
+}
+
+/// A breaker and a budget of one tool.
+const BOTH: &str = "version: 1
+tools:
+  '*': {loop_guard: {enabled: false}}
+  flaky:
+    effect: idempotent
+    breaker: {failures: 100, scope: shared}
+    retry:
+      {max_attempts: 4, retry_on: [execution_error], backoff: {kind: constant, delay: 20s},
+       budget: {kind: tokens, capacity: 9, pool: web, scope: shared}}
+";
+
+/// How many failures the breaker counts that is kept there.
+async fn kept_failures(host: &Host, kept: &InProcess) -> u64 {
+    let all = host.agent.interpreter().unwrap().sharing(&State::new());
+    let breaker = all.into_iter().map(|sharing| sharing.key).find(|key| key.starts_with("breaker "));
+    let found = kept.get(vec![breaker.unwrap()]).await.unwrap().remove(0).unwrap();
+    found.value["known"]["failures"].as_u64().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_told_before_the_others_stopped_to_answer_is_not_told_again() {
+    let port = Arc::new(HangsOnce::default());
+    let host = Host::new(BOTH, 1, &|| Some(Arc::clone(&port) as Arc<dyn SharedState>));
+    host.run().await;
+    assert!(port.hung.load(Ordering::Relaxed));
+    assert_eq!((host.runs(), kept_failures(&host, &port.kept).await), (4, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_told_before_a_run_was_killed_is_not_told_again() {
+    let port = Arc::new(HangsOnce::default());
+    let host = Host::new(BOTH, 1, &|| Some(Arc::clone(&port) as Arc<dyn SharedState>));
+    let stop = Stop::new();
+    let kill = async {
+        port.hangs.notified().await;
+        stop.kill.cancel();
+    };
+    let mut silent = Silent;
+    let run = host.agent.run_with(task(), &mut silent, None, stop.clone());
+    let (report, ()) = tokio::join!(run, kill);
+    let untold = host.agent.interpreter().unwrap().untold(&report.unwrap().state);
+    assert_eq!(kept_failures(&host, &port.kept).await, 1);
+    assert!(untold.iter().all(|sharing| sharing.key.starts_with("budget ")), "{untold:?}");
+}
+
+/// Keeps every value and loses the first answer.
+#[derive(Default)]
+struct LosesAnAnswer {
+    kept: InProcess,
+    lost: AtomicBool,
+}
+
+impl SharedState for LosesAnAnswer {
+    fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
+        self.kept.get(names)
+    }
+
+    fn replace(
+        &self,
+        name: String,
+        known: u64,
+        value: Value,
+    ) -> BoxFuture<'_, Result<bool, SharedStateError>> {
+        Box::pin(async move {
+            let replaced = self.kept.replace(name, known, value).await;
+            if self.lost.swap(true, Ordering::Relaxed) {
+                replaced
+            } else {
+                Err(SharedStateError("the connection broke".into()))
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_and_only_the_answer_lost_is_not_told_again() {
+    let port = Arc::new(LosesAnAnswer::default());
+    let host = Host::new(BOTH, 1, &|| Some(Arc::clone(&port) as Arc<dyn SharedState>));
+    let mut told = Told::default();
+    host.agent.run_with(task(), &mut told, None, Stop::new()).await.unwrap();
+    assert_eq!((host.runs(), kept_failures(&host, &port.kept).await), (4, 4));
+    assert!(told.0.is_empty(), "{:?}", told.0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,8 +38,6 @@ pub struct Breaker {
 enum BreakerAct {
     /// A probe is let through.
     Probed(Instant),
-    /// It ended without a result.
-    Returned(Instant),
     /// A run went well.
     Succeeded { at: Instant, probe: bool },
     /// A run failed.
@@ -211,11 +209,9 @@ impl Breaker {
         trips
     }
 
-    /// A probe ended without a result: its lease is returned and the next one may try.
+    /// A probe ended without a result: its lease is returned and the next one may try. Others are not told: it was a lease of
+    /// this host, and theirs may be out.
     pub fn returned(&mut self, now: Instant) {
-        if let Phase::HalfOpen { .. } = self.phase {
-            self.tells(BreakerAct::Returned(now));
-        }
         self.phase = match self.phase {
             Phase::HalfOpen { out: 0 | 1, well: 0 } => Phase::Open { until: Some(now) },
             Phase::HalfOpen { out, well } => Phase::HalfOpen { out: out.saturating_sub(1), well },
@@ -242,7 +238,6 @@ impl Breaker {
             let is_late = |probe: bool| matches!(all.phase, Phase::HalfOpen { .. }) && !probe;
             match *act {
                 BreakerAct::Probed(at) => drop(all.ask(at)),
-                BreakerAct::Returned(at) => all.returned(at),
                 BreakerAct::Succeeded { probe, .. } | BreakerAct::Failed { probe, .. } if is_late(probe) => {}
                 BreakerAct::Succeeded { at, .. } => drop(all.succeeded(policy, at)),
                 BreakerAct::Failed { at, .. } => drop(all.failed(policy, at)),
@@ -262,6 +257,11 @@ impl Breaker {
         !self.untold.is_empty()
     }
 
+    /// Whether hosts share a breaker of these rules.
+    pub(super) const fn is_shared_by(policy: &BreakerPolicy) -> bool {
+        Rules::of(policy).is_shared()
+    }
+
     /// A digest of the rules it would count by.
     pub(super) fn rules_of(policy: &BreakerPolicy) -> String {
         let rules = serde_json::to_vec(&Rules::of(policy)).unwrap_or_default();
@@ -271,6 +271,11 @@ impl Breaker {
     /// Whether it is as new.
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether no failure and no result is known.
+    pub fn is_quiet(&self) -> bool {
+        self.phase == Phase::Closed && self.failures == 0 && self.results.is_empty()
     }
 
     /// Whether it counted by these rules.
@@ -312,7 +317,7 @@ impl Breaker {
 
     /// Forgets everything but what others are to be told.
     fn begin_anew(&mut self) {
-        if self.scope() == BreakerScope::Shared {
+        if self.is_shared() {
             let (rules, untold) = (self.rules, std::mem::take(&mut self.untold));
             *self = Self { rules, untold, ..Self::default() };
         } else {
@@ -320,9 +325,13 @@ impl Breaker {
         }
     }
 
+    fn is_shared(&self) -> bool {
+        self.rules.is_some_and(Rules::is_shared)
+    }
+
     /// Keeps in mind what others are to be told.
     fn tells(&mut self, act: BreakerAct) {
-        if self.scope() == BreakerScope::Shared {
+        if self.is_shared() {
             remember(&mut self.untold, act);
         }
     }
@@ -371,6 +380,11 @@ impl Rules {
             successes: policy.successes.value,
         }
     }
+
+    /// Whether hosts share it, and it ever opens.
+    const fn is_shared(self) -> bool {
+        matches!(self.scope, BreakerScope::Shared) && self.failures.is_some()
+    }
 }
 
 #[cfg(test)]
@@ -389,6 +403,18 @@ mod tests {
             open_for: Setting::new(open_for, Origin::BUILTIN),
             message: Setting::new(Template::parse("open", &[]).unwrap(), Origin::BUILTIN),
         }
+    }
+
+    fn shared(failures: u32, open_for: Bound) -> BreakerPolicy {
+        let mut policy = policy(failures, open_for);
+        policy.scope.value = BreakerScope::Shared;
+        policy
+    }
+
+    /// A host tells the others and takes what all know.
+    fn tell(host: &mut Breaker, all: &mut Breaker, policy: &BreakerPolicy) {
+        *host = host.told_to(Some(all), policy);
+        *all = host.without_probes();
     }
 
     #[test]
@@ -437,11 +463,53 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_that_one_host_gives_back_takes_none_from_another() {
+        let policy = shared(1, Bound::Within(Nanos(100)));
+        let (mut one, mut other, mut all) = <(Breaker, Breaker, Breaker)>::default();
+        one.failed(&policy, Instant(0));
+        tell(&mut one, &mut all, &policy);
+        tell(&mut other, &mut all, &policy);
+        for host in [&mut one, &mut other] {
+            assert_eq!(host.ask(Instant(100)), Admission::Probe);
+            tell(host, &mut all, &policy);
+        }
+        one.returned(Instant(101));
+        tell(&mut one, &mut all, &policy);
+        tell(&mut other, &mut all, &policy);
+        assert_eq!(one.ask(Instant(101)), Admission::Probe, "the next one may try");
+        assert!(other.failed(&policy, Instant(102)));
+        tell(&mut other, &mut all, &policy);
+        assert!(all.is_open(Instant(201)));
+    }
+
+    #[test]
+    fn a_probe_that_a_host_gives_back_leaves_it_its_others() {
+        let mut policy = shared(1, Bound::Within(Nanos(100)));
+        policy.probes.value = NonZeroU32::new(2).unwrap();
+        let (mut host, mut all) = <(Breaker, Breaker)>::default();
+        host.failed(&policy, Instant(0));
+        (0..2).for_each(|_| assert_eq!(host.ask(Instant(100)), Admission::Probe));
+        tell(&mut host, &mut all, &policy);
+        host.returned(Instant(101));
+        tell(&mut host, &mut all, &policy);
+        assert!(host.succeeded(&policy, Instant(102)));
+    }
+
+    #[test]
     fn without_a_threshold_it_never_opens() {
         let mut policy = policy(1, Bound::Unlimited);
         policy.failures = Setting::new(None, Origin::BUILTIN);
         let mut breaker = Breaker::default();
         assert!(!(0..1000).any(|_| breaker.failed(&policy, Instant(0))));
+    }
+
+    #[test]
+    fn of_one_that_never_opens_there_is_nothing_to_tell() {
+        let mut policy = shared(1, Bound::Unlimited);
+        policy.failures.value = None;
+        let mut breaker = Breaker::default();
+        breaker.failed(&policy, Instant(0));
+        assert!(!breaker.has_news());
     }
 
     #[test]

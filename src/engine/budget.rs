@@ -61,7 +61,7 @@ struct Part {
 /// What happens to a budget, with all it takes to draw it on another ledger of the same budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum LedgerAct {
+enum LedgerAct {
     /// Tokens are taken.
     Took { tokens: u64, of: u64 },
     /// Tokens are given back.
@@ -257,43 +257,50 @@ impl Ledger {
 
     /// Does it, and keeps in mind what others are to be told. What changes nothing they need not know.
     fn draw(&mut self, budget: &Budget, act: LedgerAct) {
-        if budget.scope() == BudgetScope::Run {
-            return self.take(act);
-        }
-        let before = self.clone();
-        self.take(act);
-        if *self != before {
+        if self.take(act) && budget.scope() == BudgetScope::Shared {
             remember(&mut self.untold, act);
         }
     }
 
-    /// Takes what happened here, or on another host.
-    fn take(&mut self, act: LedgerAct) {
+    /// Takes what happened here, or on another host. Returns whether it changes anything.
+    fn take(&mut self, act: LedgerAct) -> bool {
         match act {
             LedgerAct::Took { tokens, of } => {
-                self.spent = self.spent_of(of).saturating_add(tokens).min(of);
-                self.capacity = of;
+                self.spend(self.spent_of(of).saturating_add(tokens).min(of), of)
             }
-            LedgerAct::GaveBack { tokens, of } => {
-                self.spent = self.spent_of(of).saturating_sub(tokens);
-                self.capacity = if self.spent == 0 { 0 } else { of };
-            }
+            LedgerAct::GaveBack { tokens, of } => self.spend(self.spent_of(of).saturating_sub(tokens), of),
             LedgerAct::Called { at, window } => {
                 self.write(window, at, |part| part.calls = part.calls.saturating_add(1));
+                true
             }
             LedgerAct::Retried { at, window } => {
                 self.write(window, at, |part| part.retries = part.retries.saturating_add(1));
+                true
             }
             LedgerAct::TakenBack { at, window } => {
-                self.write(window, at, |part| part.retries = part.retries.saturating_sub(1));
+                let mut changes = false;
+                self.write(window, at, |part| {
+                    changes = part.retries > 0;
+                    part.retries = part.retries.saturating_sub(1);
+                });
+                changes
             }
         }
+    }
+
+    /// So much of a store of that size is spent now. Returns whether that is news.
+    const fn spend(&mut self, spent: u64, of: u64) -> bool {
+        let (spent_before, of_before) = (self.spent, self.capacity);
+        (self.spent, self.capacity) = (spent, if spent == 0 { 0 } else { of });
+        self.spent != spent_before || self.capacity != of_before
     }
 
     /// What others know, and what has happened here since they were told.
     pub(super) fn told_to(&self, others: Option<&Self>) -> Self {
         let mut all = Self { untold: VecDeque::new(), ..others.cloned().unwrap_or_default() };
-        self.untold.iter().for_each(|act| all.take(*act));
+        for act in &self.untold {
+            all.take(*act);
+        }
         all
     }
 
@@ -337,7 +344,9 @@ impl Ledger {
         }
         let mut part = Part { number, ..Part::default() };
         entry(&mut part);
-        self.parts.push(part);
+        if part.calls > 0 || part.retries > 0 {
+            self.parts.push(part);
+        }
     }
 }
 
@@ -448,6 +457,19 @@ mod tests {
         assert_eq!(ledger.refuses(&budget, Timeout, secs(1_000_000)), None);
         ledger.called(&budget, secs(1_000_000));
         assert_eq!(ledger.parts.len(), 1);
+    }
+
+    #[test]
+    fn a_retry_that_costs_nothing_is_no_news() {
+        let Budget::Tokens(tokens) = tokens(500) else { unreachable!() };
+        let cost_of = [(RateLimit, 0)].into();
+        let budget = Budget::Tokens(TokenBudget { cost_of, scope: BudgetScope::Shared, ..tokens });
+        let mut ledger = Ledger::default();
+        ledger.retried(&budget, RateLimit, secs(0));
+        assert_eq!(ledger, Ledger::default());
+        ledger.retried(&budget, Timeout, secs(0));
+        ledger.retried(&budget, RateLimit, secs(0));
+        assert_eq!(ledger.untold.len(), 1);
     }
 
     #[test]

@@ -65,27 +65,24 @@ impl SharedState for InProcess {
     }
 }
 
-/// Brings together what a run knows of these and what the others know, and tells them what has happened here. Returns what
-/// all know now, as far as that is not what the run knows, also if it ended with an error.
+/// Brings together what a run knows of these and what the others know, and tells them what has happened here. `known` takes
+/// what all know now, as far as that is not what the run knows: one after the other, for what was told stays told, however
+/// this ends.
 pub(super) async fn bring_together(
     port: &dyn SharedState,
     interpreter: &Interpreter,
     state: &State,
     all: &[Sharing],
-) -> (SharedKnown, Option<SharedStateError>) {
-    let mut known = SharedKnown::default();
-    let found = match port.get(all.iter().map(|sharing| sharing.key.clone()).collect()).await {
-        Ok(found) => found,
-        Err(error) => return (known, Some(error)),
-    };
+    known: &mut SharedKnown,
+) -> Result<(), SharedStateError> {
+    let found = port.get(all.iter().map(|sharing| sharing.key.clone()).collect()).await?;
     for (sharing, found) in all.iter().zip(found) {
         let side = Side { port, interpreter, state, sharing };
-        match side.told(found).await {
-            Ok(told) => told.into_iter().for_each(|told| known.add(told)),
-            Err(error) => return (known, Some(error)),
+        if let Some(told) = side.told(found).await? {
+            known.add(told);
         }
     }
-    (known, None)
+    Ok(())
 }
 
 /// One thing that is shared, as this run sees it.
@@ -101,39 +98,35 @@ impl Side<'_> {
     /// What all know of it; `None`: what the run knows, or others were quicker every time.
     async fn told(self, mut found: Option<Shared>) -> Result<Option<SharedPart>, SharedStateError> {
         let key = &self.sharing.key;
-        let mut tried: Option<(Value, SharedPart)> = None;
         for _ in 0..TRIES {
-            // Where only the answer was lost, the others are told.
-            if let Some((_, part)) = tried.take_if(|(value, _)| is(found.as_ref(), value)) {
-                return Ok(Some(part));
-            }
-            let part = self.with(found.as_ref());
+            let part = self.with(found.as_ref())?;
             if !part.has_news() {
                 return Ok(part.differs().then_some(part));
             }
             let value = json!({ "known": part.value(), "by": uuid::Uuid::now_v7().to_string() });
             let version = found.map_or(0, |found| found.version);
-            if self.port.replace(key.clone(), version, value.clone()).await? {
+            let replaced = self.port.replace(key.clone(), version, value.clone()).await;
+            if replaced == Ok(true) {
                 return Ok(Some(part));
             }
-            tried = Some((value, part));
             found = self.port.get(vec![key.clone()]).await?.pop().flatten();
+            // Where only the answer was lost, the others are told.
+            if found.as_ref().is_some_and(|found| found.value == value) {
+                return Ok(Some(part));
+            }
+            replaced?;
         }
         tracing::debug!(key, "others tell of it all the time; it is tried again later");
         Ok(None)
     }
 
-    fn with(self, found: Option<&Shared>) -> SharedPart {
+    fn with(self, found: Option<&Shared>) -> Result<SharedPart, SharedStateError> {
         let Self { interpreter, state, sharing, .. } = self;
         let others = found.and_then(|found| found.value.get("known"));
-        if let Some(error) = others.and_then(|others| sharing.check(others).err()) {
+        let part = interpreter.told(state, sharing, others).or_else(|error| {
             tracing::warn!(key = sharing.key, %error, "what others share cannot be read; it begins anew");
-            return interpreter.told(state, sharing, None);
-        }
-        interpreter.told(state, sharing, others)
+            interpreter.told(state, sharing, None)
+        });
+        part.map_err(|error| SharedStateError(error.to_string()))
     }
-}
-
-fn is(found: Option<&Shared>, value: &Value) -> bool {
-    found.is_some_and(|found| found.value == *value)
 }

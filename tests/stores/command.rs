@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use tempfile::TempDir;
 
+use crate::program;
 use crate::server::{Database, PASSWORD};
 
 const AGENT: &str = "version: 1
@@ -38,15 +39,8 @@ impl Scene {
     }
 
     fn unfazed(&self, args: &[&str], env: &[(&str, &str)]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-        for (name, _) in
-            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("UNFAZED_"))
-        {
-            command.env_remove(name);
-        }
-        let output =
-            command.args(args).envs(env.iter().copied()).current_dir(self.dir.path()).stdin(Stdio::null());
-        let output = output.output().unwrap();
+        let mut command = program::unfazed(self.dir.path(), args);
+        let output = command.envs(env.iter().copied()).output().unwrap();
         for text in [&output.stdout, &output.stderr] {
             assert!(!String::from_utf8_lossy(text).contains(PASSWORD));
         }

@@ -15,7 +15,13 @@ mod command;
 #[cfg(feature = "postgres")]
 mod example;
 #[cfg(feature = "postgres")]
+#[path = "../flaky/mod.rs"]
+mod flaky;
+#[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+#[path = "../command/mod.rs"]
+mod program;
 #[cfg(feature = "postgres")]
 mod server;
 #[cfg(feature = "postgres")]

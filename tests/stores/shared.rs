@@ -3,58 +3,23 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use serde_json::{Value, json};
-use unfazed::engine::{Outcome, ToolSpec};
-use unfazed::host::scripted::{Entry, Script, ScriptedModel};
-use unfazed::host::{
-    Agent, FunctionTool, Observer, SharedState, SharedStateError, Stop, Task, ToolError, Tools,
-};
-use unfazed::policy::{Effect, Policy};
+use unfazed::engine::Outcome;
+use unfazed::host::{Agent, SharedState, Stop};
 use unfazed::store::{PgStore, Store};
 
+use crate::flaky::{self, BREAKER, Told, task};
 use crate::server::{self, Database, Server};
 
-const POLICY: &str = "version: 1
-tools:
-  '*': {retry: {enabled: false}, loop_guard: {enabled: false}}
-  flaky: {breaker: {failures: 3, scope: shared, open_for: 1h}}
-";
-
-/// An agent that calls a tool so often, one call a turn. It fails, and does this first.
+/// The agent of a host that shares through that database.
 fn agent(store: &PgStore, policy: &str, calls: u32, does: impl Fn(u32) + Send + Sync + 'static) -> Agent {
-    let spec = ToolSpec {
-        name: "flaky".into(),
-        description: String::new(),
-        parameters: json!({"type": "object"}),
-        effect: Some(Effect::ReadOnly),
-    };
-    let runs = AtomicU32::new(0);
-    let tool = FunctionTool::new(spec, move |_: Value, _| {
-        does(runs.fetch_add(1, Ordering::Relaxed) + 1);
-        async { Err::<Value, _>(ToolError::failed("no such item")) }
-    });
-    let calls = (0..calls).map(|n| Entry::call("flaky", json!({ "n": n }).to_string()));
-    Agent::new(Policy::from_yaml("policy.yaml", policy).unwrap())
-        .model("m", ScriptedModel::new(Script::new("script", calls.chain([Entry::text("Done.")]))))
-        .tools(Tools::new().with(tool))
-        .shared(store.shared_state().unwrap())
-}
-
-#[derive(Default)]
-struct Told(Vec<String>);
-
-impl Observer for Told {
-    fn on_shared_error(&mut self, error: &SharedStateError) {
-        self.0.push(error.to_string());
-    }
+    flaky::agent(policy, calls, does).shared(store.shared_state().unwrap())
 }
 
 /// Runs it to its end. How many failures its breaker knows of then, and what was out of reach.
 fn run(agent: &Agent) -> (u32, Vec<String>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (task, mut told) =
-        (Task { run: "run".into(), task: "Look.".into(), ..Task::default() }, Told::default());
-    let report = runtime.block_on(agent.run_with(task, &mut told, None, Stop::new())).unwrap();
+    let mut told = Told::default();
+    let report = runtime.block_on(agent.run_with(task(), &mut told, None, Stop::new())).unwrap();
     assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
     (report.state.breaker("flaky").unwrap().failures(), told.0)
 }
@@ -70,10 +35,10 @@ fn a_breaker_opens_by_what_two_hosts_have_counted() {
             runs.fetch_add(1, Ordering::Relaxed);
         }
     };
-    assert_eq!(run(&agent(&database.store(), POLICY, 2, counts())), (2, vec![]));
-    assert_eq!(run(&agent(&database.store(), POLICY, 4, counts())), (3, vec![]));
+    assert_eq!(run(&agent(&database.store(), BREAKER, 2, counts())), (2, vec![]));
+    assert_eq!(run(&agent(&database.store(), BREAKER, 4, counts())), (3, vec![]));
     assert_eq!(runs.load(Ordering::Relaxed), 3);
-    assert_eq!(run(&agent(&database.store(), POLICY, 1, counts())), (3, vec![]));
+    assert_eq!(run(&agent(&database.store(), BREAKER, 1, counts())), (3, vec![]));
     assert_eq!(runs.load(Ordering::Relaxed), 3, "a host that comes later sees that it is open");
 }
 
@@ -81,16 +46,18 @@ fn a_breaker_opens_by_what_two_hosts_have_counted() {
 #[ignore = "it needs PostgreSQL: see the top of main.rs"]
 fn hosts_that_fail_at_the_same_time_lose_no_failure() {
     let database = Database::new();
-    let policy = POLICY
+    let policy = BREAKER
         .replace("failures: 3", "failures: 1000")
         .replace("open_for", "count: {kind: cumulative}, open_for");
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| run(&agent(&database.store(), &policy, 6, |_| ())));
+            scope.spawn(|| {
+                let (_, told) = run(&agent(&database.store(), &policy, 6, |_| ()));
+                assert!(told.is_empty(), "{told:?}");
+            });
         }
     });
-    let (failures, _) = run(&agent(&database.store(), &policy, 1, |_| ()));
-    assert_eq!(failures, 25);
+    assert_eq!(run(&agent(&database.store(), &policy, 1, |_| ())), (25, vec![]));
 }
 
 #[test]
@@ -104,7 +71,7 @@ fn a_database_that_goes_away_in_the_middle_leaves_the_run_with_what_it_knows() {
             server::kill(pid);
         }
     };
-    let (failures, told) = run(&agent(&store, POLICY, 4, kills));
+    let (failures, told) = run(&agent(&store, BREAKER, 4, kills));
     assert_eq!((failures, told.len()), (3, 1), "{told:?}");
     assert!(told[0].starts_with("postgres://127.0.0.1:"), "{told:?}");
     database.server.start();

@@ -41,24 +41,28 @@ impl Run<'_> {
         if all.is_empty() || self.reach.rests_until.is_some_and(|until| now < until) {
             return None;
         }
-        let together = bring_together(port, &self.interpreter, &self.state, all);
-        let (known, error) = tokio::select! {
+        let mut known = SharedKnown::default();
+        let together = bring_together(port, &self.interpreter, &self.state, all, &mut known);
+        let reached = tokio::select! {
             biased;
-            () = outside.kill.cancelled() => return None,
-            together = timeout(PATIENCE, together) => together.unwrap_or_else(|_| {
-                (SharedKnown::default(), Some(SharedStateError("it does not answer".to_owned())))
-            }),
+            () = outside.kill.cancelled() => None,
+            together = timeout(PATIENCE, together) => {
+                Some(together.unwrap_or_else(|_| Err(SharedStateError("it does not answer".to_owned()))))
+            }
         };
-        match error {
-            Some(error) => {
+        match reached {
+            Some(Err(error)) => {
                 if self.reach.rests_until.is_none() {
                     tracing::warn!(%error, "what hosts share is out of reach; the run goes on with what it knows");
                     self.observer.on_shared_error(&error);
                 }
                 self.reach.rests_until = Some(now + REST);
             }
-            None => self.reach.rests_until = None,
+            Some(Ok(())) => self.reach.rests_until = None,
+            // The run is over.
+            None => {}
         }
+        // What was told by then was told, however it ended.
         (!known.is_empty()).then_some(Event::SharedChanged(known))
     }
 }

@@ -195,11 +195,6 @@ impl Inner {
     }
 }
 
-/// Whether any reducer listens to `trigger`.
-pub(super) fn listens(policy: &Policy, trigger: Trigger) -> bool {
-    policy.session().reducers.iter().any(|rule| rule.on.contains(&trigger))
-}
-
 impl ToolCell {
     /// Whether no failure is known: the breaker is as new and there are no corrections.
     #[inline]
@@ -282,13 +277,17 @@ impl ToolCell {
         let now = if counted { now() } else { Instant::default() };
         let mut known = self.lock();
         known.breaker.succeeded(policy, now);
+        if known.breaker.is_quiet() {
+            // A guard shares nothing: nobody waits for what it has counted.
+            known.breaker = Breaker::default();
+        }
         known.over = false;
         let corrections = u64::try_from(known.corrections.len()).unwrap_or(u64::MAX);
         known.corrections.clear();
         let calls = known.ended.entry(corrections.saturating_add(attempts.into())).or_default();
         *calls = calls.saturating_add(1);
         // One that began before the breaker opened leaves it open.
-        self.troubled.store(counted || known.breaker != Breaker::default(), Ordering::Release);
+        self.troubled.store(counted || !known.breaker.is_quiet(), Ordering::Release);
         corrections > 0
     }
 
@@ -325,5 +324,24 @@ impl ToolCell {
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_success_nothing_is_locked_whatever_the_scope_of_the_breaker() {
+        for scope in ["run", "session", "shared"] {
+            let policy =
+                format!("version: 1\ntools: {{\"*\": {{breaker: {{scope: {scope}, failures: 3}}}}}}\n");
+            let policy = Policy::from_yaml("p.yaml", &policy).unwrap();
+            let (rules, cell) = (&policy.tool("look").breaker, ToolCell::default());
+            cell.failed(rules, Instant(1));
+            assert!(!cell.is_quiet(), "{scope}");
+            cell.succeeded(rules, 2, || Instant(2));
+            assert!(cell.is_quiet(), "{scope}");
+        }
     }
 }

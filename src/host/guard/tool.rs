@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::attempts::{Attempts, Cause, context, start, within};
 use super::budget::Account;
 use super::seat::Seat;
-use super::session::{Failed, ToolCell, listens};
+use super::session::{Failed, ToolCell};
 use super::{Arguments, CallContext, CallError, Classify, GivenUp, Inner, Refusal};
 use crate::engine::retry::{Case, Obstacle, Progress, Verdict};
 use crate::engine::{Admission, MetricName, join_problems, may_run_again, violations};
@@ -69,7 +69,7 @@ impl ToolGuard {
             checked,
             listens: per_call
                 || policy.retry.budget.value != Budget::None
-                || listens(&rules, Trigger::ToolSucceeded),
+                || rules.session().listens(Trigger::ToolSucceeded),
             newer: Arc::default(),
             planner: None,
             approved: false,
@@ -296,7 +296,7 @@ impl ToolGuard {
                 correlation_id = self.inner.run,
                 tool = &*self.name,
                 left_out,
-                "a rule for single calls"
+                "a rule for single calls is left out"
             );
         }
         rules.policy

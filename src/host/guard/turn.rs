@@ -10,7 +10,6 @@ use super::attempts::{Attempts, Cause, start, within};
 use super::budget::Account;
 use super::history::{Find, Request};
 use super::record::UnderWay;
-use super::session::listens;
 use super::{CallContext, CallError, Classify, GivenUp, Inner, Refusal};
 use crate::engine::retry::{Case, Obstacle, Verdict, missed};
 use crate::engine::targets::{Fate, Next, Rotation, goes_on, passed_over};
@@ -207,7 +206,7 @@ impl<R: Clone> TurnGuard<R> {
             account.take_back(verdict, class, now);
             verdict = Verdict::Stop(StopReason::AfterPartial);
         }
-        if listens(rules, Trigger::ModelFailed) {
+        if rules.session().listens(Trigger::ModelFailed) {
             let message = attempts.last_message();
             let event = json!({
                 "target": target, "attempt": attempt, "error_type": class, "message": message,

@@ -11,9 +11,7 @@ use super::{PgStore, table};
 use crate::host::{BoxFuture, Shared, SharedState, SharedStateError};
 use crate::store::StoreError;
 
-const GET: &str = "select version, value from unfazed_shared where scope = $1";
-
-const GET_ALL: &str = "select scope, version, value from unfazed_shared where scope = any($1::text[])";
+const GET: &str = "select scope, version, value from unfazed_shared where scope = any($1::text[])";
 
 const BEGIN: &str = "
 insert into unfazed_shared (scope, version, value) values ($1, 1, $2)
@@ -30,13 +28,12 @@ impl PgStore {
     /// # Errors
     /// The database cannot be asked, or holds what is no JSON.
     pub fn shared(&self, scope: &str) -> Result<Option<Shared>, StoreError> {
-        let rows = self.ask("read", GET, vec![Box::new(table::text(scope))])?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let text: String = row.get(1);
-        let value = serde_json::from_str(&text).map_err(|error| {
+        let rows = self.ask("read", GET, vec![Box::new(vec![table::text(scope)])])?;
+        let Some((_, version, value)) = rows.first().map(shared) else { return Ok(None) };
+        let value = value.map_err(|error| {
             self.failed("read", format!("the value shared as `{scope}` is no JSON: {error}"))
         })?;
-        Ok(Some(Shared { version: version(row.get(0)), value }))
+        Ok(Some(Shared { version, value }))
     }
 
     /// Shares a value, if `known` is still the version that the others see; 0: if there is none. Returns whether it was. Where
@@ -50,14 +47,25 @@ impl PgStore {
         let rows = self.ask("write to", statement, values)?;
         Ok(!rows.is_empty())
     }
+
+    /// Asks once: a run has better to do than to wait for a database that is away.
+    async fn now(&self, statement: &'static str, values: Values) -> Result<Vec<Row>, SharedStateError> {
+        let rows = self.link.rows_soon(Duration::ZERO, statement, values).await;
+        rows.map_err(|trouble| SharedStateError(format!("{}: {}", self.config.place, trouble.why)))
+    }
 }
 
 impl SharedState for PgStore {
     fn get(&self, names: Vec<String>) -> BoxFuture<'_, Result<Vec<Option<Shared>>, SharedStateError>> {
         let names: Vec<String> = names.iter().map(|name| table::text(name)).collect();
         Box::pin(async move {
-            let rows = self.now(GET_ALL, vec![Box::new(names.clone())]).await?;
-            let mut found: HashMap<String, Shared> = rows.iter().map(shared).collect();
+            let rows = self.now(GET, vec![Box::new(names.clone())]).await?;
+            // What is no JSON is nothing that anybody knows.
+            let rows = rows.iter().map(shared).map(|(name, version, value)| {
+                let value = value.unwrap_or_default();
+                (name, Shared { version, value })
+            });
+            let mut found: HashMap<String, Shared> = rows.collect();
             Ok(names.iter().map(|name| found.remove(name)).collect())
         })
     }
@@ -75,14 +83,6 @@ impl SharedState for PgStore {
     }
 }
 
-impl PgStore {
-    /// Asks once: a run has better to do than to wait for a database that is away.
-    async fn now(&self, statement: &'static str, values: Values) -> Result<Vec<Row>, SharedStateError> {
-        let rows = self.link.rows_soon(Duration::ZERO, statement, values).await;
-        rows.map_err(|trouble| SharedStateError(format!("{}: {}", self.config.place, trouble.why)))
-    }
-}
-
 /// The statement that changes a value, and what it is given; `None`: it was never changed so often.
 fn change(scope: &str, known: u64, value: &Value) -> Option<(&'static str, Values)> {
     let (scope, text) = (table::text(scope), value.to_string());
@@ -92,13 +92,8 @@ fn change(scope: &str, known: u64, value: &Value) -> Option<(&'static str, Value
     })
 }
 
-/// A value and its name. What is no JSON is nothing that anybody knows.
-fn shared(row: &Row) -> (String, Shared) {
-    let (name, text): (String, String) = (row.get(0), row.get(2));
-    let value = serde_json::from_str(&text).unwrap_or_default();
-    (name, Shared { version: version(row.get(1)), value })
-}
-
-fn version(version: i64) -> u64 {
-    u64::try_from(version).unwrap_or_default()
+/// A name, the version of its value, and the value.
+fn shared(row: &Row) -> (String, u64, serde_json::Result<Value>) {
+    let (name, version, text): (String, i64, String) = (row.get(0), row.get(1), row.get(2));
+    (name, u64::try_from(version).unwrap_or_default(), serde_json::from_str(&text))
 }
