@@ -1,9 +1,11 @@
 //! `unfazed simulate` as people use it: policies and scenarios in, tables and plots out.
 #![cfg(feature = "cli")]
 
+mod command;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -46,11 +48,7 @@ fn folder() -> TempDir {
 }
 
 fn simulate(dir: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS"] {
-        command.env_remove(format!("UNFAZED_{name}"));
-    }
-    command.arg("simulate").args(args).current_dir(dir).output().unwrap()
+    command::unfazed(dir, &[&["simulate"], args].concat()).output().unwrap()
 }
 
 fn out(output: &Output) -> String {
@@ -120,6 +118,16 @@ fn several_policies_are_told_one_after_the_other_and_machines_get_json() {
     assert_eq!(json["policies"][0]["delays"], serde_json::json!([5_000_000_000_u64]));
     assert_eq!(json["policies"][1]["delays"], serde_json::json!([1_000_000_000_u64]));
     assert_eq!(json["policies"][1]["status"], "answered");
+}
+
+#[test]
+fn the_name_of_a_policy_stays_on_its_line() {
+    let dir = folder();
+    fs::write(dir.path().join("odd\u{1b}[2J\nname.yaml"), "version: 1\n").unwrap();
+    let args = ["odd\u{1b}[2J\nname.yaml", "policy.yaml", "--model", "main", "--outcomes", "ok"];
+    let told = clean(&simulate(dir.path(), &args));
+    let heading = told.lines().next().unwrap();
+    assert!(heading.ends_with("name.yaml") && !told.contains('\u{1b}'), "{told:?}");
 }
 
 #[test]
@@ -261,6 +269,16 @@ fn what_cannot_be_played_is_told() {
 }
 
 #[test]
+fn a_tool_of_the_name_of_the_report_cannot_be_called() {
+    let dir = folder();
+    fs::write(dir.path().join("report.yaml"), "version: 1\noutput: {schema: {type: object}}\n").unwrap();
+    let output = simulate(dir.path(), &["report.yaml", "--tool", "final_report", "--outcomes", "ok"]);
+    assert_eq!(output.status.code(), Some(1), "{}", out(&output));
+    let expected = "report.yaml: a tool is named `final_report`, by which the policy takes the final report";
+    assert!(err(&output).contains(expected) && !err(&output).contains("--outcomes"), "{}", err(&output));
+}
+
+#[test]
 fn a_scenario_is_checked_with_the_other_files() {
     let dir = folder();
     fs::write(
@@ -268,8 +286,7 @@ fn a_scenario_is_checked_with_the_other_files() {
         "version: 1\nagents: 0\nduration: 1m\nmodels: {main: {faults: {oveloaded: 0.1}}}",
     )
     .unwrap();
-    let mut check = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    let output = check.args(["check", ".", "--format", "short"]).current_dir(dir.path()).output().unwrap();
+    let output = command::unfazed(dir.path(), &["check", ".", "--format", "short"]).output().unwrap();
     shown!(out(&output));
 }
 

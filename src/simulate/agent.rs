@@ -3,25 +3,21 @@
 use std::collections::VecDeque;
 
 use super::chance::Chance;
-use super::errand::Errand;
+use super::errand::{Errand, Next};
 use super::figures::{Ended, EndedBy};
 use super::scenario::Scenario;
-use super::service::{Fault, Served};
+use super::service::{Call, Served};
 use super::world::Shared;
-use crate::cases::of_class;
 use crate::engine::{
-    Answer, CallModel, CallTimeouts, Directives, Drive, EffectState, Envelope, Event, Failure, Hint,
-    ModelReply, Note, Order, ReduceContext, RunStarted, RunTool, State, Summarize, ToolOutcome, TurnMeasure,
-    Work, WorkId,
+    Answer, CallModel, Directives, Drive, Envelope, Event, ModelReply, Note, Order, ReduceContext,
+    RunStarted, RunTool, State, Summarize, ToolOutcome, TurnMeasure, Work, WorkId,
 };
-use crate::policy::{ErrorClass, Seed};
+use crate::policy::Seed;
 use crate::session::{HistoryRepair, Reduction, Usage};
 use crate::time::{Instant, Nanos};
 
-/// More events than any run needs; beyond, it is taken to have no end, and to have failed.
-const MOST_EVENTS: u64 = 100_000;
-/// A call that never ends by itself and that nothing bounds: then the connection is cut.
-const CUT_OFF: Nanos = Nanos::from_secs(15 * 60);
+/// More events than any run needs; beyond, it is taken to have no end, and to have failed. Tests do not wait so long.
+const MOST_EVENTS: u64 = if cfg!(test) { 5_000 } else { 100_000 };
 /// An agent whose run took no time at all rests as long as this.
 const LEAST_REST: Nanos = Nanos::from_secs(1);
 
@@ -111,7 +107,7 @@ impl Agent {
         answers: &mut Vec<Answered>,
     ) -> Option<Nanos> {
         let dropped = event.work().is_some_and(|work| self.dropped.contains(&work));
-        if run != self.run || self.state.is_over() || dropped {
+        if run != self.run || self.is_done() || dropped {
             return None;
         }
         self.at_once.push_back(event);
@@ -121,7 +117,7 @@ impl Agent {
     fn go_on(&mut self, shared: &mut Shared<'_>, answers: &mut Vec<Answered>) -> Option<Nanos> {
         while let Some(event) = self.at_once.pop_front() {
             self.step(shared, event, answers);
-            if self.state.is_over() || self.state.seq >= MOST_EVENTS {
+            if self.is_done() {
                 self.at_once.clear();
                 self.dropped.clear();
                 answers.clear();
@@ -129,6 +125,11 @@ impl Agent {
             }
         }
         None
+    }
+
+    /// Whether its run is over, or was given up.
+    const fn is_done(&self) -> bool {
+        self.state.is_over() || self.state.seq >= MOST_EVENTS
     }
 
     fn step(&mut self, shared: &mut Shared<'_>, event: Event, answers: &mut Vec<Answered>) {
@@ -186,12 +187,10 @@ impl Agent {
     fn call_model(&mut self, shared: &mut Shared<'_>, call: CallModel) -> Answered {
         let scenario = shared.scenario;
         let (next, first) = self.errand.next(scenario, &call);
-        let (served, usage) = self.ask(shared, &call.target, first);
-        let (takes, cut) = ends(served, call.timeout, call.timeouts);
-        let answer = match cut {
-            Some(failure) => Err(failure),
-            None => self.errand.reply(scenario, shared.report.as_deref(), &next, usage, served.fault),
-        };
+        let has_calls = matches!(next, Next::Calls(_)) || shared.report.is_some();
+        let asked = Call { whole: call.timeout, steps: call.timeouts, has_calls };
+        let (Served { takes, fault }, usage) = self.ask(shared, &call.target, first, asked);
+        let answer = self.errand.reply(scenario, shared.report.as_deref(), &next, usage, fault);
         self.errand.called(answer.is_ok());
         let event = match answer {
             Ok(reply) => call.responded(reply),
@@ -201,28 +200,26 @@ impl Agent {
     }
 
     fn summarize(&mut self, shared: &mut Shared<'_>, work: Summarize) -> Answered {
-        let (served, usage) = self.ask(shared, &work.target, false);
-        let (takes, cut) = ends(served, work.timeout, work.timeouts);
-        let event = match (cut, served.fault) {
-            (Some(failure), _) => work.failed(failure),
-            (None, Some(fault)) => work.failed(fault.failure()),
-            (None, None) => {
-                let text = "So far all went well.".to_owned();
-                work.responded(ModelReply { text, usage: Some(usage), ..ModelReply::default() })
-            }
+        let asked = Call { whole: work.timeout, steps: work.timeouts, has_calls: false };
+        let (Served { takes, fault }, usage) = self.ask(shared, &work.target, false, asked);
+        let event = if let Some(fault) = fault {
+            work.failed(fault.failure())
+        } else {
+            let text = "So far all went well.".to_owned();
+            work.responded(ModelReply { text, usage: Some(usage), ..ModelReply::default() })
         };
         Answered { takes, event }
     }
 
     /// What becomes of a call of a model, and the tokens its answer reports.
-    fn ask(&mut self, shared: &mut Shared<'_>, target: &str, first: bool) -> (Served, Usage) {
+    fn ask(&mut self, shared: &mut Shared<'_>, target: &str, first: bool, asked: Call) -> (Served, Usage) {
         let since = shared.since();
         shared.tally.model_called(since, first);
         let rules = &shared.scenario.models;
         let place = rules.iter().position(|model| model.service.name == target).unwrap_or(0);
         let draws = self.models.get_mut(place).map(Chance::next);
         match (shared.models.get_mut(place), rules.get(place), draws) {
-            (Some(model), Some(rules), Some(draws)) => (model.call(since, draws), rules.usage),
+            (Some(model), Some(rules), Some(draws)) => (model.call(since, draws, asked), rules.usage),
             // Only models of the scenario are called, and each has all of these.
             _ => (Served::default(), Usage::default()),
         }
@@ -235,16 +232,14 @@ impl Agent {
         let place = rules.iter().position(|tool| tool.service.name == run.tool);
         let chance = place.and_then(|place| self.tools.get_mut(place)).map(Chance::next);
         let service = place.and_then(|place| shared.tools.get_mut(place));
-        let served =
-            service.zip(chance).map(|(service, draws)| service.call(since, draws)).unwrap_or_default();
-        let (takes, cut) = ends(served, run.timeout, CallTimeouts::default());
-        let outcome = match (cut, served.fault) {
-            (Some(failure), _) => ToolOutcome::Failed { failure, effect: EffectState::Unknown },
-            (None, Some(fault)) => fault.outcome(),
-            (None, None) => {
-                let result = place.and_then(|place| rules.get(place)).map(|tool| tool.result.clone());
-                ToolOutcome::Ok { data: result.unwrap_or_default() }
-            }
+        let called = Call { whole: run.timeout, ..Call::default() };
+        let served = service.zip(chance).map(|(service, draws)| service.call(since, draws, called));
+        let Served { takes, fault } = served.unwrap_or_default();
+        let outcome = if let Some(fault) = fault {
+            fault.outcome()
+        } else {
+            let result = place.and_then(|place| rules.get(place)).map(|tool| tool.result.clone());
+            ToolOutcome::Ok { data: result.unwrap_or_default() }
         };
         Answered { takes, event: run.finished(outcome) }
     }
@@ -287,63 +282,5 @@ impl Agent {
         let rest = scenario.pause.draw(self.pauses.next().time()).max(least);
         let more = scenario.runs.is_none_or(|most| self.run < most);
         (more && since.saturating_add(rest) < scenario.duration).then_some(rest)
-    }
-}
-
-impl Fault {
-    pub(super) fn failure(self) -> Failure {
-        let retry_after = self.retry_after.map_or(Hint::None, Hint::Wait);
-        Failure { retry_after, ..Failure::of(self.class, self.class.name()) }
-    }
-
-    /// As a tool fails. Whoever turns a call away has not begun it.
-    fn outcome(self) -> ToolOutcome {
-        let turned_away = matches!(self.class, ErrorClass::RateLimit | ErrorClass::Overloaded);
-        let effect = match of_class(self.class) {
-            ToolOutcome::Failed { effect, .. } if !turned_away => effect,
-            _ => EffectState::NotStarted,
-        };
-        ToolOutcome::Failed { failure: self.failure(), effect }
-    }
-}
-
-/// When a call ends, and the failure if it is cut off.
-fn ends(served: Served, whole: Option<Nanos>, steps: CallTimeouts) -> (Nanos, Option<Failure>) {
-    let bound = [whole, steps.first_token].into_iter().flatten().min();
-    let hangs = served.fault.is_some_and(|fault| fault.class == ErrorClass::Timeout);
-    let end = if hangs { bound.unwrap_or(CUT_OFF) } else { bound.unwrap_or(Nanos::MAX) };
-    if !hangs && served.takes < end {
-        return (served.takes, None);
-    }
-    (end, Some(Failure::of(ErrorClass::Timeout, format!("no answer within {end}"))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Nanos = Nanos::from_secs(1);
-
-    fn served(takes: Nanos, fault: Option<ErrorClass>) -> Served {
-        Served { takes, fault: fault.map(|class| Fault { class, retry_after: None }) }
-    }
-
-    #[test]
-    fn a_call_ends_by_itself_or_when_its_time_is_over() {
-        let steps = CallTimeouts { first_token: Some(Nanos::from_secs(3)), ..CallTimeouts::default() };
-        let of = |served, whole| ends(served, whole, steps);
-        assert_eq!(of(served(SECOND, None), None), (SECOND, None));
-        let (end, failure) = of(served(Nanos::from_secs(9), None), Some(Nanos::from_secs(5)));
-        assert_eq!(
-            (end, failure.and_then(|failure| failure.class)),
-            (Nanos::from_secs(3), Some(ErrorClass::Timeout))
-        );
-    }
-
-    #[test]
-    fn what_hangs_ends_when_its_time_is_over_or_the_connection_is_cut() {
-        let hangs = served(SECOND, Some(ErrorClass::Timeout));
-        assert_eq!(ends(hangs, Some(Nanos::from_secs(5)), CallTimeouts::default()).0, Nanos::from_secs(5));
-        assert_eq!(ends(hangs, None, CallTimeouts::default()).0, CUT_OFF);
     }
 }

@@ -1,7 +1,6 @@
 //! What cannot be meant in a scenario, though each of its values can be read.
 
 use super::document::{ScenarioFile, WindowFile};
-use super::scenario::MOST_AGENTS;
 use crate::policy::decode::Spanned;
 use crate::policy::{Code, Diagnostic, ErrorClass, Fraction, PerClass, Span};
 
@@ -36,11 +35,6 @@ enum Whose {
 /// Everything that cannot be meant.
 pub(super) fn check(file: &ScenarioFile) -> Vec<Diagnostic> {
     let mut problems = Vec::new();
-    if file.agents.value.get() > MOST_AGENTS {
-        let problem =
-            Diagnostic::error(Code::OUT_OF_RANGE, file.agents.span, format!("at most {MOST_AGENTS} agents"));
-        problems.push(problem);
-    }
     if file.models.value.is_empty() {
         let problem = Diagnostic::error(Code::MISSING_FIELD, file.models.span, "there is no model to call");
         problems.push(problem.help("add one, such as `main: {latency: 2s}`"));

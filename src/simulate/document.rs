@@ -14,6 +14,11 @@ use crate::policy::{Code, Diagnostic, parse_duration};
 use crate::policy::{Effect, ErrorClass, Fraction, Lasting, PerClass, WrittenSchema};
 use crate::time::Nanos;
 
+/// The most agents of a scenario.
+pub(super) const MOST_AGENTS: u32 = 100_000;
+/// The most tool calls of a run.
+const MOST_CALLS: u32 = 10_000;
+
 record! {
     /// A scenario: many agents that share models and tools, what these do, and when they fail. Read by
     /// `unfazed simulate --scenario`.
@@ -26,7 +31,7 @@ record! {
         pub(crate) about: Option<String>,
         /// How many agents there are. They share the models and the tools.
         /// Example: `20`
-        pub(crate) agents: Spanned<NonZeroU32>,
+        pub(crate) agents: Between<1, MOST_AGENTS>,
         /// When the agents begin.
         pub(crate) arrival: ArrivalRule = ArrivalRule::Together {},
         /// How long agents begin new runs. Runs under way then go on to their end.
@@ -65,7 +70,7 @@ record! {
     pub(crate) struct WorkFile {
         /// How many tool calls.
         /// Example: `6`
-        pub(crate) calls: u32 = 4,
+        pub(crate) calls: Between<0, MOST_CALLS> = Between(4),
         /// How many of them a reply of the model makes at once.
         /// Example: `2`
         pub(crate) parallel: NonZeroU32 = NonZeroU32::MIN,
@@ -242,9 +247,34 @@ union! {
     }
 }
 
+/// A whole number, not below the first and not above the second one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Between<const LEAST: u32, const MOST: u32>(pub(crate) u32);
+
+impl<const LEAST: u32, const MOST: u32> Decode for Between<LEAST, MOST> {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        if let Data::Number(number) = &node.data
+            && number.as_i64().is_some_and(|number| number < i64::from(LEAST))
+        {
+            return reader.out_of_range(node, &format!("must be at least {LEAST}"));
+        }
+        let number = u64::decode(node, reader)?;
+        let number = u32::try_from(number).ok().filter(|number| *number <= MOST).map(Self);
+        number.or_else(|| reader.out_of_range(node, &format!("must be at most {MOST}")))
+    }
+
+    fn stand_in(_: &Node) -> Option<Self> {
+        Some(Self(LEAST))
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": LEAST, "maximum": MOST})
+    }
+}
+
 impl Default for WorkFile {
     fn default() -> Self {
-        Self { calls: 4, parallel: NonZeroU32::MIN, again: 1, report: Value::Object(Map::new()) }
+        Self { calls: Between(4), parallel: NonZeroU32::MIN, again: 1, report: Value::Object(Map::new()) }
     }
 }
 

@@ -5,7 +5,8 @@ use serde_json::{Map, json};
 
 use super::figures::Ended;
 use super::scenario::{Scenario, ToolRules};
-use super::service::{Fault, is_answer};
+use super::service::Fault;
+use crate::cases::is_answer;
 use crate::engine::{CallModel, Failure, FinishReason, ModelReply, Outcome};
 use crate::policy::ErrorClass;
 use crate::session::{ToolCall, Usage};
@@ -13,7 +14,10 @@ use crate::session::{ToolCall, Usage};
 /// An errand under way.
 #[derive(Debug, Default)]
 pub(super) struct Errand {
+    /// The tool calls that are needed, as far as they were looked at.
     needs: Vec<Need>,
+    /// How many there are in all.
+    calls: usize,
     /// How many of the needs are settled at the head of the list.
     settled: usize,
     /// How many steps were asked for, the answer included.
@@ -30,8 +34,8 @@ struct Need {
     asked: u32,
     /// How often it failed.
     failed: u32,
-    /// Whether its tool has run.
-    ran: bool,
+    /// Which time it was asked for when its tool ran last; 0 if it never has.
+    ran: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,9 +58,9 @@ pub(super) enum Next {
 impl Errand {
     /// Begins anew.
     pub(super) fn begin(&mut self, scenario: &Scenario) {
-        let needs = if scenario.tools.is_empty() { 0 } else { scenario.work.calls };
+        let calls = if scenario.tools.is_empty() { 0 } else { scenario.work.calls.0 };
         self.needs.clear();
-        self.needs.resize(usize::try_from(needs).unwrap_or(usize::MAX), Need::default());
+        self.calls = usize::try_from(calls).unwrap_or(usize::MAX);
         self.settled = 0;
         self.asked = 0;
         self.unanswered = false;
@@ -67,8 +71,16 @@ impl Errand {
     pub(super) fn next(&mut self, scenario: &Scenario, call: &CallModel) -> (Next, bool) {
         let parallel = usize::try_from(scenario.work.parallel.get()).unwrap_or(usize::MAX);
         let mut numbers = Vec::new();
-        for (number, need) in self.needs.iter_mut().enumerate().skip(self.settled) {
-            if need.state == NeedState::Open && numbers.len() < parallel {
+        for number in self.settled..self.calls {
+            if numbers.len() >= parallel {
+                break;
+            }
+            if number >= self.needs.len() {
+                self.needs.push(Need::default());
+            }
+            if let Some(need) = self.needs.get_mut(number)
+                && need.state == NeedState::Open
+            {
                 match tool(scenario, number) {
                     Some(tool) if call.tools.contains(&tool.service.name) => numbers.push(number),
                     // It is not shown any more: the model does without.
@@ -78,7 +90,7 @@ impl Errand {
         }
         let step = match numbers.last() {
             Some(last) => last.saturating_add(1),
-            None => self.needs.len().saturating_add(1),
+            None => self.calls.saturating_add(1),
         };
         let first = step > self.asked && !self.unanswered;
         self.asked = self.asked.max(step);
@@ -157,7 +169,7 @@ impl Errand {
 
     /// A tool runs for a call. Whether it is the first time.
     pub(super) fn runs(&mut self, call: &str) -> bool {
-        self.need(call).is_some_and(|need| !core::mem::replace(&mut need.ran, true))
+        self.need(call).is_some_and(|need| core::mem::replace(&mut need.ran, need.asked) == 0)
     }
 
     /// A call went well.
@@ -168,14 +180,14 @@ impl Errand {
         self.settle();
     }
 
-    /// A call failed, or did not run. The model asks again as often as the scenario says; what it wrote badly it always
-    /// writes again.
+    /// A call failed, or did not run. The model asks again as often as the scenario says; what it wrote badly, so that
+    /// it did not run, it always writes again.
     pub(super) fn went_wrong(&mut self, call: &str, class: ErrorClass, again: u32) {
         let written = matches!(
             class,
             ErrorClass::InvalidArgs | ErrorClass::MalformedToolCall | ErrorClass::ToolNotFound
         );
-        if let Some(need) = self.need(call).filter(|_| !written) {
+        if let Some(need) = self.need(call).filter(|need| !written || need.ran == need.asked) {
             need.failed = need.failed.saturating_add(1);
             if need.state == NeedState::Open && need.failed > again {
                 need.state = NeedState::Missed;
@@ -189,7 +201,7 @@ impl Errand {
         match outcome {
             Outcome::Answered { .. } | Outcome::Reported { .. } => {
                 let all = self.needs.iter().all(|need| need.state == NeedState::Done);
-                if all { Ended::Complete } else { Ended::Partial }
+                if all && self.needs.len() >= self.calls { Ended::Complete } else { Ended::Partial }
             }
             Outcome::Failed { .. } | Outcome::Stopped { .. } => Ended::Failed,
         }

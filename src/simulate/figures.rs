@@ -47,7 +47,7 @@ pub struct Figures {
     pub models: Vec<Load>,
     /// What each tool was asked for.
     pub tools: Vec<Load>,
-    /// How long a part of `over_time` is.
+    /// How long a part of `over_time` is. It is longer if the last runs take long.
     pub part: Nanos,
     /// How it went, part by part.
     pub over_time: Vec<Part>,
@@ -73,7 +73,7 @@ pub struct Load {
     pub name: String,
     /// Calls.
     pub calls: u64,
-    /// Of these, those that failed or were answered badly.
+    /// Of these, those that failed, that the policy cut off, or that were answered badly.
     pub failed: u64,
     /// Of those, the ones that were refused because they were too many.
     pub refused: u64,
@@ -92,7 +92,7 @@ pub struct Part {
 
 /// So many parts has the time in which agents begin runs.
 const PARTS: u64 = 60;
-/// There are no more parts than this, however long the last runs take; the last one has all the rest.
+/// There are no more parts than this: if the last runs take longer, all parts are made twice as long.
 const MOST_PARTS: usize = 240;
 
 /// Figures as they grow.
@@ -131,6 +131,16 @@ impl Figures {
 fn ppm(some: u64, all: u64) -> Option<u64> {
     let share = (u128::from(some) * 1_000_000 + u128::from(all / 2)).checked_div(all.into())?;
     u64::try_from(share).ok()
+}
+
+impl Part {
+    const fn plus(self, other: &Self) -> Self {
+        Self {
+            runs: self.runs.saturating_add(other.runs),
+            complete: self.complete.saturating_add(other.complete),
+            model_calls: self.model_calls.saturating_add(other.model_calls),
+        }
+    }
 }
 
 impl EndedBy {
@@ -217,13 +227,28 @@ impl Tally {
     }
 
     fn part(&mut self, at: Nanos) -> &mut Part {
-        let index =
-            usize::try_from(at.0 / self.figures.part.0.max(1)).unwrap_or(usize::MAX).min(MOST_PARTS - 1);
+        let mut index = self.place(at);
+        while index >= MOST_PARTS {
+            self.coarsen();
+            index = self.place(at);
+        }
         let parts = &mut self.figures.over_time;
         if parts.len() <= index {
             parts.resize(index + 1, Part::default());
         }
         &mut parts[index]
+    }
+
+    fn place(&self, at: Nanos) -> usize {
+        usize::try_from(at.0 / self.figures.part.0.max(1)).unwrap_or(usize::MAX)
+    }
+
+    /// Makes one part of each two.
+    fn coarsen(&mut self) {
+        let Figures { part, over_time, .. } = &mut self.figures;
+        *part = part.saturating_add(*part);
+        let pairs = over_time.chunks(2).map(|pair| pair.iter().fold(Part::default(), Part::plus));
+        *over_time = pairs.collect();
     }
 }
 

@@ -3,19 +3,18 @@
 use serde_json::{Value, json};
 
 use super::check::check;
-use super::document::{ArrivalRule, CapacityFile, ModelFile, ScenarioFile, ToolFile, WindowFile, WorkFile};
+use super::document::{
+    ArrivalRule, CapacityFile, MOST_AGENTS, ModelFile, ScenarioFile, ToolFile, WindowFile, WorkFile,
+};
 use super::latency::Latency;
 use crate::engine::{Catalogue, Decision, NameClash, ToolFacts, ToolSpec, reported};
 use crate::policy::decode::{self, Document, Spanned, VersionOne};
-use crate::policy::{ErrorClass, Findings, Fraction, PerClass, Policy, Problem, Report, Sources};
+use crate::policy::{ErrorClass, Fraction, PerClass, Policy, Problem, Report};
 use crate::session::Usage;
 use crate::time::Nanos;
 
 use super::figures::Figures;
 use super::world::World;
-
-/// The most agents of a scenario.
-pub(super) const MOST_AGENTS: u32 = 100_000;
 
 /// What many agents meet that share models and tools: how long these take, and when they fail.
 ///
@@ -106,15 +105,16 @@ pub fn json_schema() -> Value {
 }
 
 impl Scenario {
+    /// The most agents there can be.
+    pub const MOST_AGENTS: u32 = MOST_AGENTS;
+
     /// Reads a scenario. `name` is the file as messages should name it.
     ///
     /// # Errors
     /// Every mistake in it, with its place.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Self, Report> {
-        match decode::read_and(name, bytes, |file: &Document<ScenarioFile>| check(&file.value)) {
-            (Some(file), None) => Ok(Self::of(name, file.value)),
-            (_, report) => Err(report.unwrap_or_else(|| Findings::default().into_report(Sources::new()))),
-        }
+        let file = decode::read_with(name, bytes, |file: &Document<ScenarioFile>| check(&file.value))?;
+        Ok(Self::of(name, file.value))
     }
 
     fn of(name: &str, file: ScenarioFile) -> Self {
@@ -128,7 +128,7 @@ impl Scenario {
         Self {
             name: name.to_owned(),
             about: file.about,
-            agents: file.agents.value.get(),
+            agents: file.agents.0,
             arrival: file.arrival,
             duration: file.duration.0,
             runs: file.runs.map(Into::into),
@@ -175,7 +175,7 @@ impl Scenario {
         Self { seed, ..self }
     }
 
-    /// The same with so many agents: at least one, at most a hundred thousand.
+    /// The same with so many agents: at least one, at most [`MOST_AGENTS`](Self::MOST_AGENTS).
     #[must_use]
     pub fn with_agents(self, agents: u32) -> Self {
         Self { agents: agents.clamp(1, MOST_AGENTS), ..self }
@@ -264,38 +264,47 @@ impl CapacityRule {
     }
 }
 
+impl ServiceRules {
+    fn of(
+        name: String,
+        latency: Latency,
+        fails_after: Latency,
+        faults: Option<&Spanned<PerClass<Fraction>>>,
+        capacity: Option<&CapacityFile>,
+        trace: &[Spanned<WindowFile>],
+    ) -> Self {
+        let rates = faults.iter().flat_map(|faults| &faults.value.0);
+        Self {
+            name,
+            latency,
+            fails_after,
+            faults: rates.map(|(class, rate)| (*class, rate.0)).collect(),
+            capacity: capacity.map(CapacityRule::of),
+            trace: trace.iter().map(|window| WindowRule::of(&window.value)).collect(),
+        }
+    }
+}
+
 impl ModelRules {
     fn of(name: String, file: ModelFile) -> Self {
         let usage = Usage { input: file.tokens.input, output: file.tokens.output, ..Usage::default() };
-        let service = ServiceRules {
-            name,
-            latency: file.latency,
-            fails_after: file.fails_after,
-            faults: rates(file.faults.as_ref()),
-            capacity: file.capacity.as_ref().map(CapacityRule::of),
-            trace: file.trace.iter().map(|window| WindowRule::of(&window.value)).collect(),
-        };
-        Self { service, usage }
+        let ModelFile { latency, fails_after, faults, capacity, trace, .. } = file;
+        let (faults, capacity) = (faults.as_ref(), capacity.as_ref());
+        Self { service: ServiceRules::of(name, latency, fails_after, faults, capacity, &trace), usage }
     }
 }
 
 impl ToolRules {
     fn of(name: String, file: ToolFile, facts: ToolFacts) -> Self {
-        let arguments = file.arguments.unwrap_or_else(|| json!({"item": "{n}"})).to_string();
-        let service = ServiceRules {
-            name,
-            latency: file.latency,
-            fails_after: file.fails_after,
-            faults: rates(file.faults.as_ref()),
-            capacity: file.capacity.as_ref().map(CapacityRule::of),
-            trace: file.trace.iter().map(|window| WindowRule::of(&window.value)).collect(),
-        };
-        Self { service, arguments, result: file.result, facts: ToolFacts { parameters: None, ..facts } }
+        let ToolFile { latency, fails_after, faults, capacity, trace, arguments, result, .. } = file;
+        let (faults, capacity) = (faults.as_ref(), capacity.as_ref());
+        Self {
+            service: ServiceRules::of(name, latency, fails_after, faults, capacity, &trace),
+            arguments: arguments.unwrap_or_else(|| json!({"item": "{n}"})).to_string(),
+            result,
+            facts: ToolFacts { parameters: None, ..facts },
+        }
     }
-}
-
-fn rates(faults: Option<&Spanned<PerClass<Fraction>>>) -> Vec<(ErrorClass, u32)> {
-    faults.iter().flat_map(|faults| &faults.value.0).map(|(class, rate)| (*class, rate.0)).collect()
 }
 
 fn spec(name: &str, tool: &ToolFile) -> ToolSpec {
@@ -322,6 +331,7 @@ mod tests {
             "version: 1
 agents: 200000
 duration: 10m
+work: {calls: 4294967295}
 arival: {kind: together}
 models:
   main:

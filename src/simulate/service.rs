@@ -6,23 +6,41 @@ use super::chance::{Draws, strikes};
 use super::figures::Load;
 use super::latency::Latency;
 use super::scenario::{ServiceRules, WindowRule};
+use crate::cases::{is_answer, longest, of_class};
+use crate::engine::{CallTimeouts, EffectState, Failure, Hint, ToolOutcome};
 use crate::policy::ErrorClass;
 use crate::time::Nanos;
+
+/// A call that never ends by itself and that nothing bounds: then the connection is cut.
+const CUT_OFF: Nanos = Nanos::from_secs(15 * 60);
 
 /// A service under way.
 #[derive(Debug)]
 pub(super) struct Service<'a> {
     rules: &'a ServiceRules,
+    /// Whether it is a model, which also fails by what it answers.
+    answers: bool,
     capacity: Option<Capacity>,
     /// Of each window that has a capacity of its own.
     windows: Vec<Option<Capacity>>,
     pub(super) load: Load,
 }
 
+/// A call of a service.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Call {
+    /// The longest it may take.
+    pub(super) whole: Option<Nanos>,
+    /// The longest its steps may take, of a model.
+    pub(super) steps: CallTimeouts,
+    /// Whether a good answer of a model calls tools here, or delivers the report.
+    pub(super) has_calls: bool,
+}
+
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Served {
-    /// How long it takes. A timeout never ends by itself.
+    /// How long it takes.
     pub(super) takes: Nanos,
     /// How it fails, if it does.
     pub(super) fault: Option<Fault>,
@@ -37,9 +55,18 @@ pub(super) struct Fault {
 }
 
 impl<'a> Service<'a> {
-    pub(super) fn new(rules: &'a ServiceRules) -> Self {
+    pub(super) fn model(rules: &'a ServiceRules) -> Self {
+        Self::new(rules, true)
+    }
+
+    pub(super) fn tool(rules: &'a ServiceRules) -> Self {
+        Self::new(rules, false)
+    }
+
+    fn new(rules: &'a ServiceRules, answers: bool) -> Self {
         Self {
             rules,
+            answers,
             capacity: rules.capacity.map(Capacity::new),
             windows: rules.trace.iter().map(|window| window.capacity.map(Capacity::new)).collect(),
             load: Load { name: rules.name.clone(), ..Load::default() },
@@ -53,15 +80,16 @@ impl<'a> Service<'a> {
 
     /// What becomes of a call so long after the start. If it is limited, calls come in the
     /// order of their times.
-    pub(super) fn call(&mut self, at: Nanos, draws: Draws) -> Served {
+    pub(super) fn call(&mut self, at: Nanos, draws: Draws, call: Call) -> Served {
         self.load.calls = self.load.calls.saturating_add(1);
-        let fault = self.fault(at, draws);
-        self.load.failed = self.load.failed.saturating_add(fault.is_some().into());
-        let takes = match fault {
-            Some(fault) if !is_answer(fault.class) => &self.rules.fails_after,
-            _ => self.latency(at),
-        };
-        Served { takes: takes.draw(draws.time()), fault }
+        let any = call.has_calls || !self.answers;
+        let fault = self.fault(at, draws).filter(|fault| any || !is_of_calls(fault.class));
+        let is_answered = fault.is_none_or(|fault| self.answers && is_answer(fault.class));
+        let takes = if is_answered { self.latency(at) } else { &self.rules.fails_after };
+        let bound = longest(call.whole, call.steps, is_answered);
+        let served = ends(takes.draw(draws.time()), fault, bound);
+        self.load.failed = self.load.failed.saturating_add(served.fault.is_some().into());
+        served
     }
 
     fn latency(&self, at: Nanos) -> &Latency {
@@ -94,18 +122,66 @@ impl<'a> Service<'a> {
     }
 }
 
-/// Whether a model that fails so has answered: it takes as long as any answer.
-pub(super) const fn is_answer(class: ErrorClass) -> bool {
+impl Fault {
+    const TIMEOUT: Self = Self { class: ErrorClass::Timeout, retry_after: None };
+
+    pub(super) fn failure(self) -> Failure {
+        let retry_after = self.retry_after.map_or(Hint::None, Hint::Wait);
+        Failure { retry_after, ..Failure::of(self.class, self.class.name()) }
+    }
+
+    /// As a tool fails. Whoever turns a call away has not begun it.
+    pub(super) fn outcome(self) -> ToolOutcome {
+        let turned_away = matches!(self.class, ErrorClass::RateLimit | ErrorClass::Overloaded);
+        let effect = match of_class(self.class) {
+            ToolOutcome::Failed { effect, .. } if !turned_away => effect,
+            _ => EffectState::NotStarted,
+        };
+        ToolOutcome::Failed { failure: self.failure(), effect }
+    }
+}
+
+/// When a call ends that would take so long, and how. What hangs never ends by itself.
+fn ends(takes: Nanos, fault: Option<Fault>, bound: Option<Nanos>) -> Served {
+    let hangs = fault.is_some_and(|fault| fault.class == ErrorClass::Timeout);
+    match bound.or_else(|| hangs.then_some(CUT_OFF)) {
+        Some(bound) if hangs || takes >= bound => Served { takes: bound, fault: Some(Fault::TIMEOUT) },
+        _ => Served { takes, fault },
+    }
+}
+
+/// Whether an answer can be so only where a good one has calls.
+const fn is_of_calls(class: ErrorClass) -> bool {
     matches!(
         class,
-        ErrorClass::EmptyResponse
-            | ErrorClass::ReasoningOnly
-            | ErrorClass::TextOnly
-            | ErrorClass::TruncatedOutput
-            | ErrorClass::ContentFilter
-            | ErrorClass::MalformedToolCall
+        ErrorClass::MalformedToolCall
             | ErrorClass::InvalidArgs
             | ErrorClass::InvalidOutput
             | ErrorClass::ToolNotFound
+            | ErrorClass::TextOnly
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = Nanos::from_secs(1);
+
+    #[test]
+    fn a_call_ends_by_itself_or_when_its_time_is_over() {
+        let refused = Some(Fault { class: ErrorClass::RateLimit, retry_after: Some(SECOND) });
+        let over = Served { takes: SECOND, fault: Some(Fault::TIMEOUT) };
+        for fault in [None, refused] {
+            assert_eq!(ends(SECOND, fault, None), Served { takes: SECOND, fault });
+            assert_eq!(ends(SECOND, fault, Some(Nanos::from_secs(5))), Served { takes: SECOND, fault });
+            assert_eq!(ends(Nanos::from_secs(9), fault, Some(SECOND)), over);
+        }
+    }
+
+    #[test]
+    fn what_hangs_ends_when_its_time_is_over_or_the_connection_is_cut() {
+        let hangs = |bound| ends(SECOND, Some(Fault::TIMEOUT), bound).takes;
+        assert_eq!((hangs(Some(Nanos::from_secs(5))), hangs(None)), (Nanos::from_secs(5), CUT_OFF));
+    }
 }

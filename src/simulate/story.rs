@@ -7,14 +7,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::cases::{
-    Answered, Line, OutcomeRule, PlannedCall, Plot, Record, Setup, Tokens, outcomes, play, timeline,
+    Answered, Line, OutcomeRule, PlannedCall, Plot, Record, START, Setup, Tokens, outcomes, play, timeline,
 };
-use crate::engine::{self, Catalogue, CatalogueError, Decision, ToolSpec};
+use crate::engine::{self, Catalogue, Decision, NameClash, ToolSpec};
 use crate::policy::{Effect, Policy};
-use crate::time::{Instant, Nanos};
+use crate::time::Nanos;
 
-/// 2026-01-01T00:00:00Z.
-const START: Instant = Instant(1_767_225_600_000_000_000);
 /// So often the planner and people are asked at most; they always say the same.
 const ASKED: usize = 1_000;
 
@@ -49,9 +47,9 @@ pub enum StoryError {
     /// An outcome that is not understood.
     #[error("{0}; write such as `timeout x2, ok` or `429 retry-after 3, ok`")]
     Outcome(String),
-    /// A name that no tool can have here.
+    /// A tool of the name that the policy takes the final report by.
     #[error(transparent)]
-    Tool(#[from] CatalogueError),
+    Names(#[from] NameClash),
     /// It cannot be played to its end.
     #[error("{0}")]
     Endless(String),
@@ -72,7 +70,7 @@ impl Story {
     /// What becomes of a call whose runs end like that, one after the other; the last one again and again.
     ///
     /// # Errors
-    /// If an outcome is not understood, or there is no end.
+    /// If an outcome is not understood, the policy takes the final report by that name, or there is no end.
     pub fn of_tool(policy: &Policy, call: &StoryCall<'_>, ends: &str, seed: u64) -> Result<Self, StoryError> {
         let planned = PlannedCall {
             tool: call.tool.to_owned(),
@@ -86,7 +84,9 @@ impl Story {
             parameters: json!({"type": "object"}),
             effect: call.effect,
         };
-        let tools = Catalogue::new([spec])?;
+        // It is the only tool, and takes anything.
+        let tools = Catalogue::new([spec]).unwrap_or_default();
+        tools.fits(policy)?;
         let setup = setup(policy, tools, vec!["main".to_owned()], Plot::Calls(vec![planned]), seed);
         let record = play(&setup);
         let attempts = record.calls.len();

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{EndedBy, Figures, Scenario};
+use super::{EndedBy, Figures, Scenario, Story};
 use crate::policy::{ErrorClass, Policy};
 use crate::session::{FailureReason, StopReason};
 use crate::time::Nanos;
@@ -208,6 +208,93 @@ fn a_model_that_takes_no_time_does_not_stop_the_time() {
     let text = "version: 1\nagents: 1\nduration: 10s\nmodels: {m: {latency: 0s}}";
     let figures = play(&Scenario::read("s.yaml", text.as_bytes()).unwrap(), "version: 1");
     assert_eq!(figures.runs, 10);
+}
+
+#[test]
+fn runs_that_take_longer_than_all_the_time_are_spread_over_what_they_take() {
+    let text = "version: 1\nagents: 20\nduration: 1s\nruns: 1\nwork: {calls: 4}\nmodels: {m: {latency: 4s}}\ntools: {t: {}}";
+    let figures = play(&Scenario::read("s.yaml", text.as_bytes()).unwrap(), "version: 1");
+    let calls: Vec<u64> = figures.over_time.iter().map(|part| part.model_calls).collect();
+    assert_eq!((figures.model_calls, calls.iter().sum::<u64>()), (100, 100));
+    assert_eq!(calls.iter().max(), Some(&20), "{calls:?}");
+    assert!(calls.len() <= 240 && figures.part.0 * 240 > figures.ended.0, "{} {}", calls.len(), figures.part);
+}
+
+#[test]
+fn a_whole_answer_may_take_longer_than_its_first_piece() {
+    let policy = "version: 1\nmodels: {'*': {timeouts: {first_token: 20s}, retry: {enabled: false}}}";
+    let with = |model: &str| {
+        let text = format!("version: 1\nagents: 3\nduration: 1m\nruns: 1\nmodels: {{m: {{{model}}}}}");
+        play(&Scenario::read("s.yaml", text.as_bytes()).unwrap(), policy)
+    };
+    let slow = with("latency: 30s");
+    assert_eq!((slow.complete, slow.ended), (3, Nanos::from_secs(30)));
+    let flawed = with("latency: 30s, faults: {empty_response: 1}");
+    assert_eq!(flawed.ended_by[0].error_type, Some(ErrorClass::EmptyResponse));
+    // What brings no answer at all is not waited for any longer.
+    for silent in ["faults: {timeout: 1}", "fails_after: 30s, faults: {overloaded: 1}"] {
+        let figures = with(silent);
+        assert_eq!(figures.ended_by[0].error_type, Some(ErrorClass::Timeout), "{silent}");
+        assert_eq!(figures.ended, Nanos::from_secs(20), "{silent}");
+    }
+}
+
+#[test]
+fn so_may_that_of_one_turn() {
+    let policy = "version: 1\nmodels: {'*': {timeouts: {first_token: 20s}, retry: {enabled: false}}}";
+    let policy = Policy::from_yaml("p.yaml", policy).unwrap();
+    let took = |ends| {
+        Story::of_model(&policy, &["m".to_owned()], ends, 1).map(|story| (story.status, story.took)).unwrap()
+    };
+    assert_eq!(took("ok takes 30s"), ("answered", Nanos::from_secs(30)));
+    assert_eq!(took("empty_response takes 30s").1, Nanos::from_secs(30));
+    assert_eq!(took("overloaded takes 30s").1, Nanos::from_secs(20));
+}
+
+#[test]
+fn a_run_without_an_end_is_given_up_once() {
+    let text =
+        "version: 1\nagents: 1\nduration: 1h\nruns: 1\nwork: {calls: 2, parallel: 2, again: 4000000000}
+models: {m: {latency: 1ms}}
+tools: {t: {faults: {execution_error: 1}, fails_after: {kind: uniform, min: 1ms, max: 3ms}}}";
+    let policy = "version: 1\nturn: {max_turns: 1000000}
+tools: {'*': {retry: {enabled: false}, breaker: {failures: never}, loop_guard: {enabled: false}}}";
+    let figures = play(&Scenario::read("s.yaml", text.as_bytes()).unwrap(), policy);
+    assert_eq!((figures.runs, figures.failed, figures.ended_by.len()), (1, 1, 1), "{:?}", figures.ended_by);
+    assert_eq!(figures.ended_by[0].reason, None);
+}
+
+#[test]
+fn a_tool_that_does_not_like_its_arguments_has_failed_as_any_other() {
+    let text =
+        "version: 1\nagents: 1\nduration: 1m\nruns: 1\nwork: {calls: 1, again: 0}\nmodels: {m: {latency: 2s}}
+tools: {t: {latency: 30s, fails_after: 100ms, faults: {invalid_args: 1}}}";
+    let policy = "version: 1
+tools: {'*': {retry: {enabled: false}, breaker: {failures: never}, loop_guard: {enabled: false}}}";
+    let figures = play(&Scenario::read("s.yaml", text.as_bytes()).unwrap(), policy);
+    assert_eq!((figures.partial, figures.tool_runs, figures.tools[0].failed), (1, 1, 1));
+    // Two answers of two seconds, and a failure.
+    assert_eq!(figures.ended, Nanos::from_millis(4_100));
+}
+
+#[test]
+fn what_the_policy_cuts_off_has_failed() {
+    let text = "version: 1\nagents: 3\nduration: 1m\nruns: 1\nwork: {calls: 1, again: 0}\nmodels: {m: {}}
+tools: {t: {latency: 30s}}";
+    let slow = Scenario::read("s.yaml", text.as_bytes()).unwrap();
+    let figures = play(&slow, "version: 1\ntools: {'*': {retry: {enabled: false, attempt_timeout: 10s}}}");
+    assert_eq!((figures.tools[0].calls, figures.tools[0].failed), (3, 3));
+}
+
+#[test]
+fn a_broken_call_in_an_answer_without_calls_is_a_good_answer() {
+    for class in ["malformed_tool_call", "invalid_args", "tool_not_found", "text_only"] {
+        let text = format!(
+            "version: 1\nagents: 3\nduration: 1m\nruns: 1\nmodels: {{m: {{faults: {{{class}: 1}}}}}}"
+        );
+        let figures = play(&Scenario::read("s.yaml", text.as_bytes()).unwrap(), "version: 1");
+        assert_eq!((figures.complete, figures.models[0].failed), (3, 0), "{class}");
+    }
 }
 
 proptest! {

@@ -12,12 +12,10 @@ use super::document::ArrivalRule;
 use super::figures::{Figures, Tally};
 use super::scenario::Scenario;
 use super::service::Service;
+use crate::cases::START;
 use crate::engine::{Event, Interpreter};
 use crate::policy::Policy;
 use crate::time::{Instant, Nanos};
-
-/// 2026-01-01T00:00:00Z.
-const START: Instant = Instant(1_767_225_600_000_000_000);
 
 /// After so many events it is told how much of the time is over.
 const TOLD_EVERY: u32 = 1 << 10;
@@ -65,8 +63,8 @@ impl<'a> World<'a> {
             scenario,
             interpreter: Interpreter::new(policy.clone(), scenario.catalogue.clone()),
             report: policy.output().map(|output| output.tool.value.clone()),
-            models: scenario.models.iter().map(|model| Service::new(&model.service)).collect(),
-            tools: scenario.tools.iter().map(|tool| Service::new(&tool.service)).collect(),
+            models: scenario.models.iter().map(|model| Service::model(&model.service)).collect(),
+            tools: scenario.tools.iter().map(|tool| Service::tool(&tool.service)).collect(),
             tally: Tally::new(scenario.duration),
             now: START,
         };

@@ -9,11 +9,11 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
 use unfazed::policy::{Effect, Policy};
 use unfazed::simulate::{Figures, Scenario};
 
 use super::exit::{Exit, Failed};
+use super::format::Format;
 use super::settings::Settings;
 use super::text::one_line;
 use super::{files, named, out, policies};
@@ -27,7 +27,7 @@ use subject::Subject;
   unfazed simulate policy.yaml --tool search --outcomes 'timeout x2, ok' --effect read_only
   unfazed simulate --model main --model spare --outcomes '429 retry-after 3, overloaded x9'
   unfazed simulate old.yaml new.yaml --scenario outage.yaml
-  unfazed simulate builtin:default builtin:presets/supyagent policy.yaml --scenario outage.yaml --plot outage.svg
+  unfazed simulate builtin:default policy.yaml --scenario outage.yaml --plot outage.svg
   unfazed simulate base.yaml+team.yaml --scenario outage.yaml --seed 7 --format json
 
 A POLICY is a file, an agent file, `builtin:default`, or `builtin:presets/NAME`; `base.yaml+team.yaml` are layers of one
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// How many agents there are, instead of the scenario's number.
-    #[arg(long, value_name = "N", requires = "scenario", conflicts_with = "outcomes", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", requires = "scenario", conflicts_with = "outcomes", value_parser = clap::value_parser!(u32).range(1..=i64::from(Scenario::MOST_AGENTS)))]
     agents: Option<u32>,
     /// Writes a plot of success and load over time into this file, as SVG.
     #[arg(long, value_name = "FILE", requires = "scenario", conflicts_with = "outcomes")]
@@ -70,16 +70,6 @@ pub(crate) struct Args {
     /// How it is printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// How it is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    #[default]
-    Human,
-    /// One JSON document.
-    Json,
 }
 
 /// A scenario, and what it came to under each policy.

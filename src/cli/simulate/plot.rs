@@ -39,7 +39,7 @@ struct Panel {
     top: u64,
     title: &'static str,
     /// What the upper edge stands for.
-    most: u64,
+    most: u128,
     /// What a value is divided by when it is shown, and what is put behind it.
     unit: &'static str,
 }
@@ -72,8 +72,9 @@ pub(super) fn svg(played: &Played) -> String {
         Panel { top: TITLE, title: "complete runs", most: 100, unit: " %" },
         Panel { top: TITLE + PANEL + GAP, title: "calls of models a minute", most: busiest, unit: "" },
     ];
+    let windows = scenario.windows();
     for panel in &panels {
-        frame(&mut svg, panel, &scenario.windows(), end);
+        frame(&mut svg, panel, &windows, end);
     }
     for (number, (_, figures)) in results.iter().enumerate() {
         let style = style(number);
@@ -98,9 +99,9 @@ fn frame(svg: &mut String, panel: &Panel, windows: &[(Nanos, Nanos)], end: u64) 
             to - x
         );
     }
-    for quarter in 0..=4 {
-        let y = bottom - PANEL * quarter / 4;
-        let value = panel.most * quarter;
+    for quarter in 0..=4_u8 {
+        let y = bottom - PANEL * u64::from(quarter) / 4;
+        let value = panel.most * u128::from(quarter);
         let shown = if value.is_multiple_of(4) {
             (value / 4).to_string()
         } else {
@@ -119,7 +120,7 @@ fn frame(svg: &mut String, panel: &Panel, windows: &[(Nanos, Nanos)], end: u64) 
         writeln!(svg, "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/>");
     let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{}\">{}</text>", top - 6, panel.title);
     let step = step(end);
-    for mark in (0..).map(|mark| mark * step).take_while(|at| *at <= end) {
+    for mark in (0..).map_while(|mark: u64| mark.checked_mul(step)).take_while(|at| *at <= end) {
         let x = across(mark, end);
         let _ = writeln!(
             svg,
@@ -130,24 +131,25 @@ fn frame(svg: &mut String, panel: &Panel, windows: &[(Nanos, Nanos)], end: u64) 
     }
 }
 
-fn line(svg: &mut String, panel: &Panel, style: &str, end: u64, points: &[(Nanos, u64)]) {
+fn line(svg: &mut String, panel: &Panel, style: &str, end: u64, points: &[(Nanos, u128)]) {
     let bottom = panel.top + PANEL;
     let most = (panel.most * 100).max(1);
-    let place = |(at, value): &(Nanos, u64)| {
-        format!("{},{}", across(at.0, end), bottom - PANEL * (*value).min(most) / most)
+    let place = |(at, value): &(Nanos, u128)| {
+        let y = u128::from(bottom) - u128::from(PANEL) * (*value).min(most) / most;
+        format!("{},{y}", across(at.0, end))
     };
     let places: Vec<String> = points.iter().map(place).collect();
     let _ = writeln!(svg, "<polyline class=\"line\" {style} points=\"{}\"/>", places.join(" "));
 }
 
 /// The share of complete runs of each part in which one ended, in hundredths of a percent.
-fn successes(figures: &Figures) -> Vec<(Nanos, u64)> {
-    let share = |part: &Part| (part.complete * 10_000).checked_div(part.runs);
+fn successes(figures: &Figures) -> Vec<(Nanos, u128)> {
+    let share = |part: &Part| (u128::from(part.complete) * 10_000).checked_div(part.runs.into());
     parts(figures).filter_map(|(at, part)| Some((at, share(part)?))).collect()
 }
 
 /// The calls of models in each part, a minute, in hundredths.
-fn loads(figures: &Figures) -> Vec<(Nanos, u64)> {
+fn loads(figures: &Figures) -> Vec<(Nanos, u128)> {
     parts(figures).map(|(at, part)| (at, a_minute(part, figures.part) * 100)).collect()
 }
 
@@ -160,9 +162,9 @@ fn parts(figures: &Figures) -> impl Iterator<Item = (Nanos, &Part)> {
     })
 }
 
-fn a_minute(part: &Part, length: Nanos) -> u64 {
+fn a_minute(part: &Part, length: Nanos) -> u128 {
     let calls = u128::from(part.model_calls) * u128::from(MINUTE);
-    calls.checked_div(length.0.into()).and_then(|calls| u64::try_from(calls).ok()).unwrap_or(0)
+    calls.checked_div(length.0.into()).unwrap_or(0)
 }
 
 fn legend(svg: &mut String, number: usize, name: &str, top: u64) {
@@ -192,7 +194,7 @@ fn end_of(name: &str, most: usize) -> String {
 
 fn style(number: usize) -> String {
     let colour = COLOURS[number % COLOURS.len()];
-    let dash = DASHES[(number / COLOURS.len() + number) % DASHES.len()];
+    let dash = DASHES[(number / COLOURS.len() + number % COLOURS.len()) % DASHES.len()];
     format!("stroke=\"{colour}\" stroke-dasharray=\"{dash}\"")
 }
 
@@ -211,8 +213,8 @@ fn step(end: u64) -> u64 {
 }
 
 /// A round number that is not below it.
-fn ceiling(value: u64) -> u64 {
-    let power = 10_u64.saturating_pow(value.checked_ilog10().unwrap_or(0));
+fn ceiling(value: u128) -> u128 {
+    let power = 10_u128.saturating_pow(value.checked_ilog10().unwrap_or(0));
     [1, 2, 4, 6, 8, 10]
         .iter()
         .map(|times| times * power)
@@ -224,6 +226,23 @@ fn ceiling(value: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_dozen_policies_have_lines_that_differ() {
+        let styles: std::collections::BTreeSet<String> = (0..24).map(style).collect();
+        assert_eq!(styles.len(), 24, "{styles:?}");
+    }
+
+    #[test]
+    fn there_may_be_as_many_calls_as_can_be_counted() {
+        let part = Part { model_calls: u64::MAX, ..Part::default() };
+        let most = ceiling(a_minute(&part, Nanos(1)));
+        let panel = Panel { top: 7, title: "calls", most, unit: "" };
+        let mut svg = String::new();
+        line(&mut svg, &panel, "", 100, &[(Nanos(0), 0), (Nanos(100), most * 100)]);
+        assert!(svg.contains(&format!("\"{LEFT},{} {},7\"", 7 + PANEL, WIDTH - RIGHT)), "{svg}");
+        frame(&mut svg, &panel, &[], u64::MAX);
+    }
 
     #[test]
     fn marks_are_round_and_few() {

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use anstyle::Style;
 use serde_json::{Map, Value, json};
-use unfazed::simulate::{Story, StoryCall};
+use unfazed::simulate::{Story, StoryCall, StoryError};
 
+use super::Args;
 use super::subject::Subject;
-use super::{Args, Format};
 use crate::cli::exit::{Exit, Failed};
+use crate::cli::format::Format;
 use crate::cli::out;
 use crate::cli::text::{delay, one_line};
 
@@ -23,9 +24,10 @@ pub(super) fn run(args: &Args, subjects: &[Subject], outcomes: &str) -> Result<E
     match args.format {
         Format::Human => {
             let page = |(name, story): &(&String, Story)| {
-                let heading =
-                    if stories.len() > 1 { format!("{BOLD}{name}{BOLD:#}\n") } else { String::new() };
-                format!("{heading}{}", page(story))
+                if stories.len() == 1 {
+                    return page(story);
+                }
+                format!("{BOLD}{}{BOLD:#}\n{}", one_line(name), page(story))
             };
             out::styled(&stories.iter().map(page).collect::<Vec<_>>().join("\n"))?;
         }
@@ -52,7 +54,12 @@ fn play(args: &Args, subject: &Subject, outcomes: &str) -> Result<Story, Failed>
         }
         None => Story::of_model(&subject.policy, &args.model, outcomes, seed),
     };
-    story.map_err(|error| Failed::Usage(format!("--outcomes: {error}")))
+    story.map_err(|error| match error {
+        StoryError::Outcome(_) => Failed::Usage(format!("--outcomes: {error}")),
+        StoryError::Names(_) | StoryError::Endless(_) => {
+            Failed::Stopped(format!("{}: {error}", subject.name))
+        }
+    })
 }
 
 fn page(story: &Story) -> String {

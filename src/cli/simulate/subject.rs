@@ -17,7 +17,7 @@ pub(super) struct Subject {
 
 /// Loads all policies that are named, or prints what is wrong with the first that cannot be used.
 pub(super) fn load(args: &Args, settings: &Settings) -> Result<Vec<Subject>, Failed> {
-    let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
+    let loader = named::chosen(args.profile.as_deref(), settings);
     if !args.policies.is_empty() {
         return args.policies.iter().map(|name| one(name, &loader)).collect();
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
+use unfazed::policy::{columns, padded};
 use unfazed::session::FailureReason;
 use unfazed::simulate::{EndedBy, Figures};
 use unfazed::time::Nanos;
@@ -38,7 +39,7 @@ pub(super) fn table(played: &Played) -> String {
     let widths: Vec<usize> = (0..headings.len())
         .map(|column| {
             let cells = core::iter::once(&headings).chain(&rows).filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+            cells.map(|cell| columns(cell)).max().unwrap_or(0)
         })
         .collect();
     let _ = writeln!(page, "{DIM}{}{DIM:#}", line(&headings, &widths));
@@ -96,7 +97,7 @@ fn failed_by(why: &EndedBy, failed: u64) -> String {
 /// The first column to the left, the others to the right; what there is to say besides at the end.
 fn line(cells: &[String], widths: &[usize]) -> String {
     let cell = |(column, (cell, width)): (usize, (&String, &usize))| match column {
-        0 => format!("{cell:<width$}"),
+        0 => padded(cell, *width),
         _ if column < HEADINGS.len() => format!("{cell:>width$}"),
         _ => cell.clone(),
     };
