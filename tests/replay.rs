@@ -2,6 +2,8 @@
 #![cfg(feature = "host")]
 
 #[cfg(all(feature = "cli", unix))]
+mod command;
+#[cfg(all(feature = "cli", unix))]
 mod desk;
 
 use std::fs;
@@ -159,6 +161,15 @@ fn another_policy_may_give_other_reasons_and_bounds_for_the_same() {
 }
 
 #[test]
+fn what_is_not_compared_is_not_named_as_the_difference() {
+    let policy = POLICY.replace("max_attempts: 3", "max_attempts: 4, attempt_timeout: 9s");
+    let found = recorded().by(&policy, &[]);
+    let Difference::Decision(side) = &found.divergence().unwrap().difference else { panic!("{found:?}") };
+    let (field, _, now) = side.field().unwrap();
+    assert_eq!((field.as_str(), now), ("/timeout", json!(9_000_000_000_u64)));
+}
+
+#[test]
 fn other_waits_are_passed_over_by_those_who_say_so() {
     let (session, policy) = (recorded(), POLICY.replace("delay: 3s", "delay: 1s"));
     let divergence = session.by(&policy, &[]);
@@ -276,6 +287,37 @@ fn with_all_its_policies_at_hand_a_session_whose_policy_was_changed_is_the_same_
 }
 
 #[test]
+fn a_policy_that_came_with_other_tools_need_not_go_with_those_before() {
+    let text = format!("{POLICY}output: {{tool: fetch, schema: {{type: object}}}}\n");
+    let policy = Policy::from_yaml("policy.yaml", &text).unwrap();
+    let get = ToolSpec {
+        name: "get".into(),
+        description: "Gets a page.".into(),
+        parameters: json!({ "type": "object" }),
+        effect: None,
+    };
+    let second = Interpreter::new(policy.clone(), Catalogue::new([get]).unwrap());
+    let mut session = recorded();
+    let mut recorder = Recorder::new(session.store().open(&Embedder::id()).unwrap());
+    // As a host tells it that goes on with the session.
+    let changed = Event::PolicyChanged { policy: policy.digest().to_owned() };
+    session.tell(changed, &second, &mut recorder);
+    let at = session.state.seq;
+    let tools = second.tools().iter().map(ToolFacts::from).collect();
+    session.tell(Event::ToolsChanged { tools }, &second, &mut recorder);
+    drop(recorder);
+    let before = Policy::from_yaml("before.yaml", POLICY).unwrap();
+    let again =
+        |replay: Replay| replay.all(session.records().into_iter().map(Ok::<_, std::convert::Infallible>));
+    let found = again(Replay::new(policy.clone()).earlier([before.clone()])).unwrap();
+    assert_eq!((&found.ending, found.same, found.by_same()), (&Ending::Same, found.events, true));
+    // One that did not decide then still has to go with them.
+    let other = Policy::from_yaml("other.yaml", &format!("{text}turn: {{max_turns: 7}}\n")).unwrap();
+    let error = again(Replay::new(other).earlier([before])).unwrap_err().to_string();
+    assert!(error.contains(&format!("the tools of event {at}: a tool is named `fetch`")), "{error}");
+}
+
+#[test]
 fn an_event_without_a_decision_is_told() {
     let session = recorded();
     let mut records = session.records();
@@ -345,7 +387,7 @@ tools:
         }
 
         fn unfazed_in(folder: &Path, args: &[&str]) -> Output {
-            desk::unfazed(folder, args).output().unwrap()
+            command::unfazed(folder, args).output().unwrap()
         }
 
         fn unfazed(&self, args: &[&str]) -> Output {
@@ -473,6 +515,31 @@ replies:
         assert!(text.contains("decided first, and does so again"), "{text}");
         assert!(text.contains("note      other.yaml decided nothing in this session"), "{text}");
         assert!(!text.contains("before.yaml decided nothing"), "{text}");
+    }
+
+    #[test]
+    fn a_policy_that_takes_the_report_by_the_name_of_a_former_tool_decides_again() {
+        let scene = Scene::new();
+        scene.write("agent.yaml", &desk::AGENT.replace("  look:", "  final_report:"));
+        let script = "version: 1
+model: m
+replies:
+  - {match: {turn: 1}, calls: [{name: final_report, arguments: {}, id: a}]}
+  - {match: {turn: 2}, text: The lamp costs 12.50.}
+  - {match: {turn: 3}, calls: [{name: final_report, arguments: {price: 40}, id: b}]}
+";
+        scene.write("model.yaml", script);
+        let id = scene.run(&[]);
+        scene.write("agent.yaml", desk::AGENT);
+        scene.write("before.yaml", POLICY);
+        let schema = "{type: object, properties: {price: {type: number}}, required: [price]}";
+        let changed = format!("{POLICY}output: {{tool: final_report, schema: {schema}}}\n");
+        scene.write("policy.yaml", &changed);
+        let output = scene.unfazed(&["run", "--resume", id.as_str(), "And the chair?"]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let (code, text) = scene.replay(&["latest", "--earlier", "before.yaml", "--exit-code"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("byte for byte"), "{text}");
     }
 
     #[test]

@@ -31,14 +31,19 @@ pub struct Side {
     pub then: Option<Directive>,
     /// What is decided now; `None`: nothing.
     pub now: Option<Directive>,
+    /// What of it does not count as a difference.
+    pub passed_over: Parts,
 }
 
 impl Side {
-    /// The first field that differs, as a JSON pointer, and its value on both sides.
+    /// The first field that differs and counts, as a JSON pointer, and its value on both sides.
     pub fn field(&self) -> Option<(String, Value, Value)> {
-        let [then, now] =
-            [&self.then, &self.now].map(|side| side.as_ref().and_then(|d| serde_json::to_value(d).ok()));
-        first(&then?, &now?, &mut String::new())
+        let what_counts = |side: &Option<Directive>| {
+            let mut value = serde_json::to_value(side.as_ref()?).ok()?;
+            self.passed_over.iter().for_each(|part| part.take_out(&mut value));
+            Some(value)
+        };
+        first(&what_counts(&self.then)?, &what_counts(&self.now)?, &mut String::new())
     }
 }
 
@@ -79,12 +84,12 @@ fn pairs(then: Numbered, now: Numbered, parts: Parts) -> Result<Parts, Box<Diffe
                 match differ(&one, &two, parts) {
                     Ok(parts) => passed = parts.iter().fold(passed, Parts::with),
                     Err(Differs::Reasons) => {
-                        let side = || Side { index, then: Some(one), now: Some(two) };
+                        let side = || Side { index, then: Some(one), now: Some(two), passed_over: parts };
                         reasons.get_or_insert_with(side);
                     }
                     Err(Differs::Order) => {
                         let is_work = matches!(one.order, Order::Work(_));
-                        let side = Side { index, then: Some(one), now: Some(two) };
+                        let side = Side { index, then: Some(one), now: Some(two), passed_over: parts };
                         // What is done tells more than what was noted before it.
                         if is_work {
                             return Err(Box::new(Difference::Decision(side)));
@@ -98,7 +103,7 @@ fn pairs(then: Numbered, now: Numbered, parts: Parts) -> Result<Parts, Box<Diffe
         };
         let index = one.as_ref().or(two.as_ref()).map_or(0, |(index, _)| *index);
         let [then, now] = [one, two].map(|side| side.map(|(_, directive)| directive));
-        return Err(Box::new(Difference::Decision(Side { index, then, now })));
+        return Err(Box::new(Difference::Decision(Side { index, then, now, passed_over: parts })));
     }
     match (other, reasons) {
         (Some(side), _) => Err(Box::new(Difference::Decision(side))),

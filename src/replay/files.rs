@@ -43,6 +43,11 @@ impl Files {
 
     /// Names one file as it was named then. Two files never get one name.
     fn name(&mut self, then: &str, now: &mut String) {
+        // Nearly every reason stands in a file that was met before.
+        if self.then.get(now.as_str()).is_some_and(|name| name == then) {
+            then.clone_into(now);
+            return;
+        }
         let is_of_another = self.then.iter().any(|(file, name)| file != now && name == then);
         if is_of_another {
             if let Some(name) = self.then.get(now) {

@@ -204,7 +204,7 @@ impl Replay {
         (policy, then): (String, Directives),
         hash: &str,
     ) -> Result<(), ReplayError> {
-        self.decides(&policy, envelope.seq)?;
+        self.decides(&policy, &envelope)?;
         let by_same = policy == self.interpreter.policy().digest();
         let (seq, at, event) = (envelope.seq, envelope.now, envelope.event.clone());
         let again = self.decide(envelope)?;
@@ -221,15 +221,19 @@ impl Replay {
     }
 
     /// From now on the policy decides that decided then, if it is at hand.
-    fn decides(&mut self, then: &str, seq: u64) -> Result<(), ReplayError> {
+    fn decides(&mut self, then: &str, envelope: &Envelope) -> Result<(), ReplayError> {
         let at_hand =
             self.earlier.iter().find(|policy| policy.digest() == then && then != self.policy.digest());
         let policy = at_hand.unwrap_or(&self.policy);
-        if policy.digest() != self.interpreter.policy().digest() {
-            let (policy, tools) = (policy.clone(), self.interpreter.tools().clone());
-            tools.fits(&policy).map_err(|source| ReplayError::Clash { seq, source })?;
-            self.interpreter = Interpreter::new(policy, tools);
+        if policy.digest() == self.interpreter.policy().digest() {
+            return Ok(());
         }
+        let (policy, tools) = (policy.clone(), self.interpreter.tools().clone());
+        // What decided then went with its tools, though the log may tell of them later. Those that come now are looked at then.
+        if policy.digest() != then && tools_of(&envelope.event).is_none() {
+            tools.fits(&policy).map_err(|source| ReplayError::Clash { seq: envelope.seq, source })?;
+        }
+        self.interpreter = Interpreter::new(policy, tools);
         Ok(())
     }
 
@@ -242,8 +246,11 @@ impl Replay {
     ) -> Option<Box<Difference>> {
         let mut parts = self.pass_over;
         if by_same {
-            let policy = self.interpreter.policy().digest().to_owned();
-            self.files.entry(policy).or_default().name_as(&then, &mut again);
+            let policy = self.interpreter.policy().digest();
+            match self.files.get_mut(policy) {
+                Some(files) => files.name_as(&then, &mut again),
+                None => self.files.entry(policy.to_owned()).or_default().name_as(&then, &mut again),
+            }
         } else {
             parts = parts.with(Part::Because).with(Part::Bounds);
         }
@@ -263,7 +270,7 @@ impl Replay {
         if matches!(envelope.event, Event::RunStarted(_)) && self.state.is_over() {
             self.state = self.state.next_run();
         }
-        if let Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } = &envelope.event {
+        if let Some(tools) = tools_of(&envelope.event) {
             self.interpreter = self.with_tools(tools, envelope.seq)?;
         }
         Ok(self.interpreter.step(&mut self.state, envelope))
@@ -283,6 +290,14 @@ impl Replay {
         let policy = self.interpreter.policy().clone();
         tools.fits(&policy).map_err(|source| ReplayError::Clash { seq, source })?;
         Ok(Interpreter::new(policy, tools))
+    }
+}
+
+/// The tools that there are from that event on, if it brings any.
+const fn tools_of(event: &Event) -> Option<&Vec<ToolFacts>> {
+    match event {
+        Event::RunStarted(RunStarted { tools, .. }) | Event::ToolsChanged { tools } => Some(tools),
+        _ => None,
     }
 }
 

@@ -19,7 +19,8 @@ pub struct Replayed {
     pub policy: String,
     /// Digests of the policies that decided then, each with the first event it decided about.
     pub by: Vec<(String, u64)>,
-    /// Digests of those among them, besides `policy`, that have decided again what they decided then.
+    /// Digests of those among them, besides `policy`, that are at hand: what they decided then they decide again, up to the first
+    /// difference.
     pub again: BTreeSet<String>,
     /// Events in the log.
     pub events: u64,
@@ -111,7 +112,8 @@ impl Replayed {
         }
     }
 
-    /// Whether every decision was made again by the policy that had made it then.
+    /// Whether the policies that decided then are all at hand: each decision is made again by the one that made it, up to the
+    /// first difference.
     pub fn by_same(&self) -> bool {
         self.by.iter().all(|(policy, _)| *policy == self.policy || self.again.contains(policy))
     }

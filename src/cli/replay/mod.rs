@@ -7,16 +7,16 @@ mod rules;
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use unfazed::replay::{Part, Replay, Replayed, Unreplayable};
 use unfazed::store::SessionId;
 
 use super::exit::{Exit, Failed};
+use super::format::Format;
 use super::out;
 use super::sessions::Filter;
 use super::settings::Settings;
 use meant::Meant;
-use rules::Rules;
+use rules::{Deciding, Rules};
 
 /// Decides recorded sessions again, by their policy or by another one, and says where something else is decided
 #[derive(clap::Args)]
@@ -25,8 +25,8 @@ use rules::Rules;
   unfazed replay 1f0a7c --policy new.yaml          # where a new policy would decide otherwise
   unfazed replay --since 7d --policy new.yaml      # the same of all sessions of a week
   unfazed replay --all --exit-code --format json   # ends with 1 if anything differs
-  unfazed replay logs/ --policy policy.yaml        # the sessions of a folder, recorded by another host
-  unfazed replay latest --earlier before.yaml      # its policy was changed in the middle; this was the first
+  unfazed replay logs/ --policy policy.yaml        # a folder of sessions of another host
+  unfazed replay latest --earlier before.yaml      # the policy before it was changed
 
 A SESSION is the id of a session, the beginning or the end of it, `latest`, a `.jsonl` file, or a folder of them.")]
 pub(crate) struct Args {
@@ -65,16 +65,6 @@ pub(crate) struct Args {
     format: Format,
 }
 
-/// How it is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    #[default]
-    Human,
-    /// As JSON.
-    Json,
-}
-
 /// A session, and what came of it.
 struct Entry {
     id: SessionId,
@@ -90,22 +80,18 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         out::say("no such sessions\n");
         return Ok(Exit::Nothing);
     }
-    let profile = args.profile.as_deref().or(settings.profile.as_deref());
-    let mut rules = Rules::new(&args.policy, &args.earlier, profile)?;
+    let mut rules = Rules::new(&args.policy, &args.earlier, args.profile.as_deref(), settings)?;
     let mut entries = Vec::with_capacity(meant.len());
     for one in meant {
         let result = decide(args, &one, &mut rules);
         if !several && let Err(error) = result {
             return Err(error);
         }
-        let idle = match &result {
-            Ok(found) => rules.idle(&one, found)?,
-            Err(_) => Vec::new(),
+        let (result, idle) = match result {
+            Ok((found, idle)) => (Ok(found), idle),
+            Err(Failed::Report(_)) => (Err("its policy has mistakes".to_owned()), Vec::new()),
+            Err(error) => (Err(error.to_string()), Vec::new()),
         };
-        let result = result.map_err(|error| match error {
-            Failed::Report(_) => "its policy has mistakes".to_owned(),
-            error => error.to_string(),
-        });
         entries.push(Entry { id: one.id, title: one.title, idle, result });
     }
     match args.format {
@@ -123,21 +109,26 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     Ok(if unusable || differs { Exit::Problem } else { Exit::Clean })
 }
 
-fn decide(args: &Args, one: &Meant, rules: &mut Rules) -> Result<Replayed, Failed> {
+/// What came of a session, and the files of `--earlier` whose policies decided nothing in it.
+fn decide(args: &Args, one: &Meant, rules: &mut Rules<'_>) -> Result<(Replayed, Vec<PathBuf>), Failed> {
     let stopped = |error: &dyn std::fmt::Display| Failed::Stopped(error.to_string());
     if let Some(damage) = &one.damage {
         return Err(stopped(damage));
     }
-    let policy = rules.of(one)?;
+    let Deciding { policy, earlier } = rules.of(one)?;
+    let digests: Vec<String> = earlier.iter().map(|policy| policy.digest().to_owned()).collect();
     let records = one.store.read(&one.id).map_err(|error| stopped(&error))?;
     let parts = args.ignore.iter().copied().collect();
-    let earlier = rules.earlier(one)?;
     let replay = Replay::new(policy).earlier(earlier).pass_over(parts);
-    replay.all(records).map_err(|error| match error {
+    let found = replay.all(records).map_err(|error| match error {
         // It names the session.
         Unreplayable::Read(error) => stopped(&error),
         Unreplayable::Decide(error) => stopped(&format!("session {}: {error}", one.id)),
-    })
+    })?;
+    let decided = |digest: &String| found.by.iter().any(|(by, _)| by == digest);
+    let idle = args.earlier.iter().zip(&digests).filter(|(_, digest)| !decided(digest));
+    let idle = idle.map(|(file, _)| file.clone()).collect();
+    Ok((found, idle))
 }
 
 /// Whether the policy that decided from that event on decides about it again. After the first difference nobody does.

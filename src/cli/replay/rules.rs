@@ -3,65 +3,74 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use unfazed::engine::LogHeader;
 use unfazed::policy::Policy;
-use unfazed::replay::Replayed;
 
 use super::meant::Meant;
 use crate::cli::exit::Failed;
+use crate::cli::settings::Settings;
 use crate::cli::{named, policies};
 
 /// Where the policies of sessions come from. Each is loaded once.
-pub(super) struct Rules {
+pub(super) struct Rules<'a> {
     /// The files that are named.
-    named: Vec<PathBuf>,
+    named: &'a [PathBuf],
     /// A file for each policy that was in force earlier.
-    earlier: Vec<PathBuf>,
-    profile: Option<String>,
+    earlier: &'a [PathBuf],
+    /// The profile of the command line.
+    flag: Option<&'a str>,
+    settings: &'a Settings,
     /// `None`: it has mistakes, which have been printed.
     loaded: HashMap<(Vec<PathBuf>, Option<String>), Option<Policy>>,
 }
 
-impl Rules {
-    pub(super) fn new(named: &[PathBuf], earlier: &[PathBuf], profile: Option<&str>) -> Result<Self, Failed> {
-        let profile = profile.map(str::to_owned);
-        let (named, all) = (named.to_vec(), earlier.to_vec());
-        let mut rules = Self { named, earlier: all, profile, loaded: HashMap::new() };
+/// What decides about a session.
+pub(super) struct Deciding {
+    pub(super) policy: Policy,
+    /// The policies that were in force earlier, in the order of their files.
+    pub(super) earlier: Vec<Policy>,
+}
+
+impl<'a> Rules<'a> {
+    pub(super) fn new(
+        named: &'a [PathBuf],
+        earlier: &'a [PathBuf],
+        flag: Option<&'a str>,
+        settings: &'a Settings,
+    ) -> Result<Self, Failed> {
+        let mut rules = Self { named, earlier, flag, settings, loaded: HashMap::new() };
         // What is wrong with files that are named is told before anything is read.
-        if !rules.named.is_empty() {
-            rules.load(rules.named.clone(), rules.profile.clone())?;
+        if !named.is_empty() {
+            rules.load(named.to_vec(), None)?;
         }
-        for file in earlier {
-            rules.load(vec![file.clone()], rules.profile.clone())?;
-        }
+        rules.earlier(None)?;
         Ok(rules)
     }
 
-    /// The policies that were in force earlier.
-    pub(super) fn earlier(&mut self, session: &Meant) -> Result<Vec<Policy>, Failed> {
-        let profile = self.profile_of(session)?;
-        let files = self.earlier.clone();
-        files.into_iter().map(|file| self.load(vec![file], profile.clone())).collect()
+    /// What decides about that session now.
+    pub(super) fn of(&mut self, session: &Meant) -> Result<Deciding, Failed> {
+        let header = session.header()?;
+        let profile = header.agent.as_ref().and_then(|agent| agent.profile.clone());
+        let earlier = self.earlier(profile.as_deref())?;
+        let policy = self.policy(session, header, profile.as_deref())?;
+        Ok(Deciding { policy, earlier })
     }
 
-    /// The files among these whose policies decided nothing in that session.
-    pub(super) fn idle(&mut self, session: &Meant, found: &Replayed) -> Result<Vec<PathBuf>, Failed> {
-        let policies = self.earlier(session)?;
-        let idle = |policy: &Policy| found.by.iter().all(|(digest, _)| digest != policy.digest());
-        let files = self.earlier.iter().zip(&policies).filter(|(_, policy)| idle(policy));
-        Ok(files.map(|(file, _)| file.clone()).collect())
-    }
-
-    /// The policy that decides about that session now.
-    pub(super) fn of(&mut self, session: &Meant) -> Result<Policy, Failed> {
-        let (header, profile) = (session.header()?, self.profile_of(session)?);
+    fn policy(
+        &mut self,
+        session: &Meant,
+        header: LogHeader,
+        profile: Option<&str>,
+    ) -> Result<Policy, Failed> {
         if !self.named.is_empty() {
-            return self.load(self.named.clone(), profile);
+            return self.load(self.named.to_vec(), profile);
         }
+        let id = &session.id;
         match header.agent {
             Some(agent) => {
                 let file = PathBuf::from(agent.file);
                 if !file.is_file() {
-                    let (id, file) = (&session.id, file.display());
+                    let file = file.display();
                     return Err(Failed::Usage(format!(
                         "the agent file of session {id} is gone: {file}; name a policy: --policy FILE"
                     )));
@@ -69,27 +78,30 @@ impl Rules {
                 self.load(vec![file], profile)
             }
             None if header.policy == Policy::builtin().digest() => Ok(Policy::builtin()),
-            None => {
-                let id = &session.id;
-                Err(Failed::Usage(format!(
-                    "session {id} was recorded by a host that names no agent file; name its policy: --policy FILE"
-                )))
-            }
+            None => Err(Failed::Usage(format!(
+                "session {id} was recorded by a host that names no agent file; name its policy: --policy FILE"
+            ))),
         }
     }
 
-    fn profile_of(&self, session: &Meant) -> Result<Option<String>, Failed> {
-        let header = session.header()?;
-        Ok(self.profile.clone().or_else(|| header.agent.and_then(|agent| agent.profile)))
+    fn earlier(&mut self, profile: Option<&str>) -> Result<Vec<Policy>, Failed> {
+        let files = self.earlier;
+        files.iter().map(|file| self.load(vec![file.clone()], profile)).collect()
     }
 
-    fn load(&mut self, files: Vec<PathBuf>, profile: Option<String>) -> Result<Policy, Failed> {
-        let key = (files, profile);
+    /// Under the profile that was chosen or, without one, that of the session.
+    fn load(&mut self, files: Vec<PathBuf>, profile: Option<&str>) -> Result<Policy, Failed> {
+        let (chosen, own) = (self.flag.or(self.settings.profile.as_deref()), profile);
+        let key = (files, chosen.or(own).map(str::to_owned));
         if let Some(policy) = self.loaded.get(&key) {
             return policy.clone().ok_or_else(|| Failed::Report(String::new()));
         }
-        let loaded = policies::load(&key.0, &named::loader(key.1.as_deref())).map(|(policy, _)| policy);
-        self.loaded.insert(key, loaded.as_ref().ok().cloned());
-        loaded
+        let loader = match chosen {
+            Some(_) => named::chosen(self.flag, self.settings),
+            None => named::loader(own).profile_from("the session"),
+        };
+        let found = policies::load(&key.0, &loader).map(|(policy, _)| policy);
+        self.loaded.insert(key, found.as_ref().ok().cloned());
+        found
     }
 }
