@@ -1,7 +1,11 @@
 //! Servers of tools, well-behaved and hostile: `tests/mcp/server.py` plays them all.
-#![cfg(all(unix, feature = "mcp"))]
+#![cfg(all(unix, feature = "cli", feature = "mcp"))]
 
-use std::path::{Path, PathBuf};
+mod command;
+#[path = "mcp/notes.rs"]
+mod notes;
+
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,67 +23,14 @@ use unfazed::policy::{Effect, ErrorClass, Policy};
 use unfazed::session::{Message, ToolCall};
 use unfazed::time::Nanos;
 
-struct Notes {
-    _dir: tempfile::TempDir,
-    path: PathBuf,
-}
-
-impl Notes {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        Self { path: dir.path().join("notes"), _dir: dir }
-    }
-
-    fn all(&self) -> Vec<String> {
-        std::fs::read_to_string(&self.path).unwrap_or_default().lines().map(str::to_owned).collect()
-    }
-
-    /// Every process the server noted.
-    fn pids(&self) -> Vec<u32> {
-        let notes = self.all();
-        let of =
-            |note: &String| note.strip_prefix("started ").or(note.strip_prefix("child ")).map(str::to_owned);
-        notes.iter().filter_map(of).map(|pid| pid.parse().unwrap()).collect()
-    }
-
-    async fn wait_for(&self, note: &str) {
-        let seen = async {
-            while !self.all().iter().any(|said| said == note) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), seen).await.unwrap_or_else(|_| panic!("no `{note}`"));
-    }
-}
-
-/// Whether the process is there and is not a dead one that nobody has reaped.
-fn lives(pid: u32) -> bool {
-    let status =
-        std::process::Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().unwrap();
-    let state = String::from_utf8_lossy(&status.stdout).trim().to_owned();
-    !state.is_empty() && !state.starts_with('Z')
-}
-
-async fn all_gone(pids: &[u32]) {
-    assert!(!pids.is_empty());
-    let gone = async {
-        while pids.iter().any(|pid| lives(*pid)) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("processes are left");
-}
-
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/server.py")
-}
+use notes::Notes;
 
 fn config(mode: &str, notes: &Notes) -> McpConfig {
     let command = [
         "python3".to_owned(),
-        script().display().to_string(),
+        notes::server().display().to_string(),
         mode.to_owned(),
-        notes.path.display().to_string(),
+        notes.path().display().to_string(),
     ];
     McpConfig { grace: Nanos::from_millis(500), ..McpConfig::new("s", McpReach::command(command)) }
 }
@@ -181,7 +132,7 @@ async fn a_message_too_long_to_be_read_ends_the_server_and_the_next_call_starts_
     assert!(said_of_it.2.contains("it sent a message longer than 8388608 bytes"), "{}", said_of_it.2);
     assert_eq!(said(call(&server, "s__echo", json!({"text": "again"})).await), json!("again"));
     server.shutdown().await;
-    all_gone(&notes.pids()).await;
+    notes.all_gone().await;
 }
 
 #[tokio::test]
@@ -216,7 +167,7 @@ async fn a_call_that_takes_too_long_tells_how_far_it_came_and_the_server_that_no
     let (class, effect, message) = failed(outcome);
     assert_eq!((class, effect), (ErrorClass::Timeout, EffectState::Unknown));
     assert_eq!(message, "`s__slow` gave no answer within 1s; it had come to 3 of 10: copying");
-    notes.wait_for("cancelled: it took too long").await;
+    notes.wait_for("cancelled: it took too long", 1).await;
     assert_eq!(said(call(&server, "s__echo", json!({"text": "on"})).await), json!("on"));
     server.shutdown().await;
 }
@@ -229,14 +180,14 @@ async fn a_stop_ends_the_call_and_the_server_is_told() {
     let arguments = json!({});
     let (outcome, ()) =
         tokio::join!(call_within(&server, "s__slow", &arguments, None, cancel.clone()), async {
-            notes.wait_for("begun").await;
+            notes.wait_for("begun", 1).await;
             cancel.cancel();
         });
     assert_eq!(
         failed(outcome),
         (ErrorClass::Cancelled, EffectState::Unknown, "`s__slow` was stopped".into())
     );
-    notes.wait_for("cancelled: stopped").await;
+    notes.wait_for("cancelled: stopped", 1).await;
     let early = call_within(&server, "s__echo", &arguments, None, cancel).await;
     assert_eq!(failed(early).1, EffectState::NotStarted);
     server.shutdown().await;
@@ -265,7 +216,7 @@ async fn a_server_that_hangs_while_it_starts_is_given_up_and_ended() {
     let config = McpConfig { start_timeout: Nanos::from_secs(2), ..config("hang", &notes) };
     let error = McpServer::start(config).await.unwrap_err().to_string();
     assert_eq!(error, "MCP server `s`: it did not answer within 2s\nits standard error:\nstill thinking");
-    all_gone(&notes.pids()).await;
+    notes.all_gone().await;
 }
 
 #[tokio::test]
@@ -307,7 +258,7 @@ async fn grandchildren_do_not_survive_the_server() {
         let server = server(mode, &notes).await;
         assert_eq!(notes.pids().len(), 2);
         server.shutdown().await;
-        all_gone(&notes.pids()).await;
+        notes.all_gone().await;
     }
 }
 
@@ -315,13 +266,13 @@ async fn grandchildren_do_not_survive_the_server() {
 async fn a_server_that_is_dropped_is_killed_with_its_grandchildren() {
     let notes = Notes::new();
     drop(server("deaf", &notes).await);
-    all_gone(&notes.pids()).await;
+    notes.all_gone().await;
 }
 
 #[tokio::test]
 async fn a_server_is_reached_over_http() {
     let mut host = tokio::process::Command::new("python3")
-        .arg(script())
+        .arg(notes::server())
         .arg("http")
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -396,6 +347,30 @@ async fn the_next_turn_has_the_tools_a_server_has_added_and_counts_them() {
     server.shutdown().await;
 }
 
+#[tokio::test]
+async fn tools_that_nobody_has_looked_at_to_the_end_are_looked_at_by_all_runs_that_follow() {
+    let notes = Notes::new();
+    let server = server("normal", &notes).await;
+    // It does not answer who asks first.
+    call(&server, "s__grow", json!({"mute": true})).await;
+    let looks = async {
+        loop {
+            server.refresh().await;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = looks => unreachable!("it goes on and on"),
+        () = notes.wait_for("asked", 1) => {}
+    }
+    let sees = || async {
+        server.refresh().await;
+        server.tools().iter().any(|tool| tool.spec().name == "s__grown")
+    };
+    assert_eq!(tokio::join!(sees(), sees()), (true, true));
+    server.shutdown().await;
+}
+
 /// Adds a server before its second turn, takes it away before its third, and remembers what it was offered.
 struct Mover {
     servers: McpServers,
@@ -454,7 +429,7 @@ async fn servers_are_added_and_removed_while_runs_go_on_and_the_tokens_of_their_
     assert!(seen.tokens[0] < seen.tokens[1], "{:?}", seen.tokens);
     assert_eq!(seen.tokens[0], seen.tokens[2]);
     assert!(servers.names().is_empty());
-    all_gone(&notes.pids()).await;
+    notes.all_gone().await;
 }
 
 #[tokio::test]
@@ -470,24 +445,21 @@ async fn two_servers_of_one_name_are_refused_and_a_name_is_free_again_when_its_s
     assert!(servers.version() > before + 1);
     assert_eq!(servers.names(), ["s"]);
     servers.shutdown().await;
-    all_gone(&notes.pids()).await;
+    notes.all_gone().await;
 }
 
 /// Runs an agent whose server is played in that mode and whose model answers with these replies.
 fn unfazed(mode: &str, notes: &Notes, replies: &str) -> std::process::Command {
-    let dir = notes.path.parent().unwrap();
+    let dir = notes.folder();
     let agent = json!({
         "version": 1,
         "task": "try it",
         "models": {"main": {"api": "scripted", "script": "model.yaml"}},
-        "mcp": {"s": {"command": ["python3", script(), mode, notes.path], "start_timeout": "20s"}},
+        "mcp": {"s": {"command": ["python3", notes::server(), mode, notes.path()], "start_timeout": "20s"}},
     });
     std::fs::write(dir.join("agent.yaml"), agent.to_string()).unwrap();
     std::fs::write(dir.join("model.yaml"), format!("version: 1\nreplies: {replies}\n")).unwrap();
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    command.arg("run").arg(dir.join("agent.yaml")).env("UNFAZED_SESSIONS", dir.join("sessions"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
+    command::unfazed(dir, &["run", "agent.yaml"])
 }
 
 #[tokio::test]
@@ -498,7 +470,7 @@ async fn an_agent_has_the_tools_of_its_servers_and_leaves_none_of_them_behind() 
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{errors}");
     assert!(output.status.success());
-    all_gone(&notes.pids()).await;
+    notes.all_gone().await;
 }
 
 #[test]
@@ -513,22 +485,14 @@ fn an_agent_whose_server_does_not_start_says_so_and_does_not_run() {
 
 #[tokio::test]
 async fn a_signal_ends_the_run_and_its_servers() {
-    for signals in [1, 2] {
-        let notes = Notes::new();
-        let child = unfazed("deaf", &notes, "[{calls: [{name: s__slow, arguments: {}}]}, {text: done}]")
-            .spawn()
-            .unwrap();
-        notes.wait_for("begun").await;
-        for _ in 0..signals {
-            let pid = child.id().to_string();
-            std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        let status =
-            tokio::task::spawn_blocking(move || child.wait_with_output().unwrap().status).await.unwrap();
-        assert_eq!(status.code(), Some(130), "after {signals} signals");
-        all_gone(&notes.pids()).await;
-    }
+    let notes = Notes::new();
+    let run = unfazed("deaf", &notes, "[{calls: [{name: s__slow, arguments: {}}]}, {text: done}]");
+    let mut run = tokio::process::Command::from(run);
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    notes.wait_for("begun", 1).await;
+    notes::signal("INT", run.id().unwrap());
+    assert_eq!(run.wait().await.unwrap().code(), Some(130));
+    notes.all_gone().await;
 }
 
 #[tokio::test]
@@ -678,12 +642,12 @@ async fn an_answer_that_is_none_is_a_failure_and_hangs_nobody() {
 async fn a_server_that_speaks_garbage_is_given_up_and_ended() {
     let notes = Notes::new();
     let none = "MCP server `s`: its first answer is none of the protocol";
-    for (mode, why) in [("garbage", "it did not answer within 1s"), ("nonsense", none)] {
-        let config = McpConfig { start_timeout: Nanos::from_secs(1), ..config(mode, &notes) };
+    for (mode, seconds, why) in [("garbage", 1, "it did not answer within 1s"), ("nonsense", 20, none)] {
+        let config = McpConfig { start_timeout: Nanos::from_secs(seconds), ..config(mode, &notes) };
         let error = McpServer::start(config).await.unwrap_err().to_string();
         assert!(error.contains(why) && error.len() < 1000, "{mode}: {error}");
     }
-    all_gone(&notes.pids()).await;
+    notes.all_gone().await;
 }
 
 #[tokio::test]

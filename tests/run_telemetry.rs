@@ -1,6 +1,8 @@
 //! What `unfazed run` tells other programs: its exit code, its metrics over HTTP, one line for each call of a model.
 #![cfg(all(feature = "cli", unix))]
 
+mod command;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -26,17 +28,12 @@ fn folder(policy: &str, replies: &str) -> TempDir {
     dir
 }
 
-fn command(dir: &TempDir, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS"] {
-        command.env_remove(format!("UNFAZED_{name}"));
-    }
-    command.args(["run", "agent.yaml"]).args(args).current_dir(dir.path()).stdin(Stdio::null());
-    command
+fn starting(dir: &TempDir, args: &[&str]) -> Command {
+    command::unfazed(dir.path(), &[&["run", "agent.yaml"], args].concat())
 }
 
 fn run(dir: &TempDir, args: &[&str]) -> Output {
-    command(dir, args).output().unwrap()
+    starting(dir, args).output().unwrap()
 }
 
 fn err(output: &Output) -> String {
@@ -115,7 +112,7 @@ fn get(address: &str, path: &str) -> String {
 fn metrics_are_served_while_the_run_goes_on() {
     let busy = "  - error: {status: 429, message: busy, headers: {retry-after: 50}}\n";
     let dir = folder(POLICY, busy);
-    let mut running = command(&dir, &["--metrics-addr", "127.0.0.1:0"])
+    let mut running = starting(&dir, &["--metrics-addr", "127.0.0.1:0"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

@@ -11,6 +11,8 @@ use figment::providers::{Format, Serialized, Toml};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
+use super::files;
+
 /// Flags every command takes.
 #[derive(Args)]
 pub(crate) struct Flags {
@@ -77,8 +79,11 @@ impl Flags {
         let mut figment = Figment::from(Serialized::defaults(defaults));
         let here = Path::new("unfazed.toml");
         match &self.config {
-            Some(path) if path.is_file() => figment = figment.merge(Toml::file_exact(path)),
-            Some(path) => return Err(format!("cannot read the settings file {}", path.display())),
+            Some(path) => {
+                let unread = |error| format!("cannot read the settings file {}: {error}", path.display());
+                files::bytes(path).map_err(unread)?;
+                figment = figment.merge(Toml::file_exact(path));
+            }
             None if here.is_file() => figment = figment.merge(Toml::file_exact(here)),
             None => {}
         }
@@ -131,6 +136,9 @@ fn environment(mut figment: Figment) -> Result<Figment, String> {
     if let Some(policy) = set("UNFAZED_POLICY") {
         let policy: Vec<PathBuf> = std::env::split_paths(&policy).collect();
         figment = figment.merge(Serialized::default("policy", policy));
+    }
+    if let Some(profile) = text("UNFAZED_PROFILE")? {
+        figment = figment.merge(Serialized::default("profile", profile));
     }
     if let Some(sessions) = set("UNFAZED_SESSIONS") {
         figment = figment.merge(Serialized::default("sessions", PathBuf::from(sessions)));

@@ -30,6 +30,8 @@ pub use self::process::ArgumentEntry;
 
 /// The longest name of a tool that providers take.
 const MOST_NAME: usize = 64;
+/// The start of the file: where a key is that is not there.
+const START: Span = Span::new(SourceId(0), 0, 0);
 
 record! {
     /// An agent for `unfazed run`.
@@ -357,10 +359,7 @@ impl AgentFile {
     /// # Errors
     /// Every mistake in it, with its place.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Document<Self>, Report> {
-        match Self::read_rest(name, bytes) {
-            (Some(document), None) => Ok(document),
-            (_, report) => Err(report.unwrap_or_else(|| Findings::default().into_report(Sources::new()))),
-        }
+        decode::read_with(name, bytes, problems)
     }
 
     /// As [`read`](Self::read), with what could be read of a file that has mistakes, so that the files it names can be
@@ -376,14 +375,13 @@ impl AgentFile {
 
     /// Where a key of the document is written: `["tools", "search"]`; the start of the file if it is not there.
     pub fn key(document: &Document<Self>, path: &[&str]) -> Span {
-        let start = Span::new(SourceId(0), 0, 0);
         let text = document.sources().iter().next().map_or("", Source::text);
         let (_, root) = yaml::load(&mut Sources::new(), &mut Findings::default(), "", text.as_bytes());
-        let (mut node, mut span) = (root, start);
+        let (mut node, mut span) = (root, START);
         for name in path {
-            let Some(Node { data: Data::Map(entries), .. }) = node else { return start };
+            let Some(Node { data: Data::Map(entries), .. }) = node else { return START };
             let Some((key, value)) = entries.iter().find(|(key, _)| &*key.name == *name) else {
-                return start;
+                return START;
             };
             span = key.span;
             node = Some(value.clone());

@@ -42,6 +42,12 @@ pub trait Observer: Send {
 
 /// Writes a run down while it goes on: each event before it is taken, each set of directives before it is acted on.
 pub trait Journal: Send {
+    /// How many bytes the result of a tool may have as JSON; `None`: any number. What has more is cut before it is taken, and
+    /// says so: for want of a record nobody would know what the tool has done.
+    fn most_of_a_result(&self) -> Option<usize> {
+        None
+    }
+
     /// The event is about to be taken.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ record! {
         /// What a run does to the world.
         pub effect: Effect = Effect::Unknown,
         /// JSON Schema of the arguments.
+        /// Example: `{"type": "object", "required": ["query"]}`
         pub parameters: Option<Spanned<WrittenSchema>>,
         /// How often it retries inside each run.
         pub inner_retries: u32 = 0,

@@ -1,5 +1,7 @@
 //! One log line for each decision, inside the run's span, which carries the correlation id.
 
+use serde::Serialize;
+
 use crate::engine::{
     ContextReduced, Directive, Note, Order, OrphanToolCallsPruned, Outcome, RetryAction, TurnRetry, Work,
 };
@@ -135,7 +137,7 @@ fn order(work: &Work, directive: &Directive) {
         Work::Ask(ask) => tracing::info!(
             tool = ask.tool,
             call = ask.call,
-            question = ?ask.question,
+            question = named(&ask.question),
             because = %because(directive),
             "a person is asked"
         ),
@@ -176,7 +178,7 @@ fn taken(note: &Note, directive: &Directive) {
         }
         Note::Renamed { call, tool, from } => tracing::info!(tool, call, from, "tool name corrected"),
         Note::EffectChecked { call, tool, by, effect } => {
-            tracing::warn!(tool, call, by, effect = ?effect, because = %because(directive), "effect checked");
+            tracing::warn!(tool, call, by, effect = named(effect), because = %because(directive), "effect checked");
         }
         Note::RoundsFailed { rounds, .. } => {
             tracing::warn!(rounds, because = %because(directive), "no call went well");
@@ -187,7 +189,7 @@ fn taken(note: &Note, directive: &Directive) {
         }
         Note::TurnRetracted { target, attempt, received } => retracted(target, *attempt, *received),
         Note::Breaker { tool, state, .. } => {
-            tracing::warn!(tool, state = ?state, because = %because(directive), "circuit breaker");
+            tracing::warn!(tool, state = named(state), because = %because(directive), "circuit breaker");
         }
         Note::ToolsHidden { tools } => {
             tracing::warn!(tools = ?tools, because = %because(directive), "tools hidden");
@@ -204,7 +206,7 @@ fn taken(note: &Note, directive: &Directive) {
         ),
         Note::TurnRetry(retry) => turn_retry(retry),
         Note::FinalTurn { reason, turn, max_turns } => {
-            tracing::warn!(reason = ?reason, turn, max_turns, because = %because(directive), "final turn");
+            tracing::warn!(reason = named(reason), turn, max_turns, because = %because(directive), "final turn");
         }
         Note::Exhausted { exhausted, .. } => {
             let last = exhausted.attempts.last().map(|attempt| attempt.error_type.name());
@@ -225,9 +227,9 @@ fn taken(note: &Note, directive: &Directive) {
             "another attempt, in shadow only"
         ),
         Note::OutputAccepted { source: source @ ReportSource::Pending, .. } => {
-            tracing::warn!(source = ?source, because = %because(directive), "report accepted");
+            tracing::warn!(source = named(source), because = %because(directive), "report accepted");
         }
-        Note::OutputAccepted { source, .. } => tracing::info!(source = ?source, "report accepted"),
+        Note::OutputAccepted { source, .. } => tracing::info!(source = named(source), "report accepted"),
         Note::OutputRefused { attempt, .. } => tracing::warn!(attempt, "report refused"),
         Note::Warning { message } => tracing::warn!(message, "warning"),
         Note::Finish { outcome } => finished(outcome),
@@ -243,7 +245,7 @@ fn finished(outcome: &Outcome) {
         Outcome::Answered { .. } => tracing::info!(status = "answered", "run finished"),
         Outcome::Failed { report, .. } => tracing::error!(
             status = "failed",
-            reason = ?report.reason,
+            reason = named(&report.reason),
             turns_completed = report.turns_completed,
             final_report_attempts = report.final_report_attempts,
             last_stop_reason = report.last_stop_reason,
@@ -251,6 +253,15 @@ fn finished(outcome: &Outcome) {
             "run finished"
         ),
         Outcome::Stopped { reason, .. } => tracing::warn!(status = "stopped", reason, "run finished"),
+    }
+}
+
+/// The name that it has in events, too.
+fn named(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name,
+        Ok(value) => value.to_string(),
+        Err(_) => String::new(),
     }
 }
 

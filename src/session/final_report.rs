@@ -111,7 +111,7 @@ impl FailureReason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::MaxTurnsExhausted => "all turns are used up",
-            Self::SessionFailed => "attempts are exhausted",
+            Self::SessionFailed => "the run failed",
             Self::DeadlineExceeded => "the time is over",
             Self::Stopped => "the run was stopped",
         }

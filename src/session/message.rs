@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What a message costs besides its text.
-const PER_MESSAGE: u64 = 4;
+pub(crate) const PER_MESSAGE: u64 = 4;
 /// What a tool call costs besides its name and arguments.
 const PER_CALL: u64 = 10;
 

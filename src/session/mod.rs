@@ -20,6 +20,7 @@ mod slices;
 pub use feedback::{AttemptRecord, FeedbackSource, ReducerError, RetryExhausted, RetryFeedback, StopReason};
 pub use final_report::{FailureReason, FailureReport, FinalReason, ReportSource};
 pub use history::{HistoryRepair, InjectedResult, Splice, splice};
+pub(crate) use message::PER_MESSAGE;
 pub use message::{Message, ToolCall, Usage};
 pub use reduction::{LEFT_OUT, Reduction, SummaryRequest};
 pub use slices::{FEEDBACK, REDUCER_ERRORS, Slices};

@@ -19,7 +19,7 @@ MODE = sys.argv[1]
 NOTES = sys.argv[2] if len(sys.argv) > 2 else os.devnull
 OBJECT = {"type": "object"}
 lock = threading.Lock()
-grown = shrunk = False
+grown = shrunk = mute = False
 
 
 def note(text):
@@ -70,7 +70,7 @@ def text(said, **more):
 
 
 def call(ident, params):
-    global grown, shrunk
+    global grown, shrunk, mute
     name, arguments = params["name"], params.get("arguments", {})
     if name == "echo":
         return text(arguments["text"])
@@ -97,7 +97,7 @@ def call(ident, params):
         say({"id": ident, "result": text("first")})
         return text("second")
     if name == "grow":
-        grown = True
+        grown, mute = True, arguments.get("mute", False)
         say({"method": "notifications/tools/list_changed"})
         return text("grown")
     if name == "shrink":
@@ -133,6 +133,7 @@ def call(ident, params):
 
 
 def answer(message):
+    global mute
     method, params = message.get("method"), message.get("params", {})
     if method == "initialize":
         if MODE == "nonsense":
@@ -152,6 +153,10 @@ def answer(message):
             return {**page, "nextCursor": str(number + 1)} if number < 2 else page
         if MODE == "endless":
             return {"tools": [tool(f"t{time.monotonic_ns()}")], "nextCursor": "again"}
+        if mute:
+            mute = False
+            note("asked")
+            return None
         return {"tools": tools()}
     if method == "tools/call":
         return call(message["id"], params)

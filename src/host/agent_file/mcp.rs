@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 
-use super::{AgentFile, HeaderEntry, MOST_NAME, headers};
+use super::{AgentFile, HeaderEntry, MOST_NAME, START, headers};
 use crate::policy::decode::{Document, Spanned, record};
 use crate::policy::{Code, Diagnostic, Span};
 use crate::time::Nanos;
@@ -66,10 +66,9 @@ pub(super) fn problems(document: &Document<AgentFile>, name: &str, entry: &McpEn
         problems
             .push(problem.help("use letters, digits, `_` and `-`, less than 64 of them; or set `prefix`"));
     }
-    let nowhere = AgentFile::key(document, &[]);
     // What is there and cannot be read was told already.
     let unread = |field: &str| {
-        document.lost().any(&[field]) && AgentFile::key(document, &["mcp", name, field]) != nowhere
+        document.lost().any(&[field]) && AgentFile::key(document, &["mcp", name, field]) != START
     };
     match (&entry.command, &entry.url) {
         (None, None) if unread("command") || unread("url") => {}

@@ -73,7 +73,7 @@ impl Redactor {
     }
 
     /// How many bytes at the end of a text may become what has the form of a secret, if more of it comes: the last word, with
-    /// `Bearer` before it, and a private key that has not ended.
+    /// `Bearer` before it, a private key that has not ended, and an address that may have a password and would be cut.
     pub(crate) fn open_form(&self, text: &str) -> usize {
         if !self.forms {
             return 0;
@@ -84,6 +84,7 @@ impl Redactor {
         let scheme = Some(word_at(before)).filter(|at| is_scheme(&before[*at..]));
         let key = text.rfind("-----BEGIN ").filter(|at| !text[*at..].contains("-----END "));
         let from = [scheme, key].into_iter().flatten().fold(word, usize::min);
+        let from = open_address(&text[..from]).unwrap_or(from);
         // Nobody waits for ever: a text without a space is shown all the same.
         Some(text.len() - from).filter(|open| *open <= MOST_HELD).unwrap_or_default()
     }
@@ -216,6 +217,21 @@ fn is_scheme(word: &str) -> bool {
     ["bearer", "basic"].iter().any(|scheme| word.ends_with(scheme))
 }
 
+/// Where the address begins in which a text ends, if it may have a password.
+fn open_address(text: &str) -> Option<usize> {
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>' | '`');
+    let run = text.rsplit(ends).next()?;
+    let mut addresses = run.match_indices("://").map(|(at, sign)| (at, &run[at + sign.len()..]));
+    let (at, _) = addresses.find(|(_, rest)| {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        // A password may hold a `/` that should have been escaped.
+        let user = || authority.rsplit_once(':').is_some_and(|(_, port)| !is_port(port));
+        authority.len() == rest.len() || authority.contains('@') || user()
+    })?;
+    Some(text.len() - run.len() + at)
+}
+
 /// The text without what has the form of a secret.
 fn without_formed(text: String) -> String {
     let found = formed(&text);
@@ -293,5 +309,24 @@ mod tests {
     #[test]
     fn an_empty_secret_changes_nothing() {
         assert_eq!(Redactor::new(["".into()]).text("as it is".into()), "as it is");
+    }
+
+    proptest::proptest! {
+        /// A password is never seen, wherever what begins like an address is cut.
+        #[test]
+        fn in_pieces_an_address_is_shown_as_it_is_as_a_whole(rest in proptest::collection::vec(
+            proptest::sample::select(vec!["ntéd", "me", "ü", "@", ":", "://", "/", "?", "#", " ", "\"", "8080", "https"]),
+            0..20,
+        )) {
+            let redactor = Redactor::default().with_forms(true);
+            let (mut shown, mut held, mut whole) = (String::new(), String::new(), String::new());
+            for piece in ["https://me:plä"].into_iter().chain(rest) {
+                whole += piece;
+                let mut text = held + piece;
+                held = text.split_off(text.len() - redactor.open_form(&text));
+                shown += &redactor.text(text);
+            }
+            proptest::prop_assert_eq!(shown + &redactor.text(held), redactor.text(whole));
+        }
     }
 }

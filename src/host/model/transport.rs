@@ -87,9 +87,9 @@ impl Transport {
             model = self.model,
             server = self.server(),
             status = seen.status.into_inner(),
-            elapsed_ms = started.elapsed().as_millis(),
+            latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
             ok = result.is_ok(),
-            "model call"
+            "request answered"
         );
         result
     }

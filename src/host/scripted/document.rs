@@ -12,7 +12,7 @@ use crate::policy::decode::{
     self, Decode, Document, Kept, Reader, Spanned, VersionOne, choice, choice_of, record,
 };
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, Findings, Report, Sources, Span};
+use crate::policy::{Code, Diagnostic, Report, Span};
 use crate::session::Usage;
 use crate::time::Nanos;
 
@@ -188,7 +188,7 @@ impl Script {
     /// Every mistake in it, with its place.
     pub fn from_yaml(name: &str, text: &[u8]) -> Result<Self, Report> {
         let mut replies = Vec::new();
-        let read = decode::read_and(name, text, |document: &Document<ScriptFile>| {
+        let file = decode::read_with(name, text, |document: &Document<ScriptFile>| {
             // There is nothing else it could be.
             let VersionOne = document.value.version;
             let given = &document.value.replies;
@@ -202,13 +202,8 @@ impl Script {
             // What seems to be missing may be what could not be read.
             problems.retain(|problem| problem.code != Code::MISSING_FIELD || document.lost().is_nothing());
             problems
-        });
-        let file = match read {
-            (Some(document), None) => document.value,
-            (_, report) => {
-                return Err(report.unwrap_or_else(|| Findings::default().into_report(Sources::new())));
-            }
-        };
+        })?;
+        let file = file.value;
         Ok(Self {
             name: name.to_owned(),
             model: file.model,

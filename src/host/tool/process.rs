@@ -151,7 +151,12 @@ impl ProcessTool {
         if let Ended::Timeout(after) = ended {
             match (self.config.on_timeout, self.background()) {
                 (OnTimeout::Wait, _) if soft.is_some() => {
-                    tracing::warn!(tool = self.config.spec.name, "a tool takes longer than {after}");
+                    let timeout_ms = after.0 / 1_000_000;
+                    tracing::warn!(
+                        tool = self.config.spec.name,
+                        timeout_ms,
+                        "a tool takes longer than its timeout"
+                    );
                     let rest = input.timeout.map(|policy| policy.saturating_sub(after));
                     ended = match running.ended(&input.cancel, rest).await {
                         Ended::Timeout(_) => Ended::Timeout(input.timeout.unwrap_or_default()),

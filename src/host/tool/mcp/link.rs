@@ -1,7 +1,7 @@
 //! One connection to a server, from its handshake to its end.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -48,13 +48,13 @@ struct Progress(Mutex<HashMap<String, (String, Aside)>>);
 /// Hears what the server tells unasked.
 #[derive(Clone)]
 struct Listener {
-    changed: Arc<AtomicBool>,
+    changes: Arc<AtomicU64>,
     progress: Arc<Progress>,
 }
 
 impl ClientHandler for Listener {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.changed.store(true, Ordering::Release);
+        self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
     async fn on_progress(&self, said: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
@@ -72,10 +72,10 @@ impl ClientHandler for Listener {
 }
 
 impl Link {
-    /// Starts or reaches the server and shakes hands. `changed` is set when it says that its tools are others.
-    pub(super) async fn open(config: &McpConfig, changed: Arc<AtomicBool>) -> Result<Self, String> {
+    /// Starts or reaches the server and shakes hands. `changes` counts how often it says that its tools are others.
+    pub(super) async fn open(config: &McpConfig, changes: Arc<AtomicU64>) -> Result<Self, String> {
         let progress = Arc::new(Progress::default());
-        let listener = Listener { changed, progress: Arc::clone(&progress) };
+        let listener = Listener { changes, progress: Arc::clone(&progress) };
         let within = config.start_timeout;
         let (service, process) = match &config.reach {
             McpReach::Process { command, working_dir, pass_env, env } => {

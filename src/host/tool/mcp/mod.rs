@@ -15,7 +15,7 @@ mod stdio;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use secrecy::SecretString;
@@ -88,8 +88,10 @@ struct Server {
     slot: tokio::sync::Mutex<Slot>,
     /// How often it could not be started again.
     failed_starts: AtomicU64,
-    /// Its tools may be others than those that are known.
-    changed: Arc<AtomicBool>,
+    /// How often its tools may have become others.
+    changes: Arc<AtomicU64>,
+    /// How many of these had been when its tools were looked at last. Who looks holds it: the others wait and see the same.
+    seen: tokio::sync::Mutex<u64>,
     tools: Mutex<Vec<(String, ToolSpec)>>,
     /// How often its tools were others.
     version: AtomicU64,
@@ -148,12 +150,13 @@ impl McpServer {
             config,
             slot: tokio::sync::Mutex::new(Slot::Down(String::new())),
             failed_starts: AtomicU64::new(0),
-            changed: Arc::new(AtomicBool::new(false)),
+            changes: Arc::default(),
+            seen: tokio::sync::Mutex::default(),
             tools: Mutex::new(Vec::new()),
             version: AtomicU64::new(0),
         };
         let link = server.link().await?;
-        server.changed.store(false, Ordering::Release);
+        *server.seen.lock().await = server.changes.load(Ordering::Acquire);
         if let Err(error) = server.list(&link).await {
             server.shutdown().await;
             return Err(error);
@@ -211,12 +214,12 @@ impl Server {
         }
         // Whoever drops this while it goes on leaves no half-open connection behind.
         *slot = Slot::Down("its start was given up".to_owned());
-        match Link::open(&self.config, Arc::clone(&self.changed)).await {
+        match Link::open(&self.config, Arc::clone(&self.changes)).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 *slot = Slot::Up(Arc::clone(&link));
                 // It may have other tools than before it died.
-                self.changed.store(true, Ordering::Release);
+                self.changes.fetch_add(1, Ordering::AcqRel);
                 Ok(link)
             }
             Err(why) => {
@@ -259,7 +262,9 @@ impl Server {
     }
 
     async fn refresh(&self) {
-        if !self.changed.swap(false, Ordering::AcqRel) {
+        let mut seen = self.seen.lock().await;
+        let changes = self.changes.load(Ordering::Acquire);
+        if *seen == changes {
             return;
         }
         let up = match &*self.slot.lock().await {
@@ -271,6 +276,8 @@ impl Server {
         if let Err(error) = self.list(&link).await {
             tracing::warn!(server = self.config.name, error = %error, "the tools cannot be listed again");
         }
+        // Not before: who is broken off has seen nothing.
+        *seen = changes;
     }
 
     async fn shutdown(&self) {
