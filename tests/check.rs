@@ -1,8 +1,10 @@
 //! `unfazed check` and `unfazed rule` as people and machines see them.
 #![cfg(feature = "cli")]
 
+mod command;
+
 use std::fs;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -26,11 +28,7 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn unfazed(dir: &TempDir, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS"] {
-        command.env_remove(format!("UNFAZED_{name}"));
-    }
-    command.args(args).current_dir(dir.path()).stdin(Stdio::null()).output().unwrap()
+    command::unfazed(dir.path(), args).output().unwrap()
 }
 
 fn out(output: &Output) -> String {
@@ -352,4 +350,53 @@ fn a_file_cannot_forge_lines_of_the_report() {
         assert!(!said.contains(['\u{1b}', '\u{7}']), "{said}");
         assert!(said.contains("\\u001b[31mX\\nother.yaml"), "{said}");
     }
+}
+
+#[test]
+fn what_cannot_be_read_stands_in_the_document_too() {
+    let dir = folder(&[("good.yaml", "version: 1\n")]);
+    let check = unfazed(&dir, &["check", "nofile.yaml", "good.yaml", "--format", "json"]);
+    assert_eq!(code(&check), 2);
+    let json: Value = serde_json::from_str(&out(&check)).unwrap();
+    assert!(
+        json["unread"][0]["message"].as_str().unwrap().starts_with("cannot read nofile.yaml: "),
+        "{json}"
+    );
+    let nothing = folder(&[]);
+    let check = unfazed(&nothing, &["check", ".", "--format", "json"]);
+    assert_eq!((out(&check).as_str(), code(&check)), ("{\"version\":1,\"reports\":[],\"unread\":[]}\n", 3));
+}
+
+#[test]
+fn at_least_one_problem_is_printed() {
+    let dir = folder(&[("broken.yaml", BROKEN)]);
+    assert_eq!(code(&unfazed(&dir, &["check", "broken.yaml", "--max-errors", "0"])), 2);
+}
+
+#[test]
+fn no_line_is_shown_of_a_file_that_is_too_large_to_be_read() {
+    let text = format!("version: 1\n{}", "# comment\n".repeat(500_000));
+    let dir = folder(&[("large.yaml", &text)]);
+    let said = out(&unfazed(&dir, &["check", "large.yaml"]));
+    assert_snapshot!(said, @"
+    error[P0008]: the file has 5000011 bytes; the most allowed is 4194304
+    --> large.yaml:1:1
+
+    `unfazed rule P0008` says more
+    ");
+}
+
+#[test]
+fn a_profile_that_is_not_there_is_told_with_what_chooses_it() {
+    let dir = folder(&[("team.yaml", "version: 1\nprofiles: {ci: {turn: {max_turns: 3}}}\n")]);
+    let check = unfazed(&dir, &["check", "team.yaml", "--profile", "cl"]);
+    assert_eq!(code(&check), 1);
+    assert_snapshot!(out(&check), @"
+    error[P0201]: there is no profile `cl`, which `--profile` chooses
+     |
+     = note: did you mean `ci`?
+     = help: there is `ci`
+
+    `unfazed rule P0201` says more
+    ");
 }

@@ -1,9 +1,10 @@
 //! The command as people use it: files in, output and exit codes out.
 #![cfg(all(feature = "cli", unix))]
 
+mod command;
+
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,17 +23,8 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
-fn command(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS"] {
-        command.env_remove(format!("UNFAZED_{name}"));
-    }
-    command.args(args).current_dir(dir).stdin(Stdio::null());
-    command
-}
-
 fn unfazed(dir: &TempDir, args: &[&str]) -> Output {
-    command(dir.path(), args).output().unwrap()
+    command::unfazed(dir.path(), args).output().unwrap()
 }
 
 fn out(output: &Output) -> String {
@@ -86,7 +78,8 @@ fn a_reader_that_is_gone_ends_the_output_quietly() {
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = command(dir.path(), args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let output =
+            command::unfazed(dir.path(), args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
         assert_eq!(code(&output), 0, "{args:?}: {}", err(&output));
         assert!(!err(&output).contains("error"), "{args:?}: {}", err(&output));
     }
@@ -97,17 +90,20 @@ fn a_reader_that_is_gone_ends_the_output_quietly() {
 fn output_that_cannot_be_written_is_an_error() {
     let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", SCRIPT)]);
     for args in [
-        &["schema", "policy"][..],
+        &["--help"][..],
+        &["run", "--help"],
+        &["--version"],
+        &["schema", "policy"],
         &["explain", "t"],
         &["check", "agent.yaml"],
         &["run", "agent.yaml", "--format", "json"],
         &["run", "agent.yaml"],
     ] {
         let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = command(dir.path(), args).stdout(full()).output().unwrap();
+        let output = command::unfazed(dir.path(), args).stdout(full()).output().unwrap();
         says(&err(&output), &["error: cannot write to standard output: "]);
         assert_eq!(code(&output), 2, "{args:?}");
-        let output = command(dir.path(), args).stderr(full()).output().unwrap();
+        let output = command::unfazed(dir.path(), args).stderr(full()).output().unwrap();
         assert_eq!(code(&output), 0, "{args:?}");
     }
 }
@@ -270,7 +266,8 @@ fn a_second_signal_leaves_no_tool_running() {
         let stay = "trap '' TERM HUP INT\nsh -c 'trap \"\" TERM HUP INT; echo $$ > child; while :; do sleep 1; done' &\nwhile [ ! -s child ]; do sleep 0.01; done\necho $$ > pid\nwhile :; do sleep 1; done\n";
         let script = "version: 1\nreplies:\n  - calls: [{name: stay, arguments: {}}]\n";
         let dir = folder(&[("agent.yaml", &agent), ("stay.sh", stay), ("model.yaml", script)]);
-        let mut run = command(dir.path(), &["run", "agent.yaml"]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut run =
+            command::unfazed(dir.path(), &["run", "agent.yaml"]).stderr(Stdio::piped()).spawn().unwrap();
         let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap_or_default();
         wait_for("the tool starts", || read("pid").ends_with('\n'));
         let signal = |name: &str| {
@@ -358,7 +355,7 @@ tools:
     for format in ["human", "json"] {
         let dir = folder(&files);
         let args = ["run", "agent.yaml", "--format", format, "--log", "trace"];
-        let mut run = command(dir.path(), &args);
+        let mut run = command::unfazed(dir.path(), &args);
         let run =
             run.env("PROVIDER_KEY", "sk-planted-1").env("SHOP_TOKEN", "shop-planted-2").output().unwrap();
         assert_eq!(code(&run), 0, "{}", err(&run));
@@ -374,7 +371,7 @@ tools:
 #[test]
 fn variables_of_settings_are_text() {
     let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", SCRIPT), ("a.yaml", "version: 1\n")]);
-    let run = command(dir.path(), &["run", "agent.yaml"])
+    let run = command::unfazed(dir.path(), &["run", "agent.yaml"])
         .envs([("UNFAZED_SESSIONS", "123"), ("UNFAZED_LOG", "5"), ("UNFAZED_WHATEVER", "x")])
         .output()
         .unwrap();
@@ -382,12 +379,30 @@ fn variables_of_settings_are_text() {
     assert!(dir.path().join("123").is_dir());
     fs::write(dir.path().join("b.yaml"), "version: 1\nretry: {max_attempts: 9}\n").unwrap();
     for policy in ["b.yaml", "a.yaml:b.yaml"] {
-        let explain = command(dir.path(), &["explain", "t"]).env("UNFAZED_POLICY", policy).output().unwrap();
+        let explain =
+            command::unfazed(dir.path(), &["explain", "t"]).env("UNFAZED_POLICY", policy).output().unwrap();
         says(&out(&explain), &["b.yaml:2:"]);
     }
-    let bad = command(dir.path(), &["explain", "t"]).env("UNFAZED_LOG_JSON", "maybe").output().unwrap();
+    let bad =
+        command::unfazed(dir.path(), &["explain", "t"]).env("UNFAZED_LOG_JSON", "maybe").output().unwrap();
     assert_eq!(code(&bad), 2);
     says(&err(&bad), &["error: UNFAZED_LOG_JSON is `maybe`; set it to `true` or `false`"]);
+}
+
+#[test]
+fn a_profile_is_chosen_by_the_file_the_variable_and_the_flag() {
+    let profiles = "{in_file: {retry: {max_attempts: 7}}, in_variable: {retry: {max_attempts: 8}}, by_flag: {retry: {max_attempts: 9}}}";
+    let policy = format!("version: 1\nprofiles: {profiles}\n");
+    let dir = folder(&[("p.yaml", &policy), ("unfazed.toml", "profile = \"in_file\"\n")]);
+    let explain = |variable: &str, flag: &[&str]| {
+        let args = [&["explain", "t", "p.yaml"], flag].concat();
+        let explain = command::unfazed(dir.path(), &args).env("UNFAZED_PROFILE", variable).output().unwrap();
+        format!("{}{}", out(&explain), err(&explain))
+    };
+    says(&explain("", &[]), &["retry.max_attempts = 7"]);
+    says(&explain("in_variable", &[]), &["retry.max_attempts = 8"]);
+    says(&explain("in_variable", &["--profile", "by_flag"]), &["retry.max_attempts = 9"]);
+    says(&explain("nowhere", &[]), &["there is no profile `nowhere`", "in_file"]);
 }
 
 #[test]
@@ -537,7 +552,8 @@ fn asking() -> TempDir {
 /// A run of it, with this on standard input.
 fn approved(args: &[&str], input: &str) -> Output {
     let dir = asking();
-    let mut command = command(dir.path(), &[&["run", "agent.yaml", "--format", "json"], args].concat());
+    let mut command =
+        command::unfazed(dir.path(), &[&["run", "agent.yaml", "--format", "json"], args].concat());
     let mut run =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // A run that asks nobody does not read it.
@@ -584,9 +600,9 @@ fn shown(terminal: &mut impl std::io::Read, text: &str) -> String {
 fn on_a_terminal_the_person_who_sits_there_is_asked() {
     let dir = asking();
     let run = concat!(env!("CARGO_BIN_EXE_unfazed"), " run agent.yaml");
-    let mut command = Command::new("script");
-    command.args(["--quiet", "--return", "--command", run, "/dev/null"]).current_dir(dir.path());
-    let mut run = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let args = ["--quiet", "--return", "--command", run, "/dev/null"];
+    let mut run = command::program("script", dir.path(), &args);
+    let mut run = run.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut keys, mut terminal) = (run.stdin.take().unwrap(), run.stdout.take().unwrap());
     let first = shown(&mut terminal, "a (yes to all further calls of it)");
     assert!(first.contains("\"text\": \"one\""), "{first}");
@@ -596,4 +612,46 @@ fn on_a_terminal_the_person_who_sits_there_is_asked() {
     keys.write_all(b"n\n").unwrap();
     shown(&mut terminal, "done");
     assert!(run.wait().unwrap().success());
+}
+
+#[test]
+fn another_kind_of_file_is_called_what_it_is() {
+    let files = [("p.yaml", "version: 1\nretry: {max_attempts: 2}\n"), ("model.yaml", SCRIPT)];
+    let dir = folder(&files);
+    for (command, takes) in [
+        ("run", "`unfazed run` takes an agent file"),
+        ("tools", "`unfazed tools` takes an agent file"),
+        ("context", "`unfazed context` takes a session, an agent file, or the JSON body of a request"),
+    ] {
+        for (file, what) in [("p.yaml", "a policy"), ("model.yaml", "a script of a model")] {
+            let output = unfazed(&dir, &[command, file]);
+            assert_eq!(code(&output), 2);
+            says(&err(&output), &[&format!("error: {file} is {what}; {takes}")]);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told_as_that() {
+    let dir = folder(&[]);
+    let missing = unfazed(&dir, &["context", "nofile.yaml"]);
+    says(
+        &err(&missing),
+        &["there is no file `nofile.yaml`, and no session `nofile.yaml` in .unfazed/sessions"],
+    );
+    let missing = unfazed(&dir, &["explain", "t", "--config", "nofile.toml"]);
+    assert_eq!(code(&missing), 2);
+    says(&err(&missing), &["cannot read the settings file nofile.toml: No such file"]);
+    let folder = unfazed(&dir, &["explain", "t", "--config", "."]);
+    says(&err(&folder), &["cannot read the settings file .: it is a folder"]);
+}
+
+#[test]
+fn who_cannot_keep_a_session_here_is_told_where_else() {
+    let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", SCRIPT), (".unfazed", "in the way")]);
+    let run = unfazed(&dir, &["run", "agent.yaml"]);
+    assert_eq!(code(&run), 1);
+    let other = "; keep sessions in another folder: name it in UNFAZED_SESSIONS, in `sessions` of the settings file, \
+                 or in `session.dir` of the agent file";
+    says(&err(&run), &["error: cannot make the folder `.unfazed/sessions`: ", other]);
 }

@@ -42,10 +42,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let chosen = args.profile.as_deref().or(settings.profile.as_deref());
-    let loader = named::loader(chosen);
+    let loader = named::chosen(args.profile.as_deref(), settings);
+    let json = args.format == Format::Json;
+    if args.tools.iter().chain(&args.models).any(String::is_empty) {
+        return Err(Failed::Usage("a name is empty; no tool and no model has such a name".into()));
+    }
     let mut names = Names { tools: args.tools.clone(), models: args.models.clone() };
     let mut load = |path: &PathBuf| {
-        let (policy, agent) = policies::load(std::slice::from_ref(path), &loader)?;
+        let (policy, agent) = policies::load_for(std::slice::from_ref(path), &loader, json)?;
         if let Some(agent) = agent {
             names.tools.extend(agent.tools.keys().cloned());
             names.models.extend(agent.models.keys().cloned());
@@ -86,7 +90,8 @@ fn of_profiles(
             if !policy.profiles().contains(name) {
                 return Ok(policy.clone());
             }
-            let loaded = policies::load(std::slice::from_ref(path), &named::loader(Some(name)));
+            let json = args.format == Format::Json;
+            let loaded = policies::load_for(std::slice::from_ref(path), &named::loader(Some(name)), json);
             loaded.map(|(policy, _)| policy)
         };
         let (old, new) = (with(old, &args.old)?, with(new, &args.new)?);

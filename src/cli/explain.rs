@@ -12,10 +12,14 @@ use super::exit::{Exit, Failed};
 use super::settings::Settings;
 use super::{files, named, out, policies};
 
+/// Some flags take the place of the name.
+const USAGE: &str = "unfazed explain [OPTIONS] <NAME> [POLICY]...
+       unfazed explain [OPTIONS] --output|--turn|--history|--context|--bounds [POLICY]...";
+
 /// Shows the effective policy of a tool, a model or the report: values, origins, delays, what is done about an error,
 /// worst case, bounds of a run
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(override_usage = USAGE, after_help = "Examples:
   unfazed explain lookup_price policy.yaml
   unfazed explain --model main base.yaml team.yaml
   unfazed explain lookup_price agent.yaml --call call.yaml
@@ -60,17 +64,18 @@ pub(crate) struct Args {
     /// Shows this value or block alone: `retry.max_attempts`, `retry`.
     #[arg(long, value_name = "PATH")]
     key: Option<String>,
-    #[command(flatten)]
-    failure: failure::Asked,
     /// How many attempts a tool makes itself in each run, for the attempt product.
-    #[arg(long, help_heading = "Options", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     inner: u32,
     /// The profile of the policy that is chosen.
-    #[arg(long, help_heading = "Options", value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     /// How it is printed.
-    #[arg(long, help_heading = "Options", value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t)]
     format: Format,
+    // Its heading holds for all that follows.
+    #[command(flatten)]
+    failure: failure::Asked,
 }
 
 /// How an explanation is printed.
@@ -97,14 +102,17 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         );
         return Err(Failed::Usage(message));
     }
+    if name.as_deref() == Some("") {
+        return Err(Failed::Usage("NAME is empty; no tool and no model has such a name".into()));
+    }
     if paths.is_empty() {
         paths.clone_from(&settings.policy);
     }
     if args.format == Format::Yaml && (args.bounds || args.failure.is_asked()) {
         return Err(Failed::Usage("only values are printed as a policy; use --format human or json".into()));
     }
-    let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
-    let (policy, agent) = policies::load(&paths, &loader)?;
+    let loader = named::chosen(args.profile.as_deref(), settings);
+    let (policy, agent) = policies::load_for(&paths, &loader, args.format == Format::Json)?;
     if args.bounds {
         return bounds(args, &policy, agent.as_ref());
     }
@@ -165,7 +173,9 @@ fn explain(
                 None => policy.explain_tool(name),
                 Some(path) => {
                     let call = CallFile::read(&path.display().to_string(), &files::read(path)?);
-                    let call = call.map_err(|report| policies::reported(&[report]))?.value;
+                    let call = call
+                        .map_err(|report| policies::reported_as(&[report], args.format == Format::Json))?
+                        .value;
                     policy.explain_call(name, &call.arguments, call.planner.as_ref())
                 }
             }

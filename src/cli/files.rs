@@ -16,13 +16,25 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failed> {
 
 /// Reads a file whole. Whatever is no file may never end, or never begin; it is not even opened.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, Error> {
+    bytes_up_to(path, MOST)
+}
+
+/// The same, of no more than so many bytes.
+pub(crate) fn bytes_up_to(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
     let kind = std::fs::metadata(path)?.file_type();
     if !kind.is_file() {
         return Err(Error::other(format!("it is {}; only regular files are read", describe(kind))));
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    std::fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Whether a name that may be something else is meant to be that of a file.
+pub(crate) fn is_meant(name: &str) -> bool {
+    let ends = ["yaml", "yml", "json", "jsonl"];
+    let path = Path::new(name);
+    path.components().count() > 1 || path.extension().is_some_and(|end| ends.iter().any(|one| end == *one))
 }
 
 /// The files named by `paths`: a folder stands for all `.yaml` and `.yml` files below it, in order of name. With

@@ -8,6 +8,7 @@ mod exit;
 mod explain;
 mod files;
 mod format;
+mod generated;
 mod init;
 mod logs;
 mod man;
@@ -87,7 +88,15 @@ Exit codes:
 
 /// Runs the command that was asked for.
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(asked) if !asked.use_stderr() => {
+            let printed = out::styled(&asked.render().ansi().to_string());
+            return printed
+                .map_or_else(|error| exit::complain(&error, error.exit()), |()| Exit::Clean.into());
+        }
+        Err(error) => error.exit(),
+    };
     let settings = match cli.settings.resolve() {
         Ok(settings) => settings,
         Err(error) => return exit::complain(&error, Exit::Usage),
@@ -120,6 +129,46 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => {
             let exit = error.exit();
             exit::complain(&error, exit)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command, with those below it.
+    fn all(command: clap::Command) -> Vec<clap::Command> {
+        let below = command.get_subcommands().cloned().flat_map(all).collect::<Vec<_>>();
+        [vec![command], below].concat()
+    }
+
+    fn built() -> Vec<clap::Command> {
+        let mut command = Cli::command();
+        command.build();
+        all(command)
+    }
+
+    #[test]
+    fn no_line_of_an_example_is_wider_than_the_help() {
+        for command in built() {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in text.lines().filter(|line| line.starts_with("  ")) {
+                assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+            }
+        }
+    }
+
+    #[test]
+    fn no_heading_of_a_help_comes_twice() {
+        for mut command in built() {
+            let help = command.render_long_help().to_string();
+            let mut headings: Vec<_> =
+                help.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':')).collect();
+            let count = headings.len();
+            headings.sort_unstable();
+            headings.dedup();
+            assert_eq!(headings.len(), count, "{help}");
         }
     }
 }

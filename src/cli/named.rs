@@ -12,7 +12,15 @@ use unfazed::policy::decode::{Document, Spanned};
 use unfazed::policy::yaml::{self, Data, Node};
 use unfazed::policy::{Code, Diagnostic, Findings, Loader, Policy, Report, SourceId, Sources, Span};
 
+use super::exit::Failed;
 use super::files;
+use super::settings::Settings;
+
+/// The setting that chooses a profile where no flag does.
+const SETTING: &str = "UNFAZED_PROFILE, or `profile` in the settings file,";
+
+/// A policy, in words.
+const POLICY: &str = "a policy";
 
 /// What a file is, by its top-level keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +67,35 @@ impl Named {
 
 /// Whether the file is a policy without mistakes.
 pub(crate) fn is_policy(path: &Path, bytes: &[u8]) -> bool {
-    let source = (path.display().to_string(), bytes.to_vec());
-    kind(bytes) == Kind::Policy && PolicyFiles::new().load_named(&Loader::new(), vec![source]).is_ok()
+    other_kind(path, bytes) == Some(POLICY)
+}
+
+/// What the file certainly is, in words, if it is no agent file.
+pub(crate) fn other_kind(path: &Path, bytes: &[u8]) -> Option<&'static str> {
+    match kind(bytes) {
+        Kind::Agent => None,
+        Kind::Policy => {
+            let source = (path.display().to_string(), bytes.to_vec());
+            let loaded = PolicyFiles::new().load_named(&Loader::new(), vec![source]);
+            loaded.is_ok().then_some(POLICY)
+        }
+        Kind::Script => Some("a script of a model"),
+        Kind::Test => Some("a file of cases"),
+        Kind::Call => Some("a call of a tool"),
+        Kind::Models => Some("a file of models"),
+        Kind::Scenario => Some("a scenario"),
+    }
+}
+
+/// Says so if the file is something else than the agent file that a command takes.
+pub(crate) fn is_agent(path: &Path, bytes: &[u8], command: &str) -> Result<(), Failed> {
+    let Some(what) = other_kind(path, bytes) else { return Ok(()) };
+    let file = path.display();
+    let wants = match what {
+        POLICY => "an agent file, which names it under `policy`",
+        _ => "an agent file",
+    };
+    Err(Failed::Usage(format!("{file} is {what}; `unfazed {command}` takes {wants}")))
 }
 
 /// What the file is. A test file has cases; a script has replies; a scenario has agents; a call has arguments or a planner; a catalogue has a list of models; an agent has a task, models with an `api` or tools with a `kind`.
@@ -124,6 +159,15 @@ fn beginning(bytes: &[u8]) -> Option<&[u8]> {
 /// Loads policies with the profile that was chosen, if one was.
 pub(crate) fn loader(profile: Option<&str>) -> Loader {
     profile.map_or_else(Loader::new, |name| Loader::new().profile(name))
+}
+
+/// Loads policies with the profile that the command line chooses, or else the settings.
+pub(crate) fn chosen(flag: Option<&str>, settings: &Settings) -> Loader {
+    match (flag, settings.profile.as_deref()) {
+        (Some(name), _) => loader(Some(name)).profile_from("`--profile`"),
+        (None, Some(name)) => loader(Some(name)).profile_from(SETTING),
+        (None, None) => loader(None),
+    }
 }
 
 /// Reads an agent file and everything it names. Warnings come along with what was read.

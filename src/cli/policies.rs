@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
 use unfazed::host::PolicyFiles;
 use unfazed::host::agent_file::AgentFile;
 use unfazed::policy::{Diagnostic, Loader, Policy, Report};
@@ -16,6 +17,15 @@ const BUILTIN: &str = "builtin:";
 /// Loads policy files as layers of one policy, or prints what is wrong with them. An agent file stands for the
 /// policies it names; `builtin:default` and `builtin:presets/NAME` are what they are in `extends`.
 pub(crate) fn load(paths: &[PathBuf], loader: &Loader) -> Result<(Policy, Option<AgentFile>), Failed> {
+    load_for(paths, loader, false)
+}
+
+/// As [`load`]; for machines what is wrong, or cannot be read, is printed as `check --format json` prints it.
+pub(crate) fn load_for(
+    paths: &[PathBuf],
+    loader: &Loader,
+    json: bool,
+) -> Result<(Policy, Option<AgentFile>), Failed> {
     // What ships with the product has no profiles.
     let plain = Loader::new();
     let loader =
@@ -26,7 +36,14 @@ pub(crate) fn load(paths: &[PathBuf], loader: &Loader) -> Result<(Policy, Option
             sources.extend(shipped(name)?);
             continue;
         }
-        let bytes = files::read(path)?;
+        let bytes = match files::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if json => {
+                out::raw(&format!("{}\n", document(&[], std::slice::from_ref(&error))))?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
         if named::kind(&bytes) != Kind::Agent {
             sources.push((path.display().to_string(), bytes));
             continue;
@@ -40,13 +57,13 @@ pub(crate) fn load(paths: &[PathBuf], loader: &Loader) -> Result<(Policy, Option
         let (named, reports) = named::read(path, &bytes, loader);
         return match named {
             Some(named) => Ok((named.policy, Some(named.file.value))),
-            None => Err(reported(&named::once(reports))),
+            None => Err(reported_as(&named::once(reports), json)),
         };
     }
     PolicyFiles::new()
         .load_named(loader, sources)
         .map(|policy| (policy, None))
-        .map_err(|report| reported(&[report]))
+        .map_err(|report| reported_as(&[report], json))
 }
 
 /// Prints reports on standard error; there is nothing to add.
@@ -55,6 +72,24 @@ pub(crate) fn reported(reports: &[Report]) -> Failed {
         out::say(&report.human(true));
     }
     Failed::Report(String::new())
+}
+
+/// As [`reported`], or for machines: all reports as one document on standard output.
+pub(crate) fn reported_as(reports: &[Report], json: bool) -> Failed {
+    if !json {
+        return reported(reports);
+    }
+    match out::raw(&format!("{}\n", document(reports, &[]))) {
+        Ok(()) => Failed::Report(String::new()),
+        Err(failed) => failed,
+    }
+}
+
+/// Reports as one JSON document, with what could not be read.
+pub(crate) fn document(reports: &[Report], unread: &[Failed]) -> Value {
+    let reports: Vec<Value> = reports.iter().map(Report::to_json).collect();
+    let unread: Vec<Value> = unread.iter().map(|error| json!({"message": error.to_string()})).collect();
+    json!({"version": 1, "reports": reports, "unread": unread})
 }
 
 /// The name of a policy that ships with the product, if it is one.
@@ -67,7 +102,7 @@ fn shipped(name: &str) -> Result<Option<(String, Vec<u8>)>, Failed> {
     if name.strip_prefix(BUILTIN) == Some("default") {
         return Ok(None);
     }
-    let text = format!("version: 1\nextends: {}\n", serde_json::Value::from(name));
+    let text = format!("version: 1\nextends: {}\n", Value::from(name));
     let file = (name.to_owned(), text.into_bytes());
     let mut nowhere = |_: &str, path: &str| Err(format!("there is no `{path}`"));
     let found = Loader::new().load_with(&mut nowhere, vec![file.clone()]);

@@ -1,7 +1,5 @@
 //! `unfazed schema`: the JSON Schemas of the files people write and read.
 
-use std::path::{Path, PathBuf};
-
 use clap::ValueEnum;
 use serde_json::Value;
 use unfazed::engine::Record;
@@ -12,6 +10,7 @@ use unfazed::policy::CallFile;
 use unfazed::simulate;
 
 use super::exit::{Exit, Failed};
+use super::generated::{Generated, Which};
 
 /// Prints a JSON Schema, or writes all of them into a folder
 #[derive(clap::Args)]
@@ -20,15 +19,8 @@ use super::exit::{Exit, Failed};
   unfazed schema --write schemas/
   unfazed schema --check schemas/      # exit code 1 if a file there is stale")]
 pub(crate) struct Args {
-    /// Which one to print.
-    #[arg(value_enum, required_unless_present_any = ["write", "check"])]
-    name: Option<Name>,
-    /// Writes all schemas into this folder.
-    #[arg(long, value_name = "DIR", conflicts_with = "check")]
-    write: Option<PathBuf>,
-    /// Compares all schemas with the files in this folder.
-    #[arg(long, value_name = "DIR")]
-    check: Option<PathBuf>,
+    #[command(flatten)]
+    files: Which<Name>,
 }
 
 /// The schemas there are.
@@ -53,35 +45,7 @@ pub(super) enum Name {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
-    if let Some(dir) = &args.write {
-        std::fs::create_dir_all(dir)
-            .map_err(|error| Failed::io(format!("cannot make {}", dir.display()), error))?;
-        for name in Name::value_variants() {
-            let path = name.path(dir);
-            let what = format!("cannot write {}", path.display());
-            std::fs::write(&path, name.text()).map_err(|error| Failed::io(what, error))?;
-        }
-        return Ok(Exit::Clean);
-    }
-    if let Some(dir) = &args.check {
-        let mut stale = Vec::new();
-        for name in Name::value_variants() {
-            let path = name.path(dir);
-            let found = String::from_utf8(super::files::read(&path)?).unwrap_or_default();
-            if found != name.text() {
-                stale.push(path.display().to_string());
-            }
-        }
-        if stale.is_empty() {
-            return Ok(Exit::Clean);
-        }
-        let write = format!("unfazed schema --write {}", dir.display());
-        return Err(Failed::Report(format!("stale: {}; write them anew with `{write}`", stale.join(", "))));
-    }
-    if let Some(name) = args.name {
-        super::out::raw(&name.text())?;
-    }
-    Ok(Exit::Clean)
+    args.files.run()
 }
 
 impl Name {
@@ -99,12 +63,16 @@ impl Name {
     }
 
     /// As it is written to a file.
-    pub(super) fn text(self) -> String {
+    pub(super) fn document(self) -> String {
         format!("{:#}\n", self.json())
     }
+}
 
-    fn path(self, dir: &Path) -> PathBuf {
-        dir.join(match self {
+impl Generated for Name {
+    const COMMAND: &str = "unfazed schema";
+
+    fn file(&self) -> &'static str {
+        match self {
             Self::Policy => "policy.schema.json",
             Self::Agent => "agent.schema.json",
             Self::Script => "script.schema.json",
@@ -113,6 +81,10 @@ impl Name {
             Self::Tools => "tools.schema.json",
             Self::Simulation => "simulation.schema.json",
             Self::Session => "session.schema.json",
-        })
+        }
+    }
+
+    fn text(&self) -> Result<String, Failed> {
+        Ok(self.document())
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use unfazed::policy::{columns, padded};
 
 use super::exit::{Exit, Failed};
 use super::format::Format;
@@ -39,7 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     super::logs::start(settings)?;
-    let loader = named::loader(args.profile.as_deref().or(settings.profile.as_deref()));
+    let loader = named::chosen(args.profile.as_deref(), settings);
     let inventory = runtime::block_on(Inventory::take(&args.agent, &loader))?;
     match args.format {
         Format::Human => out::raw(&table(&inventory.tools))?,
@@ -72,10 +73,11 @@ fn table(tools: &[Offered]) -> String {
         ]
     };
     let rows: Vec<[String; 5]> = [head].into_iter().chain(tools.iter().map(row)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let width = |column: usize| rows.iter().map(|row| columns(&row[column])).max().unwrap_or_default();
     let [name, kind, effect, tokens] = [0, 1, 2, 3].map(width);
     for [a, b, c, d, e] in &rows {
-        let line = format!("{a:name$}  {b:kind$}  {c:effect$}  {d:>tokens$}  {e}");
+        let a = padded(a, name);
+        let line = format!("{a}  {b:kind$}  {c:effect$}  {d:>tokens$}  {e}");
         // Writing into a string does not fail.
         let _ = writeln!(text, "{}", line.trim_end());
     }

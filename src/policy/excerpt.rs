@@ -1,7 +1,7 @@
 //! The beginning of a text that may be anything and of any size, for messages.
 
 /// At most `most` characters of `text`, with a mark if some are missing.
-pub(super) fn excerpt(text: &str, most: usize) -> String {
+pub(crate) fn excerpt(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),

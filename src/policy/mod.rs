@@ -19,6 +19,7 @@ mod calls;
 mod check;
 mod class;
 mod classify;
+mod columns;
 mod conflict;
 mod context;
 pub mod decode;
@@ -73,6 +74,7 @@ pub use call_override::CallOverride;
 pub use calls::{AfterEffect, Approval, ApprovalPolicy, CallsPolicy, Unanswered, Verification};
 pub use class::{ClassSet, ErrorClass, UnknownClass};
 pub use classify::{Classified, ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
+pub use columns::{columns, padded};
 pub use context::{ContextMessages, ContextPolicy, ReduceStep, ResultsRoom, Share};
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
 pub use did_you_mean::closest as did_you_mean;
@@ -88,6 +90,7 @@ pub use effective::{
     OrphanCalls, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
     SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy, Validator, WindowBudget,
 };
+pub(crate) use excerpt::excerpt;
 pub use explain::{
     Bounds, CallFile, CallLayer, Checks, Contribution, DelayRow, DelayTable, Delays, ErrorAction,
     ErrorExplanation, Explained, Explanation, Holds, LimitInForce, ModelBounds, Reason, RunBounds,

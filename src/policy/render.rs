@@ -56,7 +56,9 @@ fn groups<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Vec<Group<'a>
 
 /// The places of a problem: those near the first share its excerpt, the others get their own.
 fn excerpts<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Vec<Element<'a>> {
-    let Some(source) = sources.get(diagnostic.span.source) else { return Vec::new() };
+    let Some(source) = sources.get(diagnostic.span.source) else {
+        return diagnostic.label.iter().map(|label| Level::NOTE.message(label.as_str()).into()).collect();
+    };
     let first = line(source, diagnostic.span);
     let near = |span: &Span| {
         span.source == diagnostic.span.source && line(source, *span).abs_diff(first) <= SAME_EXCERPT
@@ -79,7 +81,8 @@ fn excerpt<'a>(source: &'a Source, marks: &[(Span, Option<&'a str>, AnnotationKi
     let last = lines.max().unwrap_or(1);
     let window = source.lines(first, last);
     let text = source.text().get(window.clone()).unwrap_or_default();
-    if text.lines().any(|line| line.len() > LONGEST_LINE) {
+    // What was not read whole has no text, and nothing is said about a line of it.
+    if source.text().is_empty() || text.lines().any(|line| line.len() > LONGEST_LINE) {
         return marks.iter().flat_map(|(span, label, _)| bare(source, *span, *label)).collect();
     }
     let mut snippet = Snippet::source(text).path(source.name()).line_start(first as usize);
@@ -90,7 +93,7 @@ fn excerpt<'a>(source: &'a Source, marks: &[(Span, Option<&'a str>, AnnotationKi
     vec![snippet.into()]
 }
 
-/// A place whose line is too long to show.
+/// A place whose line is too long to show, or is not there.
 fn bare<'a>(source: &'a Source, span: Span, label: Option<&'a str>) -> Vec<Element<'a>> {
     let (line, column) = source.line_column(span.start);
     let origin =

@@ -40,6 +40,8 @@ pub struct Span {
 
 /// The source of what a planner gives at run time. It is a single line of JSON, so its offsets are columns.
 pub(crate) const PLANNER: SourceId = SourceId(u16::MAX);
+/// The source of what is chosen on the command line or by the host. It has no text.
+pub(crate) const CHOICE: SourceId = SourceId(u16::MAX - 1);
 
 impl Sources {
     /// No texts.
@@ -49,7 +51,7 @@ impl Sources {
 
     /// Adds a text. A text longer than 4 GiB is not indexed past that point.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> SourceId {
-        let id = u16::try_from(self.texts.len()).unwrap_or(u16::MAX.saturating_sub(1));
+        let id = u16::try_from(self.texts.len()).unwrap_or(u16::MAX.saturating_sub(2));
         self.texts.push(Arc::new(Source::new(name.into(), text.into())));
         SourceId(id)
     }
@@ -133,6 +135,7 @@ impl Sources {
         let (file, before) = match self.get(id) {
             Some(source) => (source.name.as_str(), source.before),
             None if id == PLANNER => ("(planner)", 0),
+            None if id == CHOICE => ("(choice)", 0),
             None => ("(unknown)", 0),
         };
         Place { file: file.into(), line: line.saturating_add(before), column }

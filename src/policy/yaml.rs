@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError};
 
+use super::excerpt::excerpt;
 use super::scalar::{self, Scalar};
 use super::{Code, Diagnostic, Findings, SourceId, Sources, Span};
 
@@ -149,10 +150,7 @@ impl Node {
             Data::Null => "null".into(),
             Data::Bool(value) => format!("boolean `{value}`"),
             Data::Number(number) => format!("number `{number}`"),
-            Data::Text(text) => match text.char_indices().nth(40) {
-                Some((cut, _)) => format!("string \"{}...\"", text.get(..cut).unwrap_or_default()),
-                None => format!("string \"{text}\""),
-            },
+            Data::Text(text) => format!("string \"{}\"", excerpt(text, 40)),
             Data::List(_) => "a list".into(),
             Data::Map(_) => "a mapping".into(),
             Data::Reported => "nothing".into(),

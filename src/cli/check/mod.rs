@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use clap::builder::RangedU64ValueParser;
 use unfazed::context::ModelCatalogue;
 use unfazed::engine::ToolSpec;
 use unfazed::host::PolicyFiles;
@@ -17,7 +18,7 @@ use unfazed::simulate::Scenario;
 
 use super::exit::{self, Exit, Failed};
 use super::named::{self, Kind, Named};
-use super::{files, out};
+use super::{files, out, policies};
 
 /// Checks policy, agent, script, test and scenario files, and the files an agent file names; prints every problem with its place
 #[derive(clap::Args)]
@@ -52,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long)]
     deny_warnings: bool,
     /// The most problems that are printed of each file or policy, errors before warnings.
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_errors: usize,
 }
 
@@ -116,9 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         named::once(reports).into_iter().map(|report| report.at_most(args.max_errors)).collect();
     let errors = reports.iter().any(Report::has_errors);
     let warnings = reports.iter().any(|report| !report.is_empty());
-    if !paths.is_empty() {
-        print(&reports, args.format)?;
-    }
+    print(&reports, &unreadable, args.format)?;
     for error in &unreadable {
         exit::tell(error);
     }
@@ -138,8 +137,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     Ok(if problem && args.format != Format::Sarif { Exit::Problem } else { Exit::Clean })
 }
 
-/// Prints reports the way the user wants them.
-fn print(reports: &[Report], format: Format) -> Result<(), Failed> {
+/// Prints reports the way the user wants them. What could not be read is told to people elsewhere.
+fn print(reports: &[Report], unread: &[Failed], format: Format) -> Result<(), Failed> {
     let mut text = String::new();
     match format {
         Format::Human => {
@@ -154,8 +153,7 @@ fn print(reports: &[Report], format: Format) -> Result<(), Failed> {
             }
         }
         Format::Json => {
-            let all: Vec<_> = reports.iter().map(Report::to_json).collect();
-            return out::raw(&format!("{}\n", serde_json::json!({ "version": 1, "reports": all })));
+            return out::raw(&format!("{}\n", policies::document(reports, unread)));
         }
         Format::Sarif => return out::raw(&format!("{:#}\n", sarif::log(reports))),
         Format::Github => return out::raw(&github::commands(reports)),
@@ -167,7 +165,7 @@ fn print(reports: &[Report], format: Format) -> Result<(), Failed> {
 fn loader(args: &Args, options: &LintOptions) -> Loader {
     let loader = Loader::new().with_lints(options.clone());
     match &args.profile {
-        Some(name) => loader.profile(name),
+        Some(name) => loader.profile(name).profile_from("`--profile`"),
         None => loader.every_profile(),
     }
 }

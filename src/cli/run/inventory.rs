@@ -43,6 +43,9 @@ impl Inventory {
     pub(crate) async fn take(path: &Path, loader: &Loader) -> Result<Self, Failed> {
         let bytes = files::read(path)?;
         let (named, reports) = named::read(path, &bytes, loader);
+        if named.is_none() {
+            named::is_agent(path, &bytes, "tools")?;
+        }
         let named = named.ok_or_else(|| reported(&named::once(reports)))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         if named.file.value.mcp.is_empty() {

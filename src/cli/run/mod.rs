@@ -141,7 +141,10 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let Request { agent, task: wanted, profile, resume } = request::of(args, settings)?;
     let mut signals = Signals::listen();
-    let loader = named::loader(profile.as_deref());
+    let loader = match (&args.profile, &settings.profile) {
+        (None, None) => named::loader(profile.as_deref()).profile_from("the session"),
+        _ => named::chosen(args.profile.as_deref(), settings),
+    };
     let wishes = Wishes { has_task: wanted.is_some(), reload: args.reload, profile, resume };
     let metrics = Arc::new(Metrics::new());
     let serving = match args.metrics_addr {

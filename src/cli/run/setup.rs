@@ -16,7 +16,7 @@ use unfazed::host::{
     ProcessConfig, ProcessTool, Processes, SharedState, Tool, ToolInput, Tools, WindowQuestion, builtin,
 };
 use unfazed::policy::Loader;
-use unfazed::store::{Fsync, Resumed, SessionId, SessionLog};
+use unfazed::store::{Fsync, Resumed, SessionId, SessionLog, StoreError};
 
 use crate::cli::exit::Failed;
 use crate::cli::files;
@@ -72,12 +72,8 @@ impl Setup {
     ) -> Result<Self, Failed> {
         let bytes = files::read(path)?;
         let (named, reports) = named::read(path, &bytes, loader);
-        if named.is_none() && named::is_policy(path, &bytes) {
-            let path = path.display();
-            let message = format!(
-                "{path} is a policy; `unfazed run` takes an agent file, which names it under `policy`"
-            );
-            return Err(Failed::Usage(message));
+        if named.is_none() {
+            named::is_agent(path, &bytes, "run")?;
         }
         let Named { file, policy, mut scripts, models } =
             named.ok_or_else(|| reported(&named::once(reports)))?;
@@ -132,7 +128,7 @@ impl Setup {
         } else {
             let header = LogHeader::new(id.to_string(), digest, Clock::system().now());
             let header = header.of_agent(facts(&file, path, profile));
-            (store.create(&id, &header).map_err(stopped)?, None)
+            (store.create(&id, &header).map_err(|error| not_kept(&error))?, None)
         };
         let agent = agent.results(place.results(&id));
         let agent = share(agent, store.shared_state(), &file)?;
@@ -162,6 +158,18 @@ pub(crate) fn tools(file: &AgentFile, folder: &Path) -> Tools {
 
 fn stopped(error: impl std::fmt::Display) -> Failed {
     Failed::Stopped(error.to_string())
+}
+
+/// A session that cannot begin. Whoever cannot write there keeps sessions elsewhere.
+fn not_kept(error: &StoreError) -> Failed {
+    let help = match error {
+        StoreError::Io { .. } => {
+            "; keep sessions in another folder: name it in UNFAZED_SESSIONS, in `sessions` of the settings file, or in \
+             `session.dir` of the agent file"
+        }
+        _ => "",
+    };
+    Failed::Stopped(format!("{error}{help}"))
 }
 
 /// What it takes to find the agent again.

@@ -47,8 +47,13 @@ pub(in crate::cli) fn one(store: &dyn Store, wanted: &str) -> Result<SessionId, 
         [id] => Ok((*id).clone()),
         [] => {
             let place = store.place();
+            let file = if files::is_meant(wanted) && !Path::new(wanted).exists() {
+                format!("no file `{wanted}`, and ")
+            } else {
+                String::new()
+            };
             Err(Failed::Usage(format!(
-                "there is no session `{wanted}` in {place}; `unfazed sessions` lists those there are, and UNFAZED_SESSIONS \
+                "there is {file}no session `{wanted}` in {place}; `unfazed sessions` lists those there are, and UNFAZED_SESSIONS \
                  names another folder"
             )))
         }

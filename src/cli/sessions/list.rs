@@ -1,12 +1,12 @@
 //! `unfazed sessions list`: the sessions there are, by the files beside their logs.
 
-use clap::ValueEnum;
 use serde_json::{Value, json};
 use unfazed::store::{Listing, SessionInfo, SessionStatus, Store};
 
 use super::filter::Filter;
 use super::find::failed;
 use crate::cli::exit::{Exit, Failed};
+use crate::cli::format::Format;
 use crate::cli::out;
 use crate::cli::text::{one_line, shorten};
 
@@ -28,16 +28,6 @@ pub(super) struct Args {
     /// How they are shown.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-/// How sessions are shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// A line for each.
-    #[default]
-    Human,
-    /// One JSON document.
-    Json,
 }
 
 pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
@@ -80,7 +70,7 @@ fn line(info: &SessionInfo) -> String {
     let SessionInfo { id, meta, updated, .. } = info;
     // To the second: nobody reads more of it in a list.
     let updated = updated.to_rfc3339();
-    let updated = updated.get(..19).unwrap_or(&updated).replace('T', " ");
+    let updated = updated.get(..19).unwrap_or(&updated).replace('T', " ") + "Z";
     let agent = shorten(&one_line(meta.agent.as_deref().unwrap_or("-")), AGENT);
     let title = shorten(&one_line(&meta.title), TITLE);
     let status = meta.status.name().replace('_', " ");

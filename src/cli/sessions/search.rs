@@ -6,8 +6,9 @@ use unfazed::store::{Query, SessionId, Store};
 
 use super::filter::Filter;
 use super::find::failed;
-use super::list::{Format, print};
+use super::list::print;
 use crate::cli::exit::{Exit, Failed};
+use crate::cli::format::Format;
 
 /// Lists the sessions in whose title or messages a text stands
 #[derive(clap::Args)]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use unfazed::cases::{Case, Coverage, Mismatch, Verdict};
+use unfazed::policy::{columns, padded};
 
 use super::Played;
 use crate::cli::exit::Failed;
@@ -97,7 +98,7 @@ fn side_by_side(out: &mut String, mismatch: &Mismatch, column: usize) {
         .iter()
         .map(|row| (wrap(&row.expected, column), wrap(&row.got, column), row.same))
         .collect();
-    let width = |text: &String| text.chars().count();
+    let width = |text: &String| columns(text);
     let widest = cells.iter().flat_map(|(expected, ..)| expected).map(width).max().unwrap_or(0).max(8);
     let _ = writeln!(out, "    {DIM}  {:<widest$}  got{DIM:#}", "expected");
     for (expected, got, same) in &cells {
@@ -105,7 +106,7 @@ fn side_by_side(out: &mut String, mismatch: &Mismatch, column: usize) {
             let mark = if *same || index > 0 { " " } else { "≠" };
             let (left, right) = (expected.get(index), got.get(index));
             let (left, right) = (left.map_or("", String::as_str), right.map_or("", String::as_str));
-            let line = format!("    {mark} {left:<widest$}  {right}");
+            let line = format!("    {mark} {}  {right}", padded(left, widest));
             out.push_str(line.trim_end());
             out.push('\n');
         }
@@ -115,7 +116,7 @@ fn side_by_side(out: &mut String, mismatch: &Mismatch, column: usize) {
 fn one_below_the_other(out: &mut String, mismatch: &Mismatch) {
     for row in &mismatch.rows {
         let mark = if row.same { " " } else { "≠" };
-        let (expected, got) = (wrap(&row.expected, WIDEST).concat(), wrap(&row.got, WIDEST).concat());
+        let (expected, got) = (one_line(&row.expected), one_line(&row.got));
         for (what, text) in [("expected", expected), ("got     ", got)] {
             if !text.is_empty() {
                 let _ = writeln!(out, "  {mark} {what} {text}");
@@ -124,14 +125,34 @@ fn one_below_the_other(out: &mut String, mismatch: &Mismatch) {
     }
 }
 
-/// The text in lines that fit into a column.
+/// The text in lines that fit into a column. Words are whole, unless one is longer than a line.
 fn wrap(text: &str, column: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.lines() {
-        let chars: Vec<char> = one_line(line).chars().collect();
-        lines.extend(chars.chunks(column).map(|piece| piece.iter().collect::<String>()));
+        let line = one_line(line);
+        let mut rest = line.as_str();
+        while columns(rest) > column {
+            let (now, later) = rest.split_at(end_of_line(rest, column));
+            lines.push(now.trim_end().to_owned());
+            rest = later.trim_start();
+        }
+        if !rest.is_empty() {
+            lines.push(rest.to_owned());
+        }
     }
     lines
+}
+
+/// Where a text that is wider than a column is broken: at its last blank there, or else where the column ends.
+fn end_of_line(text: &str, column: usize) -> usize {
+    let ends = || text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let fits = ends().take_while(|end| columns(&text[..*end]) <= column).last();
+    // Something goes into every line, however narrow.
+    let fits = fits.or_else(|| ends().next()).unwrap_or(text.len());
+    if text[fits..].starts_with(' ') {
+        return fits;
+    }
+    text[..fits].rfind(' ').filter(|at| !text[..*at].trim().is_empty()).unwrap_or(fits)
 }
 
 fn coverage(out: &mut String, coverage: &Coverage) {
@@ -203,6 +224,15 @@ cases:
 ";
         insta::assert_snapshot!("eighty_columns", shown_at(case, Some(80)));
         insta::assert_snapshot!("forty_columns", shown_at(case, Some(40)));
+    }
+
+    #[test]
+    fn words_are_whole_and_characters_keep_their_columns() {
+        assert_eq!(super::wrap("timeout, may_have_acted=false", 21), ["timeout,", "may_have_acted=false"]);
+        assert_eq!(super::wrap("a reply and one more", 7), ["a reply", "and one", "more"]);
+        assert_eq!(super::wrap("{\"tool\":\"search\"}", 8), ["{\"tool\":", "\"search\"", "}"]);
+        assert_eq!(super::wrap("日本語ツール", 6), ["日本語", "ツール"]);
+        assert_eq!(super::wrap("日本", 1), ["日", "本"]);
     }
 
     #[test]

@@ -127,13 +127,22 @@ pub struct Reader<'a> {
 /// # Errors
 /// Every mistake in it.
 pub fn read<T: Decode>(name: &str, bytes: &[u8]) -> Result<Document<T>, Report> {
-    match read_and(name, bytes, |_| Vec::new()) {
+    read_with(name, bytes, |_| Vec::new())
+}
+
+/// Reads a document, and looks for `more` mistakes in what could be read of it.
+pub(crate) fn read_with<T: Decode>(
+    name: &str,
+    bytes: &[u8],
+    more: impl FnOnce(&Document<T>) -> Vec<Diagnostic>,
+) -> Result<Document<T>, Report> {
+    match read_and(name, bytes, more) {
         (Some(document), None) => Ok(document),
         (_, report) => Err(report.unwrap_or_else(|| Findings::default().into_report(Sources::new()))),
     }
 }
 
-/// Reads a document, and looks for `more` mistakes in what could be read of it. With a report, that is not all it says.
+/// The same with what could be read of a document that has mistakes. With a report, that is not all it says.
 pub(crate) fn read_and<T: Decode>(
     name: &str,
     bytes: &[u8],
