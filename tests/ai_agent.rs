@@ -1,8 +1,10 @@
 //! ai-agent by its document, from outside: what `unfazed run` logs, counts and ends with under that preset.
 #![cfg(all(feature = "cli", unix))]
 
+mod command;
+
 use std::fs;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -37,12 +39,7 @@ fn folder(policy: &str, replies: &str) -> TempDir {
 }
 
 fn run(dir: &TempDir, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS"] {
-        command.env_remove(format!("UNFAZED_{name}"));
-    }
-    command.args(["run", "agent.yaml"]).args(args).current_dir(dir.path()).stdin(Stdio::null());
-    command.output().unwrap()
+    command::unfazed(dir.path(), &[&["run", "agent.yaml"], args].concat()).output().unwrap()
 }
 
 fn lines(text: &[u8]) -> Vec<Value> {
@@ -114,7 +111,7 @@ fn two_refused_reports_of_one_reply_are_told_and_counted_as_one_collapse() {
     assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
     let logged = lines(&run.stderr).into_iter().filter(|line| line["message"] == "final turn");
     let logged: Vec<Value> = logged.map(|line| line["reason"].clone()).collect();
-    assert_eq!(logged, ["ReportAttempt"]);
+    assert_eq!(logged, ["report_attempt"]);
     let records = lines(&run.stdout);
     let told = records.iter().filter(|record| record["directive"] == "final_turn");
     let told: Vec<_> = told.map(|record| (record["turn"].clone(), record["max_turns"].clone())).collect();

@@ -1,8 +1,10 @@
 //! `diff`, `explain` and `init` as people use them: files in, output and exit codes out.
 #![cfg(feature = "cli")]
 
+mod command;
+
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -55,11 +57,7 @@ fn folder() -> TempDir {
 }
 
 fn unfazed(dir: &TempDir, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS"] {
-        command.env_remove(format!("UNFAZED_{name}"));
-    }
-    command.args(args).current_dir(dir.path()).output().unwrap()
+    command::unfazed(dir.path(), args).output().unwrap()
 }
 
 fn out(output: &Output) -> String {
@@ -269,4 +267,54 @@ fn init_overwrites_nothing_unless_it_is_told_to() {
     assert_eq!(fs::read_to_string(dir.path().join("policy.yaml")).unwrap(), "mine");
     assert_eq!(code(&unfazed(&dir, &["init", "--force"])), 0);
     assert_ne!(fs::read_to_string(dir.path().join("policy.yaml")).unwrap(), "mine");
+}
+
+#[test]
+fn a_policy_with_mistakes_is_told_to_machines_as_check_tells_it() {
+    let dir = folder();
+    fs::write(dir.path().join("m.yaml"), "version: 1\nretyr: {max_attempts: 3}\n").unwrap();
+    let check = unfazed(&dir, &["check", "m.yaml", "--format", "json"]);
+    for args in [
+        &["explain", "t", "m.yaml", "--format", "json"][..],
+        &["diff", "m.yaml", "old.yaml", "--format", "json"],
+        &["diff", "old.yaml", "m.yaml", "--format", "json"],
+    ] {
+        let output = unfazed(&dir, args);
+        assert_eq!((out(&output), err(&output), code(&output)), (out(&check), String::new(), 1), "{args:?}");
+    }
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_is_told_to_machines_too() {
+    let dir = folder();
+    let check = unfazed(&dir, &["check", "nofile.yaml", "--format", "json"]);
+    for args in [
+        &["explain", "t", "nofile.yaml", "--format", "json"][..],
+        &["diff", "old.yaml", "nofile.yaml", "--format", "json"],
+    ] {
+        let output = unfazed(&dir, args);
+        assert_eq!((out(&output), err(&output), code(&output)), (out(&check), err(&check), 2), "{args:?}");
+    }
+}
+
+#[test]
+fn no_tool_has_an_empty_name() {
+    let dir = folder();
+    for args in [
+        &["explain", "", "old.yaml"][..],
+        &["explain", "--model", "", "old.yaml"],
+        &["diff", "old.yaml", "new.yaml", "--tool", ""],
+    ] {
+        let output = unfazed(&dir, args);
+        assert_eq!(code(&output), 2, "{args:?}");
+        assert!(err(&output).contains("is empty; no tool and no model has such a name"), "{}", err(&output));
+    }
+}
+
+#[test]
+fn the_usage_of_explain_tells_which_flags_take_the_place_of_the_name() {
+    let dir = folder();
+    let output = unfazed(&dir, &["explain", "--turn", "--output", "old.yaml"]);
+    let usage = "Usage: unfazed explain [OPTIONS] <NAME> [POLICY]...\n       unfazed explain [OPTIONS] --output|--turn|--history|--context|--bounds [POLICY]...\n";
+    assert!(err(&output).contains(usage), "{}", err(&output));
 }

@@ -70,6 +70,8 @@ pub enum Jitter {
 }
 
 const WHOLE_PPM: u64 = 1_000_000;
+/// One more than the largest number that is drawn.
+const WHOLE_DRAW: u128 = 1 << 64;
 /// Tripling saturates before this, whatever the base.
 const DECORRELATED_STEPS: u32 = 64;
 
@@ -85,19 +87,20 @@ impl Backoff {
     pub fn delay_with(&self, attempt: u32, seed: impl FnOnce() -> Seed) -> Nanos {
         self.jittered(attempt, || {
             let seed = seed();
-            move |attempt| seed.draw(attempt)
+            move |attempt| u128::from(seed.draw(attempt))
         })
     }
 
-    /// The shortest and the longest wait possible after `attempt`.
+    /// The shortest wait possible after `attempt`, and the one that all possible ones stay below, or are equal to
+    /// where nothing is drawn.
     pub fn bounds(&self, attempt: u32) -> (Nanos, Nanos) {
-        (self.jittered(attempt, || |_| 0), self.jittered(attempt, || |_| u64::MAX))
+        (self.jittered(attempt, || |_| 0), self.jittered(attempt, || |_| WHOLE_DRAW))
     }
 
     /// The middle of the waits after `attempt`: as likely exceeded as not. With decorrelated jitter, the wait
     /// if every draw were a middle one.
     pub fn median(&self, attempt: u32) -> Nanos {
-        self.jittered(attempt, || |_| 1 << 63)
+        self.jittered(attempt, || |_| WHOLE_DRAW / 2)
     }
 
     /// Grows with every number drawn, which is what makes [`bounds`](Self::bounds) exact. `source` is asked for
@@ -105,7 +108,7 @@ impl Backoff {
     ///
     /// The rest is never inlined, so that the common jitters and shapes stay a short stretch of integer code.
     #[inline]
-    fn jittered<D: Fn(u32) -> u64>(&self, attempt: u32, source: impl FnOnce() -> D) -> Nanos {
+    fn jittered<D: Fn(u32) -> u128>(&self, attempt: u32, source: impl FnOnce() -> D) -> Nanos {
         let cap = self.cap.unwrap_or(Nanos::MAX).0;
         let attempt = attempt.max(1);
         match self.jitter {
@@ -124,7 +127,7 @@ impl Backoff {
 
     /// Any jitter; [`jittered`](Self::jittered) deals with the common ones before.
     #[inline(never)]
-    fn spread(&self, attempt: u32, cap: u64, draw: impl Fn(u32) -> u64) -> u64 {
+    fn spread(&self, attempt: u32, cap: u64, draw: impl Fn(u32) -> u128) -> u64 {
         match self.jitter {
             Jitter::None => self.shape.raw(attempt, cap),
             Jitter::Full => part(self.shape.raw(attempt, cap), draw(attempt)),
@@ -230,10 +233,10 @@ fn fibonacci(base: u64, retries: u32, cap: u64) -> u64 {
     current
 }
 
-/// `u · whole` for the `u` in `[0, 1)` that `draw` stands for.
+/// `u · whole` for the `u` that `draw` stands for: in `[0, 1)`, and one for [`WHOLE_DRAW`].
 #[inline]
-fn part(whole: u64, draw: u64) -> u64 {
-    let product = u128::from(whole).saturating_mul(u128::from(draw));
+fn part(whole: u64, draw: u128) -> u64 {
+    let product = u128::from(whole).saturating_mul(draw);
     u64::try_from(product >> 64).unwrap_or(u64::MAX)
 }
 
@@ -325,10 +328,10 @@ mod tests {
     fn each_jitter_keeps_its_range() {
         for (jitter, expected) in [
             (Jitter::None, ("8s", "8s", "8s")),
-            (Jitter::Full, ("0s", "4s", "7.999999999s")),
-            (Jitter::Equal, ("4s", "6s", "7.999999999s")),
-            (Jitter::PlusMinus { ppm: 250_000 }, ("6s", "8s", "9.999999999s")),
-            (Jitter::Decorrelated, ("1s", "9.125s", "1m20.99999996s")),
+            (Jitter::Full, ("0s", "4s", "8s")),
+            (Jitter::Equal, ("4s", "6s", "8s")),
+            (Jitter::PlusMinus { ppm: 250_000 }, ("6s", "8s", "10s")),
+            (Jitter::Decorrelated, ("1s", "9.125s", "1m21s")),
         ] {
             let backoff = Backoff { shape: exponential(secs(1), "2"), cap: None, jitter };
             let (least, most) = backoff.bounds(4);
@@ -344,7 +347,7 @@ mod tests {
             cap: Some(secs(10)),
             jitter: Jitter::PlusMinus { ppm: 250_000 },
         };
-        assert_eq!(backoff.bounds(1), (secs(6), Nanos(9_999_999_999)));
+        assert_eq!(backoff.bounds(1), (secs(6), secs(10)));
         assert_eq!(backoff.median(1), secs(8));
     }
 

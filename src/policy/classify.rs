@@ -4,6 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::sync::Arc;
 
+use super::excerpt::excerpt;
 use super::texts::Texts;
 use super::{ErrorClass, Origin};
 
@@ -233,7 +234,7 @@ impl FromStr for StatusPattern {
         let hundred = text.strip_suffix("xx").and_then(|digit| digit.parse::<u8>().ok());
         let hundred = hundred.filter(|digit| (1..=5).contains(digit) && text.len() == 3).map(Self::Hundred);
         exact.map(Self::Exact).or(hundred).ok_or_else(|| ErrorTableError {
-            message: format!("`{}` is not an HTTP status", text.chars().take(40).collect::<String>()),
+            message: format!("`{}` is not an HTTP status", excerpt(text, 40)),
             help: Some("write a status such as `429`, or a hundred of them such as `5xx`".to_owned()),
         })
     }
@@ -301,6 +302,12 @@ mod tests {
 
     fn class(evidence: &Evidence<'_>) -> Option<ErrorClass> {
         table().classify(evidence).map(|row| row.class)
+    }
+
+    #[test]
+    fn what_is_no_status_is_shown_cut_if_it_is_long() {
+        let refused = "4".repeat(100).parse::<StatusPattern>().unwrap_err();
+        assert_eq!(refused.message, format!("`{}…` is not an HTTP status", "4".repeat(40)));
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::display::flow;
 use super::document::{Prioritized, Priority, for_all};
+use super::excerpt::excerpt;
 use super::lost::Doubt;
 use super::merge::{Layer, Under};
 use super::rules::{Rule, Rules};
@@ -272,11 +274,7 @@ fn commute(a: &Value, b: &Value) -> bool {
     apart(add, removes) && apart(adds, remove)
 }
 
-/// A value in a few words.
+/// A value in a few words, as it is written.
 pub(crate) fn short(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(60) {
-        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
-        None => text,
-    }
+    excerpt(&flow(value), 60)
 }

@@ -540,6 +540,13 @@ pub struct SessionPolicy {
     pub reducers: Vec<ReducerRule>,
 }
 
+impl SessionPolicy {
+    /// Whether a reducer listens to `trigger`.
+    pub fn listens(&self, trigger: Trigger) -> bool {
+        self.reducers.iter().any(|rule| rule.on.contains(&trigger))
+    }
+}
+
 /// A named part of the session's state.
 #[derive(Clone, Debug)]
 pub struct SliceRule {

@@ -9,6 +9,7 @@ use super::builtin::{BUILTIN_TEXTS, DEFAULT, DEFAULT_NAME, PRESETS, TABLES};
 use super::decode;
 use super::did_you_mean::closest;
 use super::document::{Blocks, Header, Parent, PolicyFile};
+use super::source::CHOICE;
 use super::{Code, Diagnostic, Findings, LintOptions, Policy, Report, SourceId, Sources, Span};
 
 /// The most files of a policy, those that are extended included.
@@ -32,6 +33,8 @@ pub type Resolve<'r> = dyn FnMut(&str, &str) -> Result<(String, Vec<u8>), String
 #[derive(Clone, Debug, Default)]
 pub struct Loader {
     profile: Option<String>,
+    /// What chose it: `--profile`.
+    profile_from: Option<String>,
     every_profile: bool,
     lints: Option<LintOptions>,
     incomplete: bool,
@@ -102,6 +105,13 @@ impl Loader {
     #[must_use]
     pub fn profile(mut self, name: impl Into<String>) -> Self {
         self.profile = Some(name.into());
+        self
+    }
+
+    /// Says what chose the profile, a flag or a setting, to those who look for one that is not there.
+    #[must_use]
+    pub fn profile_from(mut self, what: impl Into<String>) -> Self {
+        self.profile_from = Some(what.into());
         self
     }
 
@@ -196,7 +206,7 @@ impl Loader {
             hash(&mut digest, b"profile");
             hash(&mut digest, name.as_bytes());
             if !profiles.contains(name) && !findings.lost().any(&["profiles"]) {
-                findings.push(no_profile(name, &profiles, &sources));
+                findings.push(no_profile(name, self.profile_from.as_deref(), &profiles));
             }
         }
         let digest = format!("{:032x}", digest.digest128());
@@ -389,16 +399,20 @@ fn no_builtin(path: &str, span: Span) -> Diagnostic {
     }
 }
 
-fn no_profile(name: &str, profiles: &[String], sources: &Sources) -> Diagnostic {
-    // The name is not in any file; the last one is where it would be written.
-    let source = u16::try_from(sources.len().saturating_sub(1)).unwrap_or_default();
-    let span = Span::new(SourceId(source), 0, 0);
-    let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no profile `{name}`"));
+/// The name is in no file: no text is shown with it.
+fn no_profile(name: &str, from: Option<&str>, profiles: &[String]) -> Diagnostic {
+    let chosen = from.map(|from| format!(", which {from} chooses")).unwrap_or_default();
+    let message = format!("there is no profile `{name}`{chosen}");
+    let problem = Diagnostic::error(Code::UNKNOWN_NAME, Span::new(CHOICE, 0, 0), message);
     let known: Vec<&str> = profiles.iter().map(String::as_str).collect();
-    match closest(name, known.iter().copied()) {
+    let problem = match closest(name, known.iter().copied()) {
         Some(meant) => problem.label(format!("did you mean `{meant}`?")),
-        None if known.is_empty() => problem.help("no file declares `profiles`"),
-        None => problem.help(format!("there are {}", decode::list(&known))),
+        None => problem,
+    };
+    match known.as_slice() {
+        [] => problem.help("no file declares `profiles`"),
+        [one] => problem.help(format!("there is `{one}`")),
+        _ => problem.help(format!("there are {}", decode::list(&known))),
     }
 }
 

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
+use super::excerpt::excerpt;
+
 /// The finest part that can be written.
 const DECIMALS: u32 = 3;
 const LARGEST: u64 = 1000;
@@ -100,8 +102,7 @@ fn decimal(text: &str, decimals: u32) -> Result<u64, &'static str> {
 }
 
 fn refuse(text: &str, what: &str, help: &str) -> RatioError {
-    let shown: String = text.chars().take(40).collect();
-    RatioError { message: format!("`{shown}` is not a {what}"), help: Some(help.to_owned()) }
+    RatioError { message: format!("`{}` is not a {what}", excerpt(text, 40)), help: Some(help.to_owned()) }
 }
 
 fn gcd(mut a: u64, mut b: u64) -> u64 {

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Setting, Template};
 
+/// No character has more bytes.
+const CHAR_BYTES: u64 = 4;
 /// Bytes of prose for a token, as an estimate.
 const PROSE_BYTES: u64 = 4;
 /// Tokens for so many bytes of JSON: 2.8 bytes for one.
@@ -142,7 +144,7 @@ impl Size {
     pub fn holds(self, text: &str) -> bool {
         // A character has one to four bytes, so those of most texts are not counted.
         let (bytes, chars) = (count(text.len()), self.unit == Unit::Chars);
-        let (few, many) = (bytes <= self.count, bytes > self.count.saturating_mul(4));
+        let (few, many) = (bytes <= self.count, bytes > self.count.saturating_mul(CHAR_BYTES));
         if chars && (few || many) { few } else { self.unit.measure(text) <= self.count }
     }
 
@@ -162,6 +164,30 @@ impl Size {
         match self.unit {
             Unit::Tokens => Self { count: self.count.saturating_mul(PROSE_BYTES), unit: Unit::Bytes },
             Unit::Chars | Unit::Bytes => self,
+        }
+    }
+
+    /// The most bytes that a text can have which is no larger.
+    const fn most_bytes(self) -> u64 {
+        match self.unit {
+            Unit::Chars => self.count.saturating_mul(CHAR_BYTES),
+            Unit::Bytes => self.count,
+            Unit::Tokens => self.count.saturating_mul(PROSE_BYTES),
+        }
+    }
+
+    /// A size that only holds what is no larger than this and than the other: the smaller one, if one of them surely is.
+    pub(crate) fn and(self, other: Self) -> Self {
+        // So many bytes are never too many, whatever they are of.
+        let (ours, others) = (self.of_json().count, other.of_json().count);
+        if self.unit == other.unit {
+            Self { count: self.count.min(other.count), unit: self.unit }
+        } else if self.most_bytes() <= others {
+            self
+        } else if other.most_bytes() <= ours {
+            other
+        } else {
+            Self { count: ours.min(others), unit: Unit::Bytes }
         }
     }
 }
@@ -217,6 +243,8 @@ impl fmt::Display for Cap {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -242,5 +270,35 @@ mod tests {
         let measured = [Unit::Chars, Unit::Bytes, Unit::Tokens].map(|unit| unit.measure("äöü"));
         assert_eq!(measured, [3, 6, 2]);
         assert_eq!(Unit::Tokens.measure(r#"{"city":"Oslo"}"#), 6);
+    }
+
+    #[test]
+    fn of_two_sizes_the_smaller_one_is_taken_as_it_is() {
+        let size = |text: &str| Cap::parse(text).unwrap().size().unwrap();
+        for (one, other, both) in [
+            ("118 tokens", "16000 chars", "118 tokens"),
+            ("500 chars", "5000 tokens", "500 chars"),
+            ("300 chars", "200 chars", "200 chars"),
+            ("5000 tokens", "16000 chars", "14000 bytes"),
+            ("2000 tokens", "5000 chars", "5000 bytes"),
+        ] {
+            assert_eq!(size(one).and(size(other)), size(both));
+            assert_eq!(size(other).and(size(one)), size(both));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_two_sizes_hold_together_each_of_them_holds(
+            text in "[a\u{e4}\u{20ac}\u{1f600}]{0,60}", json in any::<bool>(), counts in (0_u64..90, 0_u64..90), units in (0..3, 0..3),
+        ) {
+            let unit = |at: i32| [Unit::Chars, Unit::Bytes, Unit::Tokens][usize::try_from(at).unwrap()];
+            let one = Size { count: counts.0, unit: unit(units.0) };
+            let other = Size { count: counts.1, unit: unit(units.1) };
+            let text = if json { format!("[{text}]") } else { text };
+            if one.and(other).holds(&text) {
+                prop_assert!(one.holds(&text) && other.holds(&text));
+            }
+        }
     }
 }

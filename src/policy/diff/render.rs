@@ -5,8 +5,9 @@ use core::fmt;
 use serde_json::{Value, json};
 
 use super::{Comparison, DiffGroup, DiffRow, DiffSubject, DiffVerdict, SubjectKind};
-use crate::policy::Place;
 use crate::policy::display::flow;
+use crate::policy::excerpt::excerpt;
+use crate::policy::{Place, columns, padded};
 
 /// Longer values are cut in the text; the JSON holds them whole.
 const LONGEST: usize = 96;
@@ -103,7 +104,7 @@ impl fmt::Display for DiffGroup {
         let mut when = None;
         let width = |cell: fn(&DiffRow) -> String| {
             let beside = self.rows.iter().filter(|row| !is_long(row));
-            beside.map(|row| cell(row).chars().count()).max().unwrap_or(0)
+            beside.map(|row| columns(&cell(row))).max().unwrap_or(0)
         };
         let (fields, olds, news) = (width(|row| row.field.clone()), width(old), width(new));
         for row in &self.rows {
@@ -120,10 +121,9 @@ impl fmt::Display for DiffGroup {
                 writeln!(f, "{indent}{verdict:7}  {field}")?;
                 writeln!(f, "{indent}         old {old}  {from}\n{indent}         new {new}  {to}")?;
             } else {
-                writeln!(
-                    f,
-                    "{indent}{verdict:7}  {field:fields$}  {old:>olds$} -> {new:news$}  {from} -> {to}"
-                )?;
+                let before = " ".repeat(olds.saturating_sub(columns(&old)));
+                let (field, new) = (padded(field, fields), padded(&new, news));
+                writeln!(f, "{indent}{verdict:7}  {field}  {before}{old} -> {new}  {from} -> {to}")?;
             }
         }
         Ok(())
@@ -132,7 +132,7 @@ impl fmt::Display for DiffGroup {
 
 /// Whether old and new stand below each other instead of side by side.
 fn is_long(row: &DiffRow) -> bool {
-    old(row).chars().count().max(new(row).chars().count()) > BESIDE || row.field.chars().count() > FIELD
+    columns(&old(row)).max(columns(&new(row))) > BESIDE || columns(&row.field) > FIELD
 }
 
 impl fmt::Display for DiffVerdict {
@@ -192,10 +192,5 @@ fn at(place: Option<&Place>) -> String {
 }
 
 fn short(value: Option<&Value>) -> String {
-    let Some(value) = value else { return "none".to_owned() };
-    let text = flow(value);
-    match text.char_indices().nth(LONGEST) {
-        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
-        None => text,
-    }
+    value.map_or_else(|| "none".to_owned(), |value| excerpt(&flow(value), LONGEST))
 }

@@ -17,6 +17,7 @@ use super::worst_run;
 use crate::policy::names::{self, Named};
 use crate::policy::{
     AfterEffect, Bound, Effect, Names, OnExhausted, Place, Policy, ReduceStep, RetryPolicy, ToolPolicy,
+    columns, padded,
 };
 use crate::time::Nanos;
 
@@ -392,12 +393,12 @@ impl fmt::Display for Bounds {
 /// Columns, the first to the left, the others to the right.
 fn table<const N: usize>(f: &mut fmt::Formatter<'_>, rows: &[[String; N]]) -> fmt::Result {
     writeln!(f)?;
-    let width =
-        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| columns(cell)).max();
     let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
     for row in rows {
         for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            if i == 0 { write!(f, "  {cell:width$}")? } else { write!(f, "  {cell:>width$}")? }
+            // Only names may hold characters of other widths than one column.
+            if i == 0 { write!(f, "  {}", padded(cell, *width))? } else { write!(f, "  {cell:>width$}")? }
         }
         writeln!(f)?;
     }

@@ -9,6 +9,7 @@ record! {
     /// A call of a tool, for `unfazed explain --call`.
     pub struct CallFile {
         /// The arguments of the call.
+        /// Example: `{"query": "brass lamp"}`
         pub arguments: Value = Value::Object(Map::new()),
         /// What the host's planner says about the call.
         pub planner: Option<CallOverride>,

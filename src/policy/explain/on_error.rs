@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::render::{LONGEST, layer, short};
 use super::{Contribution, Delays, Explanation};
-use crate::policy::{ErrorClass, ErrorRow, Evidence, Place, Policy, Scope};
+use crate::policy::{ErrorClass, ErrorRow, Evidence, Place, Policy, Scope, columns, padded};
 
 /// What is done about a failure of some class.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct ErrorExplanation {
     pub if_acted: Option<String>,
     /// The waits, and the worst case; `None`: there is no further attempt.
     pub delays: Option<Delays>,
+    /// Layers that hold for some calls only, of which none is counted in: their conditions, and where each is written.
+    pub conditional: Vec<(String, Place)>,
 }
 
 /// What is done about a failure.
@@ -93,6 +95,12 @@ impl Explanation {
                 .as_ref()
                 .filter(|_| runs)
                 .map(|(retry, work)| Delays::for_class(retry, *work, class)),
+            conditional: self
+                .conditional
+                .iter()
+                .filter(|layer| layer.holds.is_none())
+                .map(|layer| (layer.when.clone(), layer.at.clone()))
+                .collect(),
         }
     }
 
@@ -360,15 +368,21 @@ impl fmt::Display for ErrorExplanation {
         if let Some(then) = &self.if_acted {
             writeln!(f, "  if it may have acted: {then}")?;
         }
-        let width = |cell: fn(&Reason) -> &str| {
-            self.reasons.iter().map(|r| cell(r).chars().count()).max().unwrap_or(0)
-        };
+        let width =
+            |cell: fn(&Reason) -> &str| self.reasons.iter().map(|r| columns(cell(r))).max().unwrap_or(0);
         let (paths, says, layers) = (width(|r| &r.path), width(|r| &r.says), width(|r| &r.layer));
         for Reason { path, says: said, layer, at } in &self.reasons {
-            writeln!(f, "      {path:paths$}  {said:says$}  {layer:layers$}  {at}")?;
+            let (said, layer) = (padded(said, says), padded(layer, layers));
+            writeln!(f, "      {path:paths$}  {said}  {layer}  {at}")?;
         }
         if let Some(delays) = &self.delays {
             write!(f, "\n{delays}")?;
+        }
+        if !self.conditional.is_empty() {
+            writeln!(f, "\n  all of it for calls that none of these layers holds for")?;
+        }
+        for (when, at) in &self.conditional {
+            writeln!(f, "      when {when} ({at})")?;
         }
         Ok(())
     }
@@ -393,6 +407,7 @@ impl ErrorExplanation {
             "if_acted": self.if_acted,
             "reasons": self.reasons.iter().map(reason).collect::<Vec<_>>(),
             "delays": self.delays.as_ref().map(Delays::to_json),
+            "conditional": self.conditional.iter().map(|(when, at)| json!({"when": when, "at": at})).collect::<Vec<_>>(),
         })
     }
 }

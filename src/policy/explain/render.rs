@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{CallLayer, Contribution, DelayTable, Delays, Explained, Explanation, Holds};
 use crate::policy::display::flow;
-use crate::policy::{Bound, Place};
+use crate::policy::excerpt::excerpt;
+use crate::policy::{Bound, Place, columns, padded};
 use crate::time::Nanos;
 
 /// Longer values are cut in the text, those of the layers sooner; the JSON holds them whole.
@@ -59,12 +60,12 @@ impl fmt::Display for Explained {
             write!(f, "   (capped from {} by limits.{name}, {})", short(from, LONGEST), self.at)?;
         }
         writeln!(f)?;
-        let width = self.contributions.iter().map(|c| said(c).chars().count()).max().unwrap_or(0);
-        let names = self.contributions.iter().map(|c| layer(c).chars().count()).max().unwrap_or(0);
+        let width = self.contributions.iter().map(|c| columns(&said(c))).max().unwrap_or(0);
+        let names = self.contributions.iter().map(|c| columns(&layer(c))).max().unwrap_or(0);
         for contribution in &self.contributions {
             let won = if contribution.won { "won " } else { "lost" };
-            let (said, layer) = (said(contribution), layer(contribution));
-            writeln!(f, "      {won} {said:width$}  {layer:names$}  {}", contribution.at)?;
+            let (said, layer) = (padded(&said(contribution), width), padded(&layer(contribution), names));
+            writeln!(f, "      {won} {said}  {layer}  {}", contribution.at)?;
         }
         Ok(())
     }
@@ -140,9 +141,9 @@ impl fmt::Display for CallLayer {
             value => edited(value),
         };
         let paths = self.says.iter().map(|(path, ..)| path.len()).max().unwrap_or(0);
-        let width = self.says.iter().map(|(_, value, _)| said(value).chars().count()).max().unwrap_or(0);
+        let width = self.says.iter().map(|(_, value, _)| columns(&said(value))).max().unwrap_or(0);
         for (path, value, at) in &self.says {
-            writeln!(f, "      {path:paths$}  {:width$}  {at}", said(value))?;
+            writeln!(f, "      {path:paths$}  {}  {at}", padded(&said(value), width))?;
         }
         Ok(())
     }
@@ -250,11 +251,7 @@ pub(super) fn layer(contribution: &Contribution) -> String {
 
 /// On one line, cut, and with as few quotes as can be.
 pub(super) fn short(value: &Value, longest: usize) -> String {
-    let text = flow(value);
-    match text.char_indices().nth(longest) {
-        Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
-        None => text,
-    }
+    excerpt(&flow(value), longest)
 }
 
 /// For machines: to the nanosecond; null is unbounded.

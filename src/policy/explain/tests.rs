@@ -325,6 +325,50 @@ fn what_is_done_about_an_error_is_told_with_the_rules_that_say_so() {
 }
 
 #[test]
+fn what_is_done_about_an_error_says_which_calls_it_does_not_speak_of() {
+    let policy = policy();
+    let told = policy.explain_tool("http.get").on_error(ErrorClass::Timeout);
+    let end = "\n  all of it for calls that none of these layers holds for\n      when args.slow (team.yaml:10:15)\n";
+    assert!(told.human().ends_with(end), "{}", told.human());
+    let at = json!({"file": "team.yaml", "line": 10, "column": 15});
+    assert_eq!(told.to_json()["conditional"], json!([{"when": "args.slow", "at": at}]));
+    let one = policy.explain_call("http.get", &json!({"slow": true}), None).on_error(ErrorClass::Timeout);
+    assert!(one.conditional.is_empty() && !one.human().contains("args.slow"), "{}", one.human());
+}
+
+#[test]
+fn a_bound_is_the_length_that_is_written_not_a_nanosecond_less() {
+    let text = "version: 1\nlimits: {total_delay: 30s}\nretry: {max_attempts: 3, backoff: {kind: exponential, base: 500ms, factor: 2, jitter: full}}\n";
+    let bounds = Policy::from_yaml("x.yaml", text).unwrap().bounds(&Names::default(), 1).to_json();
+    assert_eq!(bounds["run"]["correcting"], "11s");
+    assert_eq!(bounds["models"][0]["turn"]["asleep"], "1.5s");
+    assert_eq!(bounds["tools"][0]["correction"], "1s");
+    let late = "version: 1\nretry: {max_attempts: 9, deadline: 3s, backoff: {kind: constant, delay: 1s, jitter: full}}\n";
+    let late = Policy::from_yaml("x.yaml", late).unwrap().explain_model("m").to_json();
+    assert_eq!(late["delays"]["asleep"], "3s");
+}
+
+#[test]
+fn characters_of_two_columns_keep_the_columns() {
+    let text = "version: 1\ntools: {日本語ツール: {retry: {max_attempts: 2}}, plain: {}}\n";
+    let policy = Policy::from_yaml("x.yaml", text).unwrap();
+    let columns = |text: &str, word: &str| -> Vec<usize> {
+        let ends = |line: &str| line.find(word).map(|at| crate::policy::columns(&line[..at]));
+        text.lines().filter_map(ends).collect()
+    };
+    let value = policy.explain_tool("日本語ツール").get("retry.max_attempts").unwrap().to_string();
+    let places = [columns(&value, "x.yaml:"), columns(&value, "builtin:default")].concat();
+    assert!(places.len() == 2 && places[0] == places[1], "{value}");
+    let bounds =
+        policy.bounds(&Names { tools: vec!["日本語ツール".into(), "plain".into()], models: vec![] }, 1);
+    let human = bounds.human();
+    let rows: Vec<_> =
+        human.lines().filter(|line| line.starts_with("  日本語") || line.starts_with("  plain")).collect();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(crate::policy::columns(rows[0]), crate::policy::columns(rows[1]), "{human}");
+}
+
+#[test]
 fn classes_after_which_no_other_model_is_called_are_told_with_the_rule() {
     let model = |rules: &str| {
         let policy = Policy::from_yaml("team.yaml", &format!("version: 1\n{rules}\n")).unwrap();

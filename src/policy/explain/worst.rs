@@ -167,7 +167,8 @@ fn reach(waits: Waits<'_>, work: Work) -> Reach {
         (Attempts::Unlimited, runs) => runs,
     };
     let most = most.map(|most| most.get().saturating_sub(1));
-    // An attempt starts before the deadline; what is slept in all may reach `total_delay`.
+    // An attempt starts before the deadline; what is slept in all may reach `total_delay`. What is told is the length
+    // that nothing exceeds, without the nanosecond between the two.
     let before = match retry.deadline.value {
         Bound::Within(deadline) => Bound::Within(deadline.saturating_sub(Nanos(1))),
         Bound::Unlimited => Bound::Unlimited,
@@ -176,6 +177,10 @@ fn reach(waits: Waits<'_>, work: Work) -> Reach {
     let room = match waits.kind {
         Kind::Correction => retry.total_delay.value,
         Kind::Call | Kind::Run | Kind::Report => smaller(before, retry.total_delay.value),
+    };
+    let most_asleep = match waits.kind {
+        Kind::Correction => retry.total_delay.value,
+        Kind::Call | Kind::Run | Kind::Report => smaller(retry.deadline.value, retry.total_delay.value),
     };
     let fits = |least: Nanos| !matches!(room, Bound::Within(room) if least > room);
     let (mut n, mut least, mut longest) = (0_u32, Nanos::ZERO, Bound::Within(Nanos::ZERO));
@@ -196,18 +201,24 @@ fn reach(waits: Waits<'_>, work: Work) -> Reach {
         // Classes with rules of their own drop out one after the other.
         let is_steady = retry.by_class.is_empty() && attempt >= listed && steady == Some((shortest, wait));
         if is_steady || n >= FOLLOWED.max(listed) {
-            let reach = rest(Rest { retry, n, least, longest, shortest, most, room }, waits, in_attempts);
-            return Reach { wait: smaller(larger(one, smaller(reach.wait, room)), before), ..reach };
+            let reach = rest(
+                Rest { retry, n, least, longest, shortest, most, room, most_asleep },
+                waits,
+                in_attempts,
+            );
+            let wait = larger(one, smaller(reach.wait, most_asleep));
+            return Reach { wait: smaller(wait, retry.deadline.value), ..reach };
         }
         let next = least.saturating_add(shortest);
         if !fits(next) {
             break;
         }
-        one = larger(one, smaller(wait, less(room, least)));
+        one = larger(one, smaller(wait, less(most_asleep, least)));
         (n, least, longest) = (attempt, next, add(longest, wait));
         in_attempts = larger(in_attempts, self::in_attempts(retry, n, least));
     }
-    Reach { waits: Some(n), asleep: smaller(longest, room), wait: smaller(one, before), in_attempts }
+    let (asleep, wait) = (smaller(longest, most_asleep), smaller(one, retry.deadline.value));
+    Reach { waits: Some(n), asleep, wait, in_attempts }
 }
 
 /// Where the waits have got to when the shortest ones no longer change.
@@ -220,6 +231,7 @@ struct Rest<'a> {
     shortest: Nanos,
     most: Option<u32>,
     room: Bound,
+    most_asleep: Bound,
 }
 
 fn rest(at: Rest<'_>, waits: Waits<'_>, so_far: Bound) -> Reach {
@@ -247,7 +259,7 @@ fn rest(at: Rest<'_>, waits: Waits<'_>, so_far: Bound) -> Reach {
         _ => Bound::Unlimited,
     };
     let attempts = larger(so_far, smaller(attempts, at.retry.deadline.value));
-    Reach { waits: all, asleep: smaller(longest, at.room), wait, in_attempts: attempts }
+    Reach { waits: all, asleep: smaller(longest, at.most_asleep), wait, in_attempts: attempts }
 }
 
 /// The most time in attempts if there are `waits` waits of that length in all.

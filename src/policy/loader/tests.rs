@@ -204,9 +204,17 @@ output: {tool: done}
     fn one_that_is_not_there_is_an_error_that_names_those_that_are() {
         let told =
             |profile: &str| load_with(&Loader::new().profile(profile), &[TEAM]).unwrap_err().to_string();
-        assert_snapshot!(told("stagin"), @"team.yaml:1:1: error[P0201]: there is no profile `stagin` (did you mean `staging`?)");
+        assert_snapshot!(told("stagin"), @"(choice):1:1: error[P0201]: there is no profile `stagin` (did you mean `staging`?)");
         let report = load_with(&Loader::new().profile("live"), &[TEAM]).unwrap_err();
         assert_eq!(report.diagnostics()[0].help, ["there are `ci`, `staging`"]);
+        let flag = Loader::new().profile("stagin").profile_from("`--profile`");
+        let report = load_with(&flag, &[TEAM]).unwrap_err().human(false);
+        assert_snapshot!(report, @"
+        error[P0201]: there is no profile `stagin`, which `--profile` chooses
+         |
+         = note: did you mean `staging`?
+         = help: there are `ci`, `staging`
+        ");
     }
 
     #[test]
