@@ -1,10 +1,12 @@
 //! What cases prove: the page that `unfazed test --conformance` writes, and the tests that stand in for cases.
 #![cfg(feature = "cli")]
 
+mod command;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use tempfile::TempDir;
 use unfazed::cases::{Loader, Suite};
@@ -39,9 +41,8 @@ fn folder(cases: &str) -> TempDir {
 }
 
 fn prove(dir: &Path, more: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    let command = command.env("NO_COLOR", "1").args(["test", "cases", "--conformance", "docs/page.md"]);
-    command.args(more).current_dir(dir).output().unwrap()
+    let args = [&["test", "cases", "--conformance", "docs/page.md"], more].concat();
+    command::unfazed(dir, &args).env("NO_COLOR", "1").output().unwrap()
 }
 
 fn said(output: &Output) -> String {

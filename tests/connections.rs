@@ -1,10 +1,11 @@
 //! Connections that are never there: names that nobody knows, ports where nobody listens, servers that do not speak TLS.
 #![cfg(feature = "cli")]
 
+mod command;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::Command;
 use std::thread;
 
 const POLICY: &str = "version: 1
@@ -19,12 +20,11 @@ fn failures(base_url: &str) -> Vec<String> {
     );
     fs::write(dir.path().join("agent.yaml"), agent).unwrap();
     fs::write(dir.path().join("policy.yaml"), POLICY).unwrap();
-    let mut run = Command::new(env!("CARGO_BIN_EXE_unfazed"));
+    let mut run = command::unfazed(dir.path(), &["run", "agent.yaml", "--format", "json"]);
     for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
         run.env_remove(proxy);
     }
-    let output =
-        run.args(["run", "agent.yaml", "--format", "json"]).current_dir(dir.path()).output().unwrap();
+    let output = run.output().unwrap();
     let records = String::from_utf8_lossy(&output.stdout).into_owned();
     let events = records.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let failed = events.filter(|record| record["event"] == "model_failed");

@@ -1,10 +1,12 @@
 //! The headers an agent file names: they are sent, those that are secret are never shown, and mistakes have their places.
 #![cfg(all(feature = "cli", unix))]
 
+mod command;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::thread;
 
 use tempfile::TempDir;
@@ -21,8 +23,8 @@ fn folder(agent: &str) -> TempDir {
 }
 
 fn unfazed(dir: &TempDir, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    command.args(args).current_dir(dir.path()).env("TEAM_TOKEN", "team-planted-1");
+    let mut command = command::unfazed(dir.path(), args);
+    command.env("TEAM_TOKEN", "team-planted-1");
     command.env("BROKEN_TOKEN", "team-planted-1\nx: y").env_remove("NO_SUCH_TOKEN_HERE");
     command.output().unwrap()
 }

@@ -1,11 +1,14 @@
 //! Manual pages and completions: they know every command.
 #![cfg(feature = "cli")]
 
+mod command;
+
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn unfazed(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_unfazed")).args(args).output().unwrap()
+    command::unfazed(Path::new("."), args).output().unwrap()
 }
 
 fn said(args: &[&str]) -> String {

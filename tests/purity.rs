@@ -1,4 +1,4 @@
-//! The order of the house: which module may use which, and what the interpreter may not touch.
+//! The order of the house: which module may use which, what the interpreter may not touch, and how tests run the command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -133,6 +133,15 @@ fn what_is_forbidden_would_be_found() {
     // Neither of these says here what is used.
     assert_eq!(uses("use crate::{host, store};"), [""]);
     assert_eq!(uses("use crate::*;"), [""]);
+}
+
+#[test]
+fn every_test_of_the_command_runs_it_by_one_function() {
+    let mut files = Vec::new();
+    walk(&root().join("tests"), &mut files);
+    let named = concat!("Command::new(env!(\"", "CARGO_BIN_EXE_unfazed\"");
+    files.retain(|file| read(file).contains(named));
+    assert!(files.is_empty(), "tests/command/mod.rs keeps the settings of whoever runs them away: {files:?}");
 }
 
 /// All files of a module.

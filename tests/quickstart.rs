@@ -1,25 +1,22 @@
 //! The quickstart is lived through as it is told: everything goes wrong in its order, and the run ends with a report.
 #![cfg(feature = "cli")]
 
+mod command;
+
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
-/// Runs the quickstart; `rest` is the end of the command line as a shell reads it.
-fn quickstart(sessions: &Path, rest: &str) -> Output {
-    let line = format!(r#"exec "$0" run examples/quickstart/agent.yaml {rest}"#);
-    Command::new("sh")
-        .args(["-c", &line, env!("CARGO_BIN_EXE_unfazed")])
-        .current_dir(root())
-        .env("UNFAZED_SESSIONS", sessions)
-        .output()
-        .unwrap()
+fn quickstart(sessions: &Path, args: &[&str]) -> Command {
+    let mut command = command::unfazed(root(), &[&["run", "examples/quickstart/agent.yaml"], args].concat());
+    command.env("UNFAZED_SESSIONS", sessions);
+    command
 }
 
 fn run() -> (Vec<Value>, Option<i32>, String) {
     let sessions = tempfile::tempdir().unwrap();
-    let output = quickstart(sessions.path(), "--format json");
+    let output = quickstart(sessions.path(), &["--format", "json"]).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let session = lines.last().and_then(|line| line["session"].as_str()).unwrap_or_default();
@@ -79,7 +76,7 @@ fn everything_goes_wrong_and_the_report_is_delivered() {
 #[test]
 fn what_the_readme_shows_is_what_is_printed() {
     let sessions = tempfile::tempdir().unwrap();
-    let output = quickstart(sessions.path(), "");
+    let output = quickstart(sessions.path(), &[]).output().unwrap();
     let printed = String::from_utf8(output.stderr).unwrap();
     let mut printed = printed.lines().map(without_time);
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
@@ -94,8 +91,14 @@ fn what_the_readme_shows_is_what_is_printed() {
 #[test]
 fn what_the_picture_shows_is_what_is_printed() {
     let sessions = tempfile::tempdir().unwrap();
-    let output = quickstart(sessions.path(), "--quiet 2>&1");
-    let printed = String::from_utf8(output.stdout).unwrap();
+    let (terminal, said) = std::io::pipe().unwrap();
+    let mut run = quickstart(sessions.path(), &["--quiet"])
+        .stdout(said.try_clone().unwrap())
+        .stderr(said)
+        .spawn()
+        .unwrap();
+    let printed = std::io::read_to_string(terminal).unwrap();
+    assert!(run.wait().unwrap().success(), "{printed}");
     let printed = printed.replace(sessions.path().to_str().unwrap(), ".unfazed/sessions");
     let printed: Vec<String> = printed.trim_end().lines().map(comparable).collect();
 

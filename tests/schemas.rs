@@ -1,17 +1,17 @@
 //! The schemas that editors use are fresh, and accept what the product accepts.
 #![cfg(feature = "cli")]
 
+mod command;
+
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Map, Value, json};
 use unfazed::policy::Policy;
 
 #[test]
 fn the_schemas_are_fresh() {
-    let mut check = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    let check = check.args(["schema", "--check"]).arg(root().join("schemas")).output().unwrap();
+    let check = command::unfazed(root(), &["schema", "--check", "schemas"]).output().unwrap();
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
 }
 
@@ -51,8 +51,8 @@ fn an_editor_sees_a_key_that_is_not_known() {
 
 #[test]
 fn every_field_has_a_description_and_an_example() {
-    for name in SCHEMAS {
-        let schema = published(name);
+    for name in schemas() {
+        let schema = published(&name);
         let mut fields = 0;
         let mut bare = Vec::new();
         each_field(&schema, &mut |path, field| {
@@ -66,15 +66,15 @@ fn every_field_has_a_description_and_an_example() {
                 }
             }
         });
-        assert!(fields > 20, "{name}: {fields}");
+        assert!(fields > 5, "{name}: {fields}");
         assert!(bare.is_empty(), "{name}: {bare:#?}");
     }
 }
 
 #[test]
 fn a_field_with_a_unit_names_it() {
-    for name in SCHEMAS {
-        let schema = published(name);
+    for name in schemas() {
+        let schema = published(&name);
         each_field(&schema, &mut |path, field| {
             let text = field.to_string();
             for (ty, unit) in [
@@ -93,8 +93,8 @@ fn a_field_with_a_unit_names_it() {
 
 #[test]
 fn every_example_is_one() {
-    for name in SCHEMAS {
-        let schema = published(name);
+    for name in schemas() {
+        let schema = published(&name);
         let mut tried = 0;
         let mut try_out = |path: &str, field: &Value| {
             let mut alone = field.as_object().unwrap().clone();
@@ -111,7 +111,7 @@ fn every_example_is_one() {
         for (path, def) in schema["$defs"].as_object().unwrap() {
             try_out(path, def);
         }
-        assert!(tried > 20, "{name}: {tried}");
+        assert!(tried > 5, "{name}: {tried}");
     }
 }
 
@@ -156,8 +156,7 @@ fn the_examples_of_the_policy_language_are_understood() {
 #[test]
 fn every_line_of_a_session_holds_its_schema() {
     let sessions = tempfile::tempdir().unwrap();
-    let mut run = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    run.args(["run", "examples/quickstart/agent.yaml"]).current_dir(root());
+    let mut run = command::unfazed(root(), &["run", "examples/quickstart/agent.yaml"]);
     let output = run.env("UNFAZED_SESSIONS", sessions.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let log = fs::read_dir(sessions.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -275,7 +274,15 @@ fn examples<'s>(root: &'s Value, field: &'s Value) -> Vec<&'s Value> {
     given.into_iter().flatten().collect()
 }
 
-const SCHEMAS: [&str; 6] = ["policy", "agent", "script", "test", "session", "simulation"];
+/// The names of all there are.
+fn schemas() -> Vec<String> {
+    let files = fs::read_dir(root().join("schemas")).unwrap().map(|file| file.unwrap().file_name());
+    let names: Vec<String> = files
+        .filter_map(|file| file.to_str().unwrap().strip_suffix(".schema.json").map(str::to_owned))
+        .collect();
+    assert!(names.len() > 5, "{names:?}");
+    names
+}
 
 fn published(name: &str) -> Value {
     let text = fs::read_to_string(root().join(format!("schemas/{name}.schema.json"))).unwrap();

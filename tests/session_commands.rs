@@ -1,6 +1,7 @@
 //! Sessions as people use them: gone on with, listed, searched, shown, exported, renamed, deleted, and without secrets.
 #![cfg(all(feature = "cli", unix))]
 
+mod command;
 mod desk;
 
 use std::fs;
@@ -27,7 +28,7 @@ impl Scene {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        desk::unfazed(self.0.path(), args)
+        command::unfazed(self.0.path(), args)
     }
 
     fn unfazed(&self, args: &[&str]) -> Output {
@@ -358,9 +359,8 @@ fn all_sessions_are_deleted_only_by_those_who_say_so() {
 fn a_full_disk_stops_the_run_and_the_session_goes_on_when_there_is_room() {
     let scene = Scene::new();
     let limited = "trap '' XFSZ; ulimit -f 4; exec \"$0\" run agent.yaml";
-    let mut shell = Command::new("sh");
-    shell.args(["-c", limited, env!("CARGO_BIN_EXE_unfazed")]).current_dir(scene.0.path());
-    let output = shell.env_remove("UNFAZED_SESSIONS").output().unwrap();
+    let args = ["-c", limited, env!("CARGO_BIN_EXE_unfazed")];
+    let output = command::program("sh", scene.0.path(), &args).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", err(&output));
     says(
         &err(&output),

@@ -1,6 +1,8 @@
 //! A run that is stopped at any moment leaves no process behind, and a session that tells what became of every call.
 #![cfg(all(feature = "cli", target_os = "linux"))]
 
+mod command;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::BufReader;
@@ -78,13 +80,9 @@ impl Live {
         ] {
             fs::write(dir.path().join(name), text).unwrap();
         }
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-        for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS"] {
-            command.env_remove(format!("UNFAZED_{name}"));
-        }
         let said = fs::File::create(dir.path().join("said")).unwrap();
-        command.args(["run", "agent.yaml"]).current_dir(dir.path());
-        let run = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn().unwrap();
+        let mut run = command::unfazed(dir.path(), &["run", "agent.yaml"]);
+        let run = run.stdout(Stdio::null()).stderr(said).spawn().unwrap();
         Self { dir, mark, policy, run }
     }
 
@@ -350,8 +348,7 @@ fn a_tool_that_prints_a_hundred_megabytes_costs_memory_of_the_cap_only() {
         let replies = "version: 1\nreplies:\n  - calls: [{name: print, arguments: {}}]\n  - calls: [{name: wait, arguments: {}}]\n  - text: done\n";
         fs::write(dir.path().join("agent.yaml"), agent).unwrap();
         fs::write(dir.path().join("model.yaml"), replies).unwrap();
-        let mut run = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-        run.args(["run", "agent.yaml"]).current_dir(dir.path()).env_remove("UNFAZED_SESSIONS");
+        let mut run = command::unfazed(dir.path(), &["run", "agent.yaml"]);
         assert!(run.output().unwrap().status.success());
         peak(&dir.path().join("status"))
     };

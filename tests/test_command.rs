@@ -1,9 +1,11 @@
 //! `unfazed test` as a command: which files it takes, how it ends, what it writes.
 #![cfg(feature = "cli")]
 
+mod command;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use tempfile::TempDir;
 
@@ -33,8 +35,7 @@ fn folder(cases: &str) -> TempDir {
 }
 
 fn test(dir: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    command.env("NO_COLOR", "1").arg("test").args(args).current_dir(dir).output().unwrap()
+    command::unfazed(dir, &[&["test"], args].concat()).env("NO_COLOR", "1").output().unwrap()
 }
 
 fn out(output: &Output) -> String {
@@ -146,8 +147,8 @@ fn a_file_that_cannot_be_read_does_not_keep_the_others_from_being_played() {
 #[test]
 fn on_a_narrow_terminal_what_came_stands_below_what_was_expected() {
     let dir = folder(&CASES.replace("[1s, 1s]", "[1s, 2s]"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    let command = command.env("NO_COLOR", "1").env("COLUMNS", "40").args(["test"]).current_dir(dir.path());
+    let mut command = command::unfazed(dir.path(), &["test"]);
+    let command = command.env("NO_COLOR", "1").env("COLUMNS", "40");
     let said = out(&command.output().unwrap());
     assert!(said.contains("  ≠ expected 2s\n  ≠ got      1s\n"), "{said}");
     assert!(!said.contains('\u{1b}'), "{said}");
@@ -177,8 +178,7 @@ fn an_update_writes_the_exact_numbers_and_keeps_the_comments() {
 #[test]
 fn check_knows_test_files() {
     let dir = folder(&CASES.replace("outcomes: [ok]", "outcomes: [okay]"));
-    let mut check = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    let check = check.args(["check", ".", "--format", "short"]).current_dir(dir.path()).output().unwrap();
+    let check = command::unfazed(dir.path(), &["check", ".", "--format", "short"]).output().unwrap();
     assert_eq!(check.status.code(), Some(1));
     assert!(out(&check).contains("`okay` is neither `ok` nor a class nor an HTTP status"), "{}", out(&check));
 }

@@ -1,9 +1,11 @@
 //! `unfazed tools`: what an agent has, its servers asked.
 #![cfg(all(unix, feature = "cli", feature = "mcp"))]
 
+mod command;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -39,9 +41,7 @@ fn server(mode: &str) -> Value {
 }
 
 fn tools(dir: &TempDir, more: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    command.args(["tools", "agent.yaml"]).args(more).current_dir(dir.path()).stdin(Stdio::null());
-    command.output().unwrap()
+    command::unfazed(dir.path(), &[&["tools", "agent.yaml"], more].concat()).output().unwrap()
 }
 
 #[test]
@@ -105,9 +105,8 @@ fn every_server_that_cannot_be_asked_says_why_in_plain_words() {
 fn a_run_says_so_of_every_server_too() {
     let at_once = json!({"command": ["sh", "-c", "exit 3"]});
     let dir = agent(&json!({"a": at_once, "b": at_once}));
-    let mut run = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    run.args(["run", "agent.yaml", "--task", "t"]).current_dir(dir.path()).env("NO_KEY", "k");
-    let output = run.env_remove("UNFAZED_SESSIONS").stdin(Stdio::null()).output().unwrap();
+    let mut run = command::unfazed(dir.path(), &["run", "agent.yaml", "--task", "t"]);
+    let output = run.env("NO_KEY", "k").output().unwrap();
     let said =
         "error: MCP server `a`: `sh` exited with code 3\nerror: MCP server `b`: `sh` exited with code 3\n";
     assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), (said, Some(1)));

@@ -1,9 +1,6 @@
-//! A shop's desk, for the tests of commands: the files of an agent whose tool looks up prices, and the command run among
-//! them.
+//! A shop's desk, for the tests of commands: the files of an agent whose tool looks up prices.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -38,14 +35,4 @@ pub(crate) fn folder(policy: &str) -> TempDir {
         fs::write(folder.path().join(name), text).unwrap();
     }
     folder
-}
-
-/// The command in a folder, without the settings of whoever runs the tests.
-pub(crate) fn unfazed(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unfazed"));
-    for name in ["CONFIG", "COLOR", "LOG", "LOG_JSON", "POLICY", "SESSIONS", "PROFILE"] {
-        command.env_remove(format!("UNFAZED_{name}"));
-    }
-    command.args(args).current_dir(folder).stdin(Stdio::null());
-    command
 }

@@ -1,4 +1,4 @@
-//! The guide is true: what it shows loads, passes, compiles and prints what it says, and its links lead somewhere.
+//! The guide is complete and true: what it shows loads, passes, compiles and prints what it says, and its links lead somewhere.
 //!
 //! What a block is, the words behind its fence say:
 //!
@@ -14,8 +14,11 @@
 #![cfg(feature = "cli")]
 
 mod blocks;
+#[path = "../command/mod.rs"]
+mod command;
 #[cfg(unix)]
 mod commands;
+mod complete;
 mod events;
 mod fresh;
 mod links;

@@ -138,7 +138,8 @@ async fn of_what_has_the_form_of_a_secret_no_part_is_shown_while_it_comes() {
     let key =
         format!("-----BEGIN PRIVATE KEY-----\n{}-----END PRIVATE KEY-----", "MIIEvQ planted\n".repeat(9));
     let said = format!(
-        "Use ghp_1234planted5678, or Bearer 1234planted5678 at https://me:planted0002@shop.example/a. {key} And AKIA1234PLANTED567890"
+        "Use ghp_1234planted5678, or Bearer 1234planted5678 at https://me:planted0002@shop.example/a. {key} And AKIA1234PLANTED567890, \
+         or at https://me:plä/ntéd-Ünd-änther@shop.example/ä and https://shop.example/öffnen"
     );
     let server = ScriptedServer::start(Script::new("s.yaml", [Entry::text(said)]), 0).await.unwrap();
     let agent = agent(&server.base_url(), false, &Arc::default());
@@ -147,7 +148,8 @@ async fn of_what_has_the_form_of_a_secret_no_part_is_shown_while_it_comes() {
     let report = agent.run_with(task, &mut screen, None, CancellationToken::new()).await.unwrap();
     let Outcome::Answered { text } = report.outcome else { panic!("{:?}", report.outcome) };
     assert_eq!(screen.shown, text, "as it is kept");
-    assert!(!screen.shown.to_lowercase().contains("planted"), "{}", screen.shown);
+    let shown = screen.shown.to_lowercase();
+    assert!(!["planted", "plä", "ntéd"].iter().any(|part| shown.contains(part)), "{}", screen.shown);
     assert!(screen.pieces > 3, "{}", screen.pieces);
 }
 

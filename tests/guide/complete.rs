@@ -1,24 +1,16 @@
-//! The documentation is complete: every page is there, and the tables name what the language knows. What its blocks show is
-//! looked at in `tests/guide/`.
-#![cfg(feature = "cli")]
+//! The guide is complete: every page is there, and the tables name what the language knows.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use unfazed::host::Meter;
 use unfazed::policy::ErrorClass;
 
-/// A fenced block of a page.
-struct Block {
-    page: String,
-    line: usize,
-    language: String,
-    text: String,
-}
+use super::{blocks, pages, read, root};
 
 #[test]
 fn every_key_of_a_test_file_is_described() {
-    let page = read(&root().join("docs/testing.md"));
+    let page = read("docs/testing.md");
     let schema = unfazed::cases::json_schema();
     let of = |name: &str| -> Vec<String> {
         let properties = schema["$defs"][name]["properties"].as_object();
@@ -33,7 +25,7 @@ fn every_key_of_a_test_file_is_described() {
 
 #[test]
 fn every_key_of_a_scenario_is_described() {
-    let page = read(&root().join("docs/simulate.md"));
+    let page = read("docs/simulate.md");
     let mut keys = Vec::new();
     names(&unfazed::simulate::json_schema(), &mut keys);
     keys.retain(|key| ErrorClass::from_name(key).is_none());
@@ -44,7 +36,7 @@ fn every_key_of_a_scenario_is_described() {
 
 #[test]
 fn every_key_of_a_call_is_described() {
-    let page = read(&root().join("docs/explain-and-diff.md"));
+    let page = read("docs/explain-and-diff.md");
     let own = unfazed::policy::CallFile::json_schema();
     let own = own["properties"].as_object().unwrap().keys();
     let missing: Vec<_> = own.filter(|key| !described(&page, key)).collect();
@@ -53,9 +45,9 @@ fn every_key_of_a_call_is_described() {
 
 #[test]
 fn every_place_in_the_built_in_policy_is_where_its_value_stands() {
-    let builtin = read(&root().join("policies/default.yaml"));
+    let builtin = read("policies/default.yaml");
     let lines: Vec<&str> = builtin.lines().collect();
-    let page = read(&root().join("docs/explain-and-diff.md"));
+    let page = read("docs/explain-and-diff.md");
     let (mut heading, mut checked) = ("", 0);
     for line in page.lines() {
         let Some((_, place)) = line.split_once("builtin:default:") else {
@@ -79,17 +71,15 @@ fn every_place_in_the_built_in_policy_is_where_its_value_stands() {
 
 #[test]
 fn every_policy_shown_in_the_readme_is_short() {
-    let blocks = blocks();
-    let shown = blocks.iter().filter(|block| block.page == "README.md" && block.language == "yaml");
-    for block in shown {
+    for block in blocks::of("README.md").iter().filter(|block| block.words == "yaml") {
         let lines = block.text.lines().count();
-        assert!(lines <= 30, "README.md:{}: {lines} lines", block.line);
+        assert!(lines <= 30, "{}: {lines} lines", block.place());
     }
 }
 
 #[test]
 fn every_class_is_described() {
-    let page = read(&root().join("docs/policy.md"));
+    let page = read("docs/policy.md");
     for class in ErrorClass::ALL {
         assert!(page.contains(&format!("| `{class}` |")), "docs/policy.md does not describe `{class}`");
     }
@@ -97,7 +87,7 @@ fn every_class_is_described() {
 
 #[test]
 fn every_metric_is_described_with_its_labels() {
-    let page = read(&root().join("docs/telemetry.md"));
+    let page = read("docs/telemetry.md");
     for meter in Meter::ALL {
         let start = format!("| `{}`", meter.name());
         let row =
@@ -112,20 +102,26 @@ fn every_metric_is_described_with_its_labels() {
 
 #[test]
 fn every_line_of_the_log_is_described() {
-    let page = read(&root().join("docs/telemetry.md"));
-    let source = read(&root().join("src/host/trace.rs"));
+    let page = read("docs/telemetry.md");
     let line =
-        regex::Regex::new(r#"(?s)tracing::(?:debug|info|warn|error|event)!\(.*?"([^"]+)"\s*\)"#).unwrap();
+        regex::Regex::new(r#"(?s)tracing::(?:debug|info|warn|error|event)!\([^;]*?"([^"]+)"\s*\)"#).unwrap();
+    let mut sources = String::new();
+    read_all(&root().join("src"), &mut sources);
     let texts: Vec<&str> =
-        line.captures_iter(&source).filter_map(|found| Some(found.get(1)?.as_str())).collect();
-    assert!(texts.len() > 20, "only {} lines were found", texts.len());
-    let missing: Vec<_> = texts.iter().filter(|text| !page.contains(&format!("| `{text}` |"))).collect();
+        line.captures_iter(&sources).filter_map(|found| Some(found.get(1)?.as_str())).collect();
+    assert!(texts.len() > 60, "only {} lines were found", texts.len());
+    // What stands behind a semicolon says what comes of it.
+    let row = |text: &str| match text.split_once(';') {
+        Some((what, _)) => format!("| `{what}; …` |"),
+        None => format!("| `{text}` |"),
+    };
+    let missing: Vec<_> = texts.iter().filter(|text| !page.contains(&row(text))).collect();
     assert!(missing.is_empty(), "docs/telemetry.md does not describe {missing:?}");
 }
 
 #[test]
 fn every_key_of_a_policy_is_described() {
-    let page = read(&root().join("docs/policy.md"));
+    let page = read("docs/policy.md");
     let mut keys = Vec::new();
     names(&unfazed::policy::json_schema(), &mut keys);
     keys.sort();
@@ -137,22 +133,22 @@ fn every_key_of_a_policy_is_described() {
 
 #[test]
 fn every_file_that_is_named_exists() {
-    for page in pages() {
+    for page in pages().into_iter().chain(["CONTRIBUTING.md".to_owned()]) {
         let text = read(&page);
         for name in text.split('`').filter(|name| {
             ["docs/", "examples/", "policies/", "schemas/", "tests/", "src/"]
                 .iter()
                 .any(|dir| name.starts_with(dir))
         }) {
-            assert!(root().join(name).exists(), "{}: there is no `{name}`", page.display());
+            assert!(root().join(name).exists(), "{page}: there is no `{name}`");
         }
     }
 }
 
 #[test]
 fn every_alias_of_cargo_is_described() {
-    let page = read(&root().join("CONTRIBUTING.md"));
-    let config = read(&root().join(".cargo/config.toml"));
+    let page = read("CONTRIBUTING.md");
+    let config = read(".cargo/config.toml");
     let aliases: Vec<&str> = config.lines().filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
     assert!(aliases.contains(&"lint"), "only {aliases:?} were found");
     let missing: Vec<_> =
@@ -162,7 +158,7 @@ fn every_alias_of_cargo_is_described() {
 
 #[test]
 fn every_key_of_a_tools_file_is_described() {
-    let page = read(&root().join("docs/check.md"));
+    let page = read("docs/check.md");
     let mut keys = Vec::new();
     names(&unfazed::host::tools_file::ToolsFile::json_schema(), &mut keys);
     assert!(keys.len() >= 7, "only {keys:?} were found");
@@ -172,10 +168,21 @@ fn every_key_of_a_tools_file_is_described() {
 
 #[test]
 fn the_tools_file_that_is_shown_is_one() {
-    let blocks = blocks();
-    let shown =
-        blocks.iter().find(|block| block.page == "docs/check.md" && block.language == "json").unwrap();
+    let blocks = blocks::of("docs/check.md");
+    let shown = blocks.iter().find(|block| block.words == "json").unwrap();
     unfazed::host::tools_file::ToolsFile::read(&shown.page, shown.text.as_bytes()).unwrap();
+}
+
+/// All of the source, one file after the other.
+fn read_all(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, text);
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            text.push_str(&fs::read_to_string(path).unwrap());
+        }
+    }
 }
 
 /// The names of all properties of a schema.
@@ -199,52 +206,4 @@ fn described(page: &str, key: &str) -> bool {
         let inside = page[..at].rsplit('\n').next().is_some_and(|line| line.matches('`').count() % 2 == 1);
         inside && !page[..at].ends_with(word) && !page[at + key.len()..].starts_with(word)
     })
-}
-
-fn blocks() -> Vec<Block> {
-    let mut blocks = Vec::new();
-    for path in pages() {
-        let page = path.strip_prefix(root()).unwrap().display().to_string();
-        let text = read(&path);
-        let mut open: Option<Block> = None;
-        for (index, line) in text.lines().enumerate() {
-            match (line.strip_prefix("```"), &mut open) {
-                (Some(language), None) => {
-                    let (line, language) = (index + 2, language.to_owned());
-                    open = Some(Block { page: page.clone(), line, language, text: String::new() });
-                }
-                (Some(_), Some(_)) => blocks.extend(open.take()),
-                (None, Some(block)) => {
-                    block.text.push_str(line);
-                    block.text.push('\n');
-                }
-                (None, None) => {}
-            }
-        }
-        assert!(open.is_none(), "{page}: a block has no end");
-    }
-    blocks
-}
-
-fn pages() -> Vec<PathBuf> {
-    let mut pages = files("docs", "md");
-    pages.push(root().join("README.md"));
-    pages.push(root().join("CONTRIBUTING.md"));
-    pages
-}
-
-fn files(dir: &str, ext: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join(dir)).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|found| found == ext)).collect();
-    paths.sort();
-    paths
-}
-
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
