@@ -6,13 +6,14 @@ use serde_json::json;
 use unfazed::engine::{
     Answer, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure, Hint,
     Interpreter, ModelReply, Note, Order, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec,
-    TurnMeasure, Wait, Work,
+    TurnMeasure, Work,
 };
 use unfazed::policy::{Effect, ErrorClass, Policy};
 use unfazed::session::{HistoryRepair, Reduction, ToolCall};
 use unfazed::time::{Instant, Nanos};
 
 use crate::cost::Cost;
+use crate::meter::{Meter, Waiting, is_check, waiting};
 use crate::tape::Tape;
 
 /// A run that is longer than this has met an unbounded policy, which is nothing to hold a bound against.
@@ -150,7 +151,7 @@ pub(crate) fn play(policy: &Policy, targets: &[String], t: &mut Tape) -> Option<
     }
     assert!(host.finished || !host.open.is_empty(), "the run is not over and nothing is asked for");
     let events = usize::try_from(host.state.seq).unwrap();
-    host.finished.then_some((host.cost, events))
+    host.finished.then_some((host.meter.cost, events))
 }
 
 fn tools() -> Vec<ToolSpec> {
@@ -169,14 +170,8 @@ struct Host {
     now: Instant,
     open: Vec<Work>,
     finished: bool,
-    cost: Cost,
+    meter: Meter,
     ids: u32,
-    /// Calls of models in this turn.
-    in_turn: BTreeMap<String, u64>,
-    /// Runs and time asleep of each call.
-    calls: BTreeMap<String, (u64, Nanos)>,
-    /// Runs that find out whether a run of each call has acted.
-    checks: BTreeMap<String, u64>,
 }
 
 impl Default for Host {
@@ -187,11 +182,8 @@ impl Default for Host {
             now: Instant(0),
             open: Vec::new(),
             finished: false,
-            cost: Cost::default(),
+            meter: Meter::default(),
             ids: 0,
-            in_turn: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            checks: BTreeMap::new(),
         }
     }
 }
@@ -203,8 +195,12 @@ impl Host {
         for directive in list {
             match directive.order {
                 Order::Note(Note::Finish { .. }) => self.finished = true,
+                Order::Note(Note::Dropped { work }) => self.open.retain(|open| open.id() != work),
                 Order::Note(_) => {}
-                Order::Work(work) => self.open.push(work),
+                Order::Work(work) => {
+                    self.count(&work);
+                    self.open.push(work);
+                }
             }
         }
         if self.finished {
@@ -212,20 +208,34 @@ impl Host {
         }
     }
 
+    fn count(&mut self, work: &Work) {
+        match work {
+            Work::PrepareTurn(_) => self.meter.turn(),
+            Work::CallModel(call) => self.meter.model(call),
+            Work::Summarize(_) => self.meter.summary(),
+            Work::RunTool(run) => self.meter.run(run),
+            Work::Wait(wait) => {
+                let state = serde_json::to_value(&self.state).unwrap();
+                match waiting(&state, wait) {
+                    Waiting::Call(slot) => {
+                        self.meter.wait_of_call(slot["call"].as_str().unwrap(), wait);
+                    }
+                    Waiting::Model | Waiting::Turn => self.meter.wait(wait),
+                }
+            }
+            Work::RepairHistory(_) | Work::ReduceContext(_) | Work::Ask(_) | Work::Consult(_) => {}
+        }
+    }
+
     fn answer(&mut self, work: Work, t: &mut Tape) -> Event {
         match work {
-            Work::PrepareTurn(turn) => {
-                self.cost.turns += 1;
-                self.in_turn.clear();
-                turn.prepared(TurnMeasure::default())
-            }
+            Work::PrepareTurn(turn) => turn.prepared(TurnMeasure::default()),
             Work::RepairHistory(work) => work.repaired(HistoryRepair::default()),
             Work::ReduceContext(work) => work.reduced(Reduction::default()),
             Work::Summarize(work) => work.failed(Failure::of(ErrorClass::ModelError, "no")),
             Work::CallModel(call) => self.answer_model(call, t),
             Work::RunTool(run) => self.answer_tool(run, t),
             Work::Wait(wait) => {
-                self.count_wait(&wait);
                 self.now = self.now.max(wait.until);
                 wait.fired()
             }
@@ -236,30 +246,7 @@ impl Host {
         }
     }
 
-    fn count_wait(&mut self, wait: &Wait) {
-        let state = serde_json::to_value(&self.state).unwrap();
-        let pending = &state["work"][serde_json::to_value(wait).unwrap()["work"].to_string()];
-        if let Some(index) = pending["wait_tool"].as_u64() {
-            let slot = &state["batch"][usize::try_from(index).unwrap()];
-            let (_, slept) = self.calls.get_mut(slot["call"].as_str().unwrap()).unwrap();
-            *slept = slept.saturating_add(wait.delay);
-            let most = self.cost.tool_waits.entry(slot["tool"].as_str().unwrap().to_owned()).or_default();
-            *most = (*most).max(*slept);
-            return;
-        }
-        self.cost.asleep = self.cost.asleep.saturating_add(wait.delay);
-        if wait.subject.starts_with("tool ") {
-            self.cost.correcting = self.cost.correcting.saturating_add(wait.delay);
-        }
-    }
-
     fn answer_model(&mut self, call: CallModel, t: &mut Tape) -> Event {
-        let cost = &mut self.cost;
-        cost.model_calls += 1;
-        *self.in_turn.entry(call.target.clone()).or_default() += 1;
-        cost.all_in_turn = cost.all_in_turn.max(self.in_turn.values().sum());
-        let most = cost.calls_in_turn.entry(call.target.clone()).or_default();
-        *most = (*most).max(self.in_turn[&call.target]);
         if t.below(3) == 1 {
             return call.failed(self.failure(&[ErrorClass::Overloaded, ErrorClass::Timeout], t));
         }
@@ -289,19 +276,9 @@ impl Host {
     }
 
     fn answer_tool(&mut self, run: RunTool, t: &mut Tape) -> Event {
-        if run.tool == "witness" {
-            // Whatever the model calls, it is not the witness: only `alpha` has it asked.
-            let checks = self.checks.entry(run.call.clone()).or_default();
-            *checks += 1;
-            let most = self.cost.checks.entry("alpha".to_owned()).or_default();
-            *most = (*most).max(*checks);
+        if is_check(&run) {
             return run.finished(ToolOutcome::Ok { data: json!({"acted": t.once_in(20)}) });
         }
-        let (runs, _) = self.calls.entry(run.call.clone()).or_default();
-        *runs += 1;
-        *self.cost.all_runs.entry(run.tool.clone()).or_default() += 1;
-        let most = self.cost.runs.entry(run.tool.clone()).or_default();
-        *most = (*most).max(*runs);
         if t.below(5) == 0 {
             return run.finished(ToolOutcome::Ok { data: json!(1) });
         }
@@ -317,7 +294,7 @@ impl Host {
         self.now = self.now.saturating_add(Nanos(t.of(&[0, 0, 0, 0, 400_000_000])));
         let mut failure = Failure::of(t.of(classes), "it broke");
         if t.once_in(4) {
-            self.cost.asked = true;
+            self.meter.cost.asked = true;
             failure.retry_after = Hint::Wait(Nanos::from_secs(t.of(&[0, 1, 4, 60])));
         }
         failure

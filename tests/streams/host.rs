@@ -17,7 +17,7 @@ use unfazed::session::{FeedbackSource, Message, RetryFeedback, ToolCall, Usage, 
 use unfazed::time::{Instant, Nanos};
 
 use crate::invariants::Invariants;
-use crate::meter::Meter;
+use crate::meter::{Meter, Waiting, is_check, waiting};
 use crate::tape::Tape;
 use crate::torn::torn_history;
 
@@ -461,12 +461,11 @@ impl Host {
         let open = matches!(breaker, Some((BreakerPhase::Open, _)));
         assert!(!open, "law 7: {} runs while its breaker is open: {breaker:?}", run.tool);
         self.invariants.run(run);
+        self.meter.run(run);
         if is_check(run) {
             assert_eq!(run.tool, WITNESS, "law 6: another tool finds out whether it has acted");
-            self.meter.check(run);
             return;
         }
-        self.meter.run(run);
         let call = self.calls.get_mut(&run.call).expect("law 2: a run of a call nobody proposed");
         call.runs += 1;
         assert_eq!(run.attempt, call.runs, "law 5: attempts are counted");
@@ -487,23 +486,21 @@ impl Host {
         let past = self.deadline.is_some_and(|deadline| wait.until >= deadline);
         assert!(!past, "law 5: a wait past the deadline of the run: {wait:?}");
         let state = serde_json::to_value(&self.state).unwrap();
-        let id = serde_json::to_value(wait).unwrap()["work"].to_string();
-        let pending = &state["work"][id];
-        if let Some(index) = pending["wait_tool"].as_u64() {
-            let slot = &state["batch"][usize::try_from(index).unwrap()];
-            let (tool, call) = (slot["tool"].as_str().unwrap(), slot["call"].as_str().unwrap());
-            let policy = self.interpreter.policy().call(tool, &slot["arguments"], None).policy;
-            let slept = self.meter.wait_of_call(call, wait);
-            return check_bounds(&policy.retry, &slot["series"], slept, wait);
-        }
-        self.meter.wait(wait);
-        if pending == "wait_model" {
-            let target = usize::try_from(state["rotation"]["current"].as_u64().unwrap()).unwrap();
-            let policy = self.interpreter.policy().model(TARGETS[target]);
-            let slept = Nanos(state["model"]["slept"].as_u64().unwrap());
-            check_bounds(&policy.retry, &state["model"], slept, wait);
-        } else {
-            assert_eq!(pending, "wait_turn");
+        match waiting(&state, wait) {
+            Waiting::Call(slot) => {
+                let (tool, call) = (slot["tool"].as_str().unwrap(), slot["call"].as_str().unwrap());
+                let policy = self.interpreter.policy().call(tool, &slot["arguments"], None).policy;
+                let slept = self.meter.wait_of_call(call, wait);
+                check_bounds(&policy.retry, &slot["series"], slept, wait);
+            }
+            Waiting::Model => {
+                self.meter.wait(wait);
+                let target = usize::try_from(state["rotation"]["current"].as_u64().unwrap()).unwrap();
+                let policy = self.interpreter.policy().model(TARGETS[target]);
+                let slept = Nanos(state["model"]["slept"].as_u64().unwrap());
+                check_bounds(&policy.retry, &state["model"], slept, wait);
+            }
+            Waiting::Turn => self.meter.wait(wait),
         }
     }
 
@@ -651,11 +648,6 @@ impl Host {
         self.calls.insert(id.clone(), Call::default());
         ToolCall { id, name: name.into(), arguments: arguments.into() }.into()
     }
-}
-
-/// Whether it is run to find out whether another tool has acted.
-pub(crate) fn is_check(run: &RunTool) -> bool {
-    run.idempotency_key.ends_with("-check")
 }
 
 fn check_bounds(policy: &RetryPolicy, series: &Value, slept: Nanos, wait: &Wait) {

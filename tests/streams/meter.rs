@@ -1,7 +1,8 @@
-//! Counts what a run costs, to be held against what `explain --bounds` says.
+//! Counts what a run costs, to be held against what `explain --bounds` says; and what a state says of a wait.
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use unfazed::engine::{CallModel, RunTool, Wait};
 use unfazed::time::Nanos;
 
@@ -43,6 +44,9 @@ impl Meter {
     }
 
     pub(crate) fn run(&mut self, run: &RunTool) {
+        if is_check(run) {
+            return self.check(run);
+        }
         let call = self.calls.entry(run.call.clone()).or_default();
         call.tool.clone_from(&run.tool);
         call.runs += 1;
@@ -52,7 +56,7 @@ impl Meter {
     }
 
     /// A run that finds out whether a run of a call has acted.
-    pub(crate) fn check(&mut self, run: &RunTool) {
+    fn check(&mut self, run: &RunTool) {
         let call = self.calls.get_mut(&run.call).expect("law 6: a call is looked into that never ran");
         call.checks += 1;
         let most = self.cost.checks.entry(call.tool.clone()).or_default();
@@ -74,5 +78,32 @@ impl Meter {
         if wait.subject.starts_with("tool ") {
             self.cost.correcting = self.cost.correcting.saturating_add(wait.delay);
         }
+    }
+}
+
+/// Whether it is run to find out whether another tool has acted.
+pub(crate) fn is_check(run: &RunTool) -> bool {
+    run.idempotency_key.ends_with("-check")
+}
+
+/// What waits.
+pub(crate) enum Waiting<'s> {
+    /// A call, which has this slot of its batch.
+    Call(&'s Value),
+    Model,
+    Turn,
+}
+
+/// What waits, as the state says.
+pub(crate) fn waiting<'s>(state: &'s Value, wait: &Wait) -> Waiting<'s> {
+    let id = serde_json::to_value(wait).unwrap()["work"].to_string();
+    let pending = &state["work"][id];
+    if let Some(index) = pending["wait_tool"].as_u64() {
+        return Waiting::Call(&state["batch"][usize::try_from(index).unwrap()]);
+    }
+    match pending.as_str() {
+        Some("wait_model") => Waiting::Model,
+        Some("wait_turn") => Waiting::Turn,
+        _ => panic!("{wait:?} is for {pending}"),
     }
 }

@@ -5,8 +5,9 @@ use unfazed::context::{Estimate, measure};
 use unfazed::engine::{Answer, Decision, Drive, Event, State, Work};
 use unfazed::session::Message;
 
-use crate::host::{Host, is_check};
-use crate::policies::pool;
+use crate::host::Host;
+use crate::meter::{Waiting, is_check, waiting};
+use crate::policies::{POLICIES, made};
 use crate::tape::Tape;
 
 /// Turns of a run, at most; then it is cancelled.
@@ -57,7 +58,7 @@ pub(crate) type Pick<'a> = &'a mut dyn FnMut(&[usize]) -> usize;
 /// many events it had, too.
 pub(crate) fn run(choices: &[u16], drive: Drive, pick: Pick<'_>) -> (Ending, usize) {
     let mut t = Tape::new(choices.to_vec());
-    let policy = &pool()[t.below(pool().len())].policy;
+    let policy = &made(t.below(POLICIES)).policy;
     let mut host = Host::start(policy, drive, &mut t);
     let seed = t.below(1 << 16) as u64 * 100_000;
     if drive == Drive::Calls {
@@ -102,9 +103,8 @@ fn call_of(host: &Host, work: &Work) -> Option<usize> {
         Work::RunTool(run) => Some(number(&run.call)),
         Work::Wait(wait) => {
             let state = serde_json::to_value(&host.state).unwrap();
-            let work = serde_json::to_value(wait).unwrap()["work"].to_string();
-            let slot = state["work"][work]["wait_tool"].as_u64()?;
-            Some(number(state["batch"][usize::try_from(slot).unwrap()]["call"].as_str()?))
+            let Waiting::Call(slot) = waiting(&state, wait) else { return None };
+            Some(number(slot["call"].as_str()?))
         }
         _ => None,
     }

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use unfazed::policy::{Bounds, ErrorClass, Names, Policy};
 
-use crate::count::streams;
 use crate::host::{TARGETS, TOOLS};
 use crate::tape::Tape;
 
-/// How many streams go through one policy, on average.
-const STREAMS_OF_A_POLICY: u32 = 10;
+/// How many there are. Another number makes another policy of the same choice: what a failing stream has left behind in
+/// `tests/proptest-regressions` would mean another stream.
+pub(crate) const POLICIES: usize = 500;
 
 const BACKOFFS: &[&str] = &[
     "{kind: constant, delay: 0s}",
@@ -109,18 +109,15 @@ impl Made {
     }
 }
 
-/// The policies of one run of the tests.
-pub(crate) fn pool() -> &'static [Made] {
-    static POOL: OnceLock<Vec<Made>> = OnceLock::new();
-    POOL.get_or_init(|| {
-        let load = |seed| {
-            let text = document(&mut Tape::from_seed(seed));
-            match Policy::from_yaml("policy.yaml", &text) {
-                Ok(policy) => Made { policy, text, elsewhere: OnceLock::new(), bounds: Mutex::default() },
-                Err(report) => panic!("a policy of the grammar does not load:\n{report}\n{text}"),
-            }
-        };
-        (0..u64::from(streams() / STREAMS_OF_A_POLICY).max(200)).map(load).collect()
+/// One of the policies, made when it is asked for first.
+pub(crate) fn made(number: usize) -> &'static Made {
+    static MADE: [OnceLock<Made>; POLICIES] = [const { OnceLock::new() }; POLICIES];
+    MADE[number].get_or_init(|| {
+        let text = document(&mut Tape::from_seed(number as u64));
+        match Policy::from_yaml("policy.yaml", &text) {
+            Ok(policy) => Made { policy, text, elsewhere: OnceLock::new(), bounds: Mutex::default() },
+            Err(report) => panic!("a policy of the grammar does not load:\n{report}\n{text}"),
+        }
     })
 }
 
