@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the benches that have peers and prints the tables of docs/performance.md, all of one run on one machine.
+"""Runs the benches whose figures stand in docs/performance.md and prints its tables, all of one run on one machine.
 
     benches/table.py            prints them
     benches/table.py --write    writes them into docs/performance.md
@@ -26,6 +26,7 @@ FEATURES = ["--no-default-features", "--features", "host,yaml-value"]
 BENCHES = {
     "guard": "^(success|one retry)/",
     "tokens": "^(count/(prose|code|json)|turn/(one new message after|2000 messages))",
+    "context": "^reduce",
     "policy": "^policy/load",
     "session": "^(append|rewrite|title)",
     "text": "^repair/(arguments|one brace)",
@@ -48,12 +49,16 @@ WORK = [
     ("prepare a turn: 1 new message after 2,000", "turn/one new message after 2000",
      "tiktoken-rs, the whole conversation again", "turn/2000 messages, tiktoken-rs"),
     ("prepare a turn: 1 new message after 100,000", "turn/one new message after 100000", None, None),
+    *((f"plan a reduction of 100,000 messages: {name}", f"reduce 100 000 messages/{step}", None, None)
+      for name, step in (("shorten results", "results"), ("leave out the oldest", "drop"), ("sum them up", "digest"),
+                         ("cut to fit", "truncate"))),
     *((f"count the tokens of 100 KB of {name}", f"count/{kind}, counter", "tiktoken-rs", f"count/{kind}, tiktoken-rs alone")
       for name, kind in (("prose", "prose"), ("a program", "code"), ("JSON", "json"))),
     ("estimate the tokens of 100 KB of prose", "count/prose, estimate", "tiktoken-rs", "count/prose, tiktoken-rs alone"),
-    *((f"load a policy of {name}", f"policy/load {name}", f"serde_yaml, and jsonschema {how}",
+    *((f"load {title}", f"policy/load {name}", f"serde_yaml, and jsonschema {how}",
        f"policy/load {name}, serde_yaml and jsonschema{suffix}")
-      for name in ("70 lines", "10000 selectors")
+      for title, name in (("the quickstart's policy", "the quickstart's policy"),
+                          ("a policy of 10000 selectors", "10000 selectors"))
       for how, suffix in (("with a schema compiled before", ""), ("with its schema compiled", " compiled for it"))),
     *((f"append an event to a session", "append/an event", f"a file of {size} written anew", f"rewrite/an event, {size}")
       for size in ("1 MB", "10 MB")),
