@@ -129,7 +129,7 @@ record! {
         pub(crate) resume_at: OneOrMany<Spanned<NonZeroU32>> = OneOrMany(Vec::new()),
         /// The time at the start, RFC 3339.
         /// Example: `2026-01-01T00:00:00Z`
-        pub(crate) start: Start = Start(DEFAULT_START),
+        pub(crate) start: Start = Start(START),
         /// The longest the run may take.
         /// Example: `5m`
         pub(crate) deadline: Option<Nanos>,
@@ -207,7 +207,7 @@ choice_of! {
 }
 
 /// 2026-01-01T00:00:00Z.
-const DEFAULT_START: Instant = Instant(1_767_225_600_000_000_000);
+pub(crate) const START: Instant = Instant(1_767_225_600_000_000_000);
 
 /// The time at the start of a case.
 #[derive(Clone, Copy, Debug)]

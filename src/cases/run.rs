@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::answered::Answered;
+use super::longest::{is_answer, longest};
 use super::outcome::OutcomeRule;
 use super::record::Record;
 use super::tokens::{Counter, Tokens};
@@ -185,13 +186,10 @@ impl Queue {
 
 impl<'a> Stage<'a> {
     fn new(setup: &'a Setup) -> Self {
-        let script = match &setup.plot {
-            Plot::Run(script) => Some(ScriptState::new(Arc::clone(script))),
-            Plot::Calls(_) | Plot::Turn(_) => None,
-        };
-        let turn = match &setup.plot {
-            Plot::Turn(rules) => Some(Queue::of(rules, false)),
-            Plot::Calls(_) | Plot::Run(_) => None,
+        let (script, turn) = match &setup.plot {
+            Plot::Run(script) => (Some(ScriptState::new(Arc::clone(script))), None),
+            Plot::Turn(rules) => (None, Some(Queue::of(rules, false))),
+            Plot::Calls(_) => (None, None),
         };
         let queue = |(tool, rules): (&String, &Arc<[OutcomeRule]>)| {
             (tool.clone(), Queue::of(rules, setup.own.contains(tool)))
@@ -463,25 +461,14 @@ impl<'a> Stage<'a> {
             ));
             return None;
         };
-        let is_timeout = matches!(
-            &outcome,
-            ToolOutcome::Failed { failure, .. } if failure.class == Some(ErrorClass::Timeout)
-        );
-        let takes = match (takes, run.timeout) {
-            (Some(takes), _) => takes,
-            (None, Some(timeout)) if is_timeout => timeout,
-            (None, _) => Nanos::ZERO,
-        };
-        if let Some(timeout) = run.timeout
-            && takes >= timeout
-            && !is_timeout
-        {
-            let message = format!("`{}` gave no answer within {timeout}", run.tool);
+        let (end, late) = ends(takes, run.timeout, &outcome);
+        if late {
+            let message = format!("`{}` gave no answer within {end}", run.tool);
             let failure = Failure::of(ErrorClass::Timeout, message);
             let effect = engine::EffectState::Unknown;
-            return Some((timeout, Answer::Tool(ToolOutcome::Failed { failure, effect })));
+            return Some((end, Answer::Tool(ToolOutcome::Failed { failure, effect })));
         }
-        Some((run.timeout.map_or(takes, |timeout| takes.min(timeout)), Answer::Tool(outcome)))
+        Some((end, Answer::Tool(outcome)))
     }
 
     /// Writes everything down and reads it back, as after a restart.
@@ -584,16 +571,30 @@ fn turned(
     outcome: ToolOutcome,
     takes: Option<Nanos>,
 ) -> (Nanos, Result<ModelReply, Failure>) {
-    let bound = [call.timeout, call.timeouts.first_token].into_iter().flatten().min();
-    let late = |bound: Nanos| Failure::of(ErrorClass::Timeout, format!("no answer within {bound}"));
-    match (outcome, bound) {
-        (ToolOutcome::Failed { failure, .. }, Some(bound)) if failure.class == Some(ErrorClass::Timeout) => {
-            (takes.map_or(bound, |takes| takes.min(bound)), Err(failure))
-        }
-        (_, Some(bound)) if takes.is_some_and(|takes| takes >= bound) => (bound, Err(late(bound))),
-        (ToolOutcome::Failed { failure, .. }, _) => (takes.unwrap_or_default(), Err(failure)),
-        (ToolOutcome::Ok { data }, _) => (takes.unwrap_or_default(), Ok(said(report, &data))),
-    }
+    let is_answered = match &outcome {
+        ToolOutcome::Ok { .. } => true,
+        ToolOutcome::Failed { failure, .. } => failure.class.is_some_and(is_answer),
+    };
+    let bound = longest(call.timeout, call.timeouts, is_answered);
+    let (end, late) = ends(takes, bound, &outcome);
+    let result = match outcome {
+        _ if late => Err(Failure::of(ErrorClass::Timeout, format!("no answer within {end}"))),
+        ToolOutcome::Failed { failure, .. } => Err(failure),
+        ToolOutcome::Ok { data } => Ok(said(report, &data)),
+    };
+    (end, result)
+}
+
+/// When something ends that has so long, and whether it is ended for that. An outcome that is a timeout by itself comes at the
+/// bound at the latest, and there if the case does not say when.
+fn ends(takes: Option<Nanos>, bound: Option<Nanos>, outcome: &ToolOutcome) -> (Nanos, bool) {
+    let Some(bound) = bound else { return (takes.unwrap_or_default(), false) };
+    let is_timeout = matches!(
+        outcome,
+        ToolOutcome::Failed { failure, .. } if failure.class == Some(ErrorClass::Timeout)
+    );
+    let takes = takes.unwrap_or(if is_timeout { bound } else { Nanos::ZERO });
+    (takes.min(bound), takes >= bound && !is_timeout)
 }
 
 fn said(report: Option<&str>, data: &Value) -> ModelReply {

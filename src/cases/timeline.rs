@@ -108,12 +108,8 @@ fn directive(json: &Value) -> Option<String> {
         "rounds_failed" => format!("tell the model that {} rounds failed", number(json, "rounds")),
         "feedback" => {
             let feedback = json.get("feedback")?;
-            let text = cut(word(feedback, "message"), SHOWN);
-            format!(
-                "feedback: attempt {}, {}: {text}",
-                number(feedback, "attempt"),
-                word(feedback, "error_type")
-            )
+            let (class, message) = (word(feedback, "error_type"), word(feedback, "message"));
+            format!("feedback: attempt {}, {}", number(feedback, "attempt"), of_class(class, message))
         }
         "reducer_error" => {
             let error = json.get("error")?;
@@ -149,7 +145,7 @@ fn directive(json: &Value) -> Option<String> {
                 number(json, "received")
             )
         }
-        "turn_retry" if word(json, "action") == "skip-provider" => cut(word(json, "log_message"), SHOWN),
+        "turn_retry" if word(json, "action") == "skip-provider" => passed_over(json),
         "leaked_calls" => "take the calls in the text as calls".to_owned(),
         "final_turn" => format!("turn {} is the last: {}", number(json, "turn"), word(json, "reason")),
         "breaker" => format!("breaker of {}: {}", word(json, "tool"), word(json, "state")),
@@ -198,6 +194,12 @@ fn history_repaired(json: &Value) -> String {
     format!("repair the history: {}", done.join(", "))
 }
 
+/// As the log says it, with a message that only says the class again left out.
+fn passed_over(json: &Value) -> String {
+    let (class, text) = (word(json, "error_type"), word(json, "log_message"));
+    cut(&text.replacen(&format!(": {class}: {class};"), &format!(": {class};"), 1), SHOWN)
+}
+
 fn hidden(json: &Value) -> String {
     let tools: Vec<&str> = list(json, "tools").iter().filter_map(Value::as_str).collect();
     let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
@@ -227,14 +229,27 @@ fn why(json: &Value) -> Vec<String> {
     list(json, "because").iter().filter_map(reason).collect()
 }
 
+/// Status, class and message; a message that only says one of them again is left out.
 fn failure(json: &Value) -> String {
-    let status =
-        json.get("status").and_then(Value::as_u64).map(|status| format!("{status} ")).unwrap_or_default();
-    let class = match word(json, "class") {
-        "" => String::new(),
-        class => format!("{class}: "),
-    };
-    format!("{status}{class}{}", cut(word(json, "message"), SHOWN))
+    let status = json.get("status").and_then(Value::as_u64);
+    let (class, message) = (word(json, "class"), word(json, "message"));
+    match status {
+        Some(status) if message.eq_ignore_ascii_case(&format!("HTTP {status}")) => {
+            format!("HTTP {status} {}", of_class(class, "")).trim_end().to_owned()
+        }
+        Some(status) => format!("{status} {}", of_class(class, message)),
+        None => of_class(class, message),
+    }
+}
+
+/// A class with the message, unless that only says the class again.
+fn of_class(class: &str, message: &str) -> String {
+    let again = [class, &class.replace('_', " ")].iter().any(|said| message.eq_ignore_ascii_case(said));
+    match (class, cut(message, SHOWN)) {
+        ("", text) => text,
+        (class, text) if again || text.is_empty() => class.to_owned(),
+        (class, text) => format!("{class}: {text}"),
+    }
 }
 
 fn word<'a>(json: &'a Value, key: &str) -> &'a str {
@@ -253,7 +268,7 @@ fn quoted(text: &str) -> String {
     format!("“{}”", cut(text, SHOWN))
 }
 
-/// In one line, and not too long. What cannot be shown on a terminal is written as what it is.
+/// In one line, and not too long. Lines are set apart, and what cannot be shown on a terminal is written as what it is.
 fn cut(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for (count, c) in text.trim().chars().enumerate() {
@@ -262,10 +277,47 @@ fn cut(text: &str, most: usize) -> String {
                 shown.push('…');
                 break;
             }
-            '\n' | '\r' | '\t' => shown.push(' '),
+            '\n' if shown.ends_with(" / ") => {}
+            '\n' => shown.push_str(" / "),
+            '\r' => {}
+            '\t' => shown.push(' '),
             c if c.is_control() => shown.extend(c.escape_default()),
             c => shown.push(c),
         }
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_failure_is_said_once() {
+        for (failed, said) in [
+            (json!({"class": "timeout", "message": "timeout"}), "timeout"),
+            (json!({"class": "rate_limit", "message": "Rate limit"}), "rate_limit"),
+            (json!({"status": 429, "message": "HTTP 429"}), "HTTP 429"),
+            (json!({"status": 529, "class": "overloaded", "message": "overloaded"}), "529 overloaded"),
+            (json!({"status": 429, "message": "slow down"}), "429 slow down"),
+            (json!({"class": "timeout", "message": "no answer"}), "timeout: no answer"),
+        ] {
+            assert_eq!(failure(&failed), said);
+        }
+    }
+
+    #[test]
+    fn so_is_the_one_after_which_another_model_is_asked() {
+        let passed = |text: &str| json!({"directive": "turn_retry", "action": "skip-provider", "error_type": "overloaded", "log_message": text});
+        let said = directive(&passed("main: overloaded: overloaded; spare is asked instead"));
+        assert_eq!(said.as_deref(), Some("main: overloaded; spare is asked instead"));
+        let said = directive(&passed("main: overloaded: come back later; spare is asked instead"));
+        assert_eq!(said.as_deref(), Some("main: overloaded: come back later; spare is asked instead"));
+    }
+
+    #[test]
+    fn lines_of_a_message_are_set_apart() {
+        assert_eq!(cut("it failed\r\n\nIt may have acted", SHOWN), "it failed / It may have acted");
+    }
 }

@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::depth::{MOST_LEVELS, shallow};
-use crate::policy::{OutputPolicy, Policy, Problem, Template, TemplateError, Validator};
+use crate::policy::{OutputPolicy, Policy, Problem, Template, TemplateError, Validator, excerpt};
 use crate::repair::{repair_broken, too_long};
 
 /// How many digits of a number are told.
@@ -100,8 +100,5 @@ pub(crate) fn told(
 ) -> Result<String, TemplateError> {
     let text = template.render(vars)?;
     let most = usize::try_from(policy.turn().feedback_chars.value.get()).unwrap_or(usize::MAX);
-    Ok(match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
-    })
+    Ok(excerpt(&text, most))
 }

@@ -247,8 +247,10 @@ impl Step<'_> {
         let Some(slot) = self.state.batch.get(index) else { return false };
         let (call, tool) = (slot.call.clone(), slot.tool.clone());
         let Refusal { class, text, because } = refusal;
-        let event = json!({ "tool": tool, "call": call, "error_type": class, "message": text });
-        let objection = self.reduce(Trigger::ToolRefused, &event);
+        let objection = self.reduce(
+            Trigger::ToolRefused,
+            || json!({ "tool": tool, "call": call, "error_type": class, "message": text }),
+        );
         let text = match &objection {
             Some(error) => self.reducer_text(&tool, error),
             None => text,
@@ -343,13 +345,12 @@ impl Step<'_> {
         let after = slot.series.history.last().or(corrections.last()).map(|record| record.error_type);
         self.earn(&format!("tool {}", slot.tool), &policy.retry.budget.value, after);
         // A result may be large: it is copied only for reducers that look at it.
-        let objection = self.listens(Trigger::ToolSucceeded).then(|| {
+        let objection = self.reduce(Trigger::ToolSucceeded, || {
             json!({
                 "tool": slot.tool, "call": slot.call, "attempts": attempts, "arguments": slot.arguments,
                 "data": data,
             })
         });
-        let objection = objection.and_then(|event| self.reduce(Trigger::ToolSucceeded, &event));
         // The attempts whose arguments were refused are attempts of this call, too.
         let all = u64::from(attempts).saturating_add(u64::try_from(corrected).unwrap_or(u64::MAX));
         self.count(MetricName::RetryAttempts, format!("tool {}", slot.tool), all);

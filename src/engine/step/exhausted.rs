@@ -54,11 +54,12 @@ impl Step<'_> {
             message: message.clone(),
         };
         self.note(ended, why.clone());
-        let event = json!({
-            "tool": slot.tool, "call": slot.call, "attempts": progress.attempt, "arguments": slot.arguments,
-            "error_type": error_type, "message": message, "reason": reason,
+        let refused = self.reduce(Trigger::ToolFailed, || {
+            json!({
+                "tool": slot.tool, "call": slot.call, "attempts": progress.attempt, "arguments": slot.arguments,
+                "error_type": error_type, "message": message, "reason": reason,
+            })
         });
-        let refused = self.reduce(Trigger::ToolFailed, &event);
         let objection = objection.or(refused.as_ref());
         let vars = json!({
             "tool": slot.tool, "error": message, "error_type": error_type, "attempts": progress.attempt,

@@ -42,21 +42,21 @@ impl Step<'_> {
             retry_scheduled_at: self.state.now.saturating_add(failed.next_delay),
             next_delay: failed.next_delay,
         };
-        let event = json!({ "tool": failed.tool, "feedback": feedback });
+        let listens = self.policy.session().listens(Trigger::RetryFeedback);
+        let event = listens.then(|| json!({ "tool": failed.tool, "feedback": feedback }));
         let why = because(self.policy, "retry.emit_feedback", &retry.emit_feedback, []);
         self.note(Note::Feedback { feedback }, vec![why]);
-        self.reduce(Trigger::RetryFeedback, &event)
+        event.and_then(|event| self.reduce(Trigger::RetryFeedback, || event))
     }
 
-    /// Whether a reducer listens to `trigger`: what it would be told is put together only then.
-    pub(super) fn listens(&self, trigger: Trigger) -> bool {
-        self.policy.session().reducers.iter().any(|rule| rule.on.contains(&trigger))
-    }
-
-    /// Runs the reducers that listen to `trigger`. Returns the first that failed; all that failed are reported.
-    pub(super) fn reduce(&mut self, trigger: Trigger, event: &Value) -> Option<ReducerError> {
+    /// Runs the reducers that listen to `trigger`. Returns the first that failed; all that failed are reported. The event is
+    /// put together only if there are any.
+    pub(super) fn reduce(&mut self, trigger: Trigger, event: impl FnOnce() -> Value) -> Option<ReducerError> {
         let session = self.policy.session();
-        let failed = self.state.slices.reduce(session, trigger, event);
+        if !session.listens(trigger) {
+            return None;
+        }
+        let failed = self.state.slices.reduce(session, trigger, &event());
         let mut first = None;
         for (error, index) in failed {
             self.reducer_failed(&error, index);

@@ -193,8 +193,8 @@ impl Step<'_> {
         if !problems.is_empty() {
             return Err(Fault::Invalid(problems));
         }
-        let event = json!({ "output": report, "turn": self.state.turn });
-        match self.reduce(Trigger::OutputAccepted, &event) {
+        let turn = self.state.turn;
+        match self.reduce(Trigger::OutputAccepted, || json!({ "output": report, "turn": turn })) {
             None => Ok(report),
             Some(error) => Err(Fault::Reducer(Box::new(error))),
         }
@@ -237,9 +237,12 @@ impl Step<'_> {
         if over.is_none() && output.retry.retries(class) {
             objection = objection.or(self.feedback(&output.retry, &failed));
         }
-        let event =
-            json!({ "attempt": attempt, "error_type": class, "message": message, "turn": self.state.turn });
-        objection = objection.or(self.reduce(Trigger::OutputRefused, &event));
+        let turn = self.state.turn;
+        let refused = self.reduce(
+            Trigger::OutputRefused,
+            || json!({ "attempt": attempt, "error_type": class, "message": message, "turn": turn }),
+        );
+        objection = objection.or(refused);
         if objection.is_some() {
             verdict = Verdict::Stop(StopReason::ReducerError);
         }

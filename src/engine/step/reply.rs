@@ -74,21 +74,23 @@ impl Step<'_> {
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
         self.earn(&format!("model {target}"), &policy.retry.budget.value, after);
         self.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
-        let event = self.listens(Trigger::ModelResponded).then(|| {
+        let turn = self.state.turn;
+        let objection = self.reduce(Trigger::ModelResponded, || {
             let names: Vec<&str> = reply.calls.iter().map(|proposal| proposal.call.name.as_str()).collect();
             json!({
-                "target": target, "turn": self.state.turn, "attempts": attempts, "text": reply.text, "calls": names,
+                "target": target, "turn": turn, "attempts": attempts, "text": reply.text, "calls": names,
                 "usage": reply.usage,
             })
         });
-        let objection = event.and_then(|event| self.reduce(Trigger::ModelResponded, &event));
         let objection = objection.map(|error| self.reply_refused(&error));
         let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
         let refused = output && reply.calls.is_empty() && self.refuses_text(truncated);
         // A reply that was cut before it said anything leaves nothing in the history.
         if !empty && (!refused || self.policy.turn().guidance.keep.value) {
             let message = Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra };
-            self.share_room(&message, reply.calls.len());
+            if !reply.calls.is_empty() {
+                self.share_room(&message, reply.calls.len());
+            }
             self.append(message);
         }
         if !reply.calls.is_empty() {
@@ -136,14 +138,15 @@ impl Step<'_> {
         let seed = self.seed("model", &format!("{}-{}", self.state.run, self.state.turn));
         let name = format!("model {target}");
         let mut verdict = self.verdict(&name, &policy.retry, progress, &mut case, seed);
-        let event = self.listens(Trigger::ModelFailed).then(|| {
+        let turn = self.state.turn;
+        let objection = self.reduce(Trigger::ModelFailed, || {
             json!({
-                "target": target, "turn": self.state.turn, "attempt": progress.attempt, "error_type": class,
+                "target": target, "turn": turn, "attempt": progress.attempt, "error_type": class,
                 "message": failure.message, "status": failure.status, "limit": failure.limit(),
                 "size": failure.size(), "received": failure.received,
             })
         });
-        if let Some(error) = event.and_then(|event| self.reduce(Trigger::ModelFailed, &event)) {
+        if let Some(error) = objection {
             verdict = Verdict::Stop(StopReason::ReducerError);
             let text = self.reply_refused(&error);
             self.append(Message::User { text, guidance: Some(ErrorClass::ReducerError.name().into()) });
