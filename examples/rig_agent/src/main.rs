@@ -1,6 +1,6 @@
 //! A rig agent under a policy: rig runs the loop, the guards stand where it sends requests and where its tools run.
 //!
-//! From the root of the repository: `cargo run --manifest-path examples/rig_agent/Cargo.toml`
+//! From the root of the repository: `cargo run -p rig_agent`
 //!
 //! No key and no network are needed: the model is a script, served over HTTP on this machine. It is over its limit first,
 //! then calls the tool with arguments that do not hold, then with good ones; and the tool's service fails once.
