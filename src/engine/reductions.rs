@@ -22,12 +22,23 @@ pub(super) struct Reductions {
     /// What is left out when there is a summary of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) summary: Option<Box<Reduction>>,
+    /// Who is asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) summarizer: Option<Summarizer>,
     /// The conversation as it was measured last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) measured: Option<TurnMeasure>,
     /// The room for the results of the calls under way; `None`: nobody shares it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) results: Option<RoomForResults>,
+}
+
+/// The model that is asked for a summary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Summarizer {
+    pub(super) target: String,
+    /// The tokens of what it is asked, by the count of the host.
+    pub(super) tokens: u64,
 }
 
 /// A reduction under way.

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use serde_json::json;
 
 use super::draft::{Draft, told};
+use super::truncate::{TRIES, part};
 use super::{cut_notice, number, say};
-use crate::context::tokens::message_tokens;
+use crate::context::tokens::{TokenCounter, message_tokens};
 use crate::engine::head_of;
 use crate::policy::{Size, Unit};
 use crate::session::{Message, SummaryRequest};
@@ -16,6 +17,8 @@ const SHARE: u64 = 4;
 /// The most of a message, and of a result, that is to be summed up.
 const MOST: Size = Size { count: 4000, unit: Unit::Chars };
 const MOST_OF_RESULT: Size = Size { count: 1000, unit: Unit::Chars };
+/// Fewer bytes of a message say nothing.
+const LEAST: usize = 24;
 
 impl Draft<'_> {
     /// Leaves out the oldest messages until the aim is reached and there is room for a summary, and asks for that.
@@ -51,7 +54,17 @@ impl Draft<'_> {
                     continue;
                 }
             }
-            cut = cut.saturating_add(self.counter.count(&line)).saturating_add(1);
+            let mut not_shown = self.counter.count(&line).saturating_add(1);
+            if lines.is_empty() && cut == 0 {
+                // The newest of all: its beginning says more than nothing.
+                let notice = self.counter.count(&cut_notice(self.policy, not_shown)).saturating_add(2);
+                let room = most.saturating_sub(tokens).saturating_sub(notice);
+                if let Some(shown) = beginning(&line, room, self.counter) {
+                    not_shown = not_shown.saturating_sub(self.counter.count(&shown)).max(1);
+                    lines.push_front(shown);
+                }
+            }
+            cut = cut.saturating_add(not_shown);
         }
         if lines.is_empty() {
             return self.tell(&left);
@@ -94,6 +107,22 @@ fn line_of(message: &Message) -> Option<String> {
             Some(format!("{tool} {how}: {}", head(text, MOST_OF_RESULT)))
         }
     }
+}
+
+/// As much of the beginning as has no more than so many tokens; `None`: too little to say anything.
+fn beginning(line: &str, room: u64, counter: &dyn TokenCounter) -> Option<String> {
+    let mut bytes = part(line.len(), room, counter.count(line));
+    for _ in 0..TRIES {
+        if bytes < LEAST {
+            return None;
+        }
+        let shown = head(line, Size { count: number(bytes), unit: Unit::Bytes });
+        if counter.count(&shown) <= room {
+            return Some(shown);
+        }
+        bytes = bytes.saturating_mul(3) / 4;
+    }
+    None
 }
 
 fn head(text: &str, most: Size) -> String {

@@ -318,6 +318,25 @@ fn a_model_is_asked_to_sum_up_what_is_left_out() {
 }
 
 #[test]
+fn of_a_message_that_alone_is_too_large_to_be_summed_up_its_beginning_is() {
+    let most = Size { count: 200, unit: Unit::Tokens };
+    let step = ReduceStep::Summary { keep_last: 1, most, model: None, input_ppm: 800_000 };
+    let messages = [Message::user("Begin. ".repeat(600)), Message::user("And now?")];
+    let plan = ReducePlan { input: Some(200), ..plan(step, 300) };
+    let asked = made(&messages, &plan).1.summarize.unwrap();
+    assert!(asked.tokens <= 200 && asked.cut > 500, "{asked:?}");
+    assert!(
+        asked.prompt.contains("were cut out") && asked.prompt.contains("\nuser: Begin. Begin."),
+        "{asked:?}"
+    );
+    assert!(asked.prompt.ends_with('…'), "{asked:?}");
+    // Nothing of it would be left: none is asked.
+    let plan = ReducePlan { input: Some(20), ..plan };
+    let (after, reduction) = made(&messages, &plan);
+    assert!(reduction.summarize.is_none() && after[0].text().contains("left out"), "{after:?}");
+}
+
+#[test]
 fn what_is_not_summed_up_is_counted_without_how_all_of_it_is_read() {
     let most = Size { count: 200, unit: Unit::Tokens };
     let step = ReduceStep::Summary { keep_last: 4, most, model: None, input_ppm: 800_000 };

@@ -13,7 +13,7 @@ use crate::session::Message;
 /// No text is cut to fewer tokens.
 const FLOOR: u64 = 40;
 /// So often a text is cut anew if it has more tokens than it should.
-const TRIES: u32 = 8;
+pub(super) const TRIES: u32 = 8;
 
 /// A text that may be cut, and its tokens.
 #[derive(Clone, Copy)]
@@ -183,7 +183,7 @@ fn share(tokens: u64, bytes: usize, all: usize) -> u64 {
 }
 
 /// So many of `bytes` as `tokens` are of `all`.
-fn part(bytes: usize, tokens: u64, all: u64) -> usize {
+pub(super) fn part(bytes: usize, tokens: u64, all: u64) -> usize {
     let product = u128::from(number(bytes)).saturating_mul(tokens.into());
     usize::try_from(product.checked_div(all.into()).unwrap_or(0)).unwrap_or(usize::MAX)
 }

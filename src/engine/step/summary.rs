@@ -5,13 +5,14 @@ use super::super::call_timeouts::CallTimeouts;
 use super::super::directive::Work;
 use super::super::event::ModelReply;
 use super::super::failure::Failure;
+use super::super::lesson::Lesson;
 use super::super::reduce::Summarize;
-use super::super::reductions::Reducing;
+use super::super::reductions::{Reducing, Summarizer};
 use super::super::result::head_of;
 use super::super::retry;
 use super::super::state::Pending;
 use super::Step;
-use crate::policy::{ReduceStep, Setting, estimated_tokens};
+use crate::policy::{ErrorClass, ReduceStep, Setting, estimated_tokens};
 use crate::session::{LEFT_OUT, Message, Reduction};
 
 impl Step<'_> {
@@ -39,6 +40,8 @@ impl Step<'_> {
             ));
         }
         self.state.reductions.summary = Some(Box::new(reduction));
+        self.state.reductions.summarizer =
+            Some(Summarizer { target: target.clone(), tokens: request.tokens });
         let policy = self.policy.model(&target);
         let now = self.state.now;
         let summarize = Summarize {
@@ -60,6 +63,7 @@ impl Step<'_> {
         if let Some(usage) = reply.usage {
             self.state.usage = self.state.usage.plus(usage);
         }
+        self.state.reductions.summarizer = None;
         let Some(mut reduction) = self.state.reductions.summary.take() else { return self.next_step(what) };
         let text = reply.text.trim();
         if text.is_empty() {
@@ -90,10 +94,16 @@ impl Step<'_> {
         self.next_step(what);
     }
 
-    /// No model has answered: that is told, and the next step is made.
+    /// No model has answered: that is told, and the next step is made. If the request was too large, the next one is not.
     pub(super) fn not_summarized(&mut self, what: Reducing, failure: &Failure) {
         self.state.reductions.summary = None;
+        let asked = self.state.reductions.summarizer.take();
         let class = failure.classified(self.policy).class;
+        if let Some(Summarizer { target, tokens }) = asked
+            && class == ErrorClass::ContextOverflow
+        {
+            self.learn(&target, Lesson::of_refusal(tokens, failure));
+        }
         let message = &failure.message;
         self.warn(format!("no summary was written: {class}: {message}; the next step is made"));
         self.next_step(what);
