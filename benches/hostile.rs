@@ -15,6 +15,10 @@ use unfazed::policy::{LintOptions, Loader};
 const SIZE: usize = 4 << 20;
 /// The longest it may take to read one and to write all about it.
 const MOST_TIME: Duration = Duration::from_millis(500);
+/// How much longer than the plain one a file of a megabyte may take, measured in the same run.
+const MOST_OF_PLAIN: u32 = 5;
+/// The one they are held against; it comes before them.
+const PLAIN: &str = "plain 1 MB";
 /// The most memory of the whole process, in kilobytes.
 const MOST_MEMORY: u64 = 150 << 10;
 /// Which one a process of its own reads.
@@ -251,6 +255,52 @@ const CASES: &[Case] = &[
             "",
         )
     }),
+    ("plain 1 MB", || {
+        megabyte(TOOLS, |i| {
+            format!(
+                "  t{i}: {{effect: unknown, retry: {{max_attempts: 3, deadline: 5m, attempt_timeout: 9s}}}}\n"
+            )
+        })
+    }),
+    ("slow growth for all 1 MB", || {
+        let global = "version: 1\nretry: {max_attempts: 4000000000, deadline: 9d, backoff: {kind: exponential, base: 1ms, factor: 1.001, cap: 9d}}\ntools:\n";
+        megabyte(global, |i| format!("  t{i}: {{breaker: {{failures: never}}}}\n"))
+    }),
+    ("slow growth of each 1 MB", || {
+        megabyte(TOOLS, |i| {
+            format!(
+                "  t{i}: {{breaker: {{failures: never}}, retry: {{max_attempts: {}, backoff: {{kind: exponential, base: {i}ms, factor: 1.001}}}}}}\n",
+                4_000_000_000 - i
+            )
+        })
+    }),
+    ("slow growth by class 1 MB", || {
+        megabyte(TOOLS, |i| {
+            let classes = ["timeout", "overloaded", "rate_limit", "network_error"];
+            let own = classes.map(|class| {
+                format!(
+                    "{class}: {{max_attempts: {}, backoff: {{kind: fibonacci, base: {i}ms}}}}",
+                    4_000_000_000 - i
+                )
+            });
+            format!("  t{i}: {{breaker: {{failures: never}}, retry: {{by_class: {{{}}}}}}}\n", own.join(", "))
+        })
+    }),
+    ("slow growth of calls 1 MB", || {
+        megabyte(CALLS, |i| {
+            format!(
+                "    - {{when: args.a == {i}, retry: {{max_attempts: {}, backoff: {{kind: exponential, base: 1ms, factor: 1.{i:03}}}}}}}\n",
+                4_000_000_000 - i
+            )
+        })
+    }),
+    ("a long schedule for many tools 1 MB", || {
+        let delays = "1s, 2s, ".repeat(60_000);
+        let global = format!(
+            "version: 1\nretry: {{max_attempts: 4000000000, deadline: 9d, backoff: {{kind: schedule, delays: [{delays}]}}}}\ntools:\n"
+        );
+        megabyte(&global, |i| format!("  t{i}: {{breaker: {{failures: never}}}}\n"))
+    }),
     ("values that are repeated", || {
         many(
             10_000,
@@ -276,6 +326,19 @@ const CALLS: &str = "version: 1\ntools:\n  a:\n    calls:\n";
 const WHEN: &str = "version: 1\ntools: {a: {calls: [{when: '";
 const FAILED: &str = "version: 1\ntools: {a: {messages: {failed: '";
 const SCHEMA: &str = "version: 1\noutput: {schema: {properties: {";
+
+/// As many pieces as fit into a megabyte, and no more than a policy may have selectors.
+fn megabyte(start: &str, piece: impl Fn(usize) -> String) -> String {
+    let mut text = start.to_owned();
+    for i in 1..10_000 {
+        let piece = piece(i);
+        if text.len() + piece.len() > 1 << 20 {
+            break;
+        }
+        text.push_str(&piece);
+    }
+    text
+}
 
 /// As many pieces as fit.
 fn filled(start: &str, piece: impl Fn(usize) -> String, end: &str) -> String {
@@ -360,14 +423,22 @@ fn main() -> ExitCode {
     }
     let word = std::env::args().skip(1).find(|arg| !arg.starts_with("--")).unwrap_or_default();
     let mut exceeded = 0;
+    let mut plain = None;
     println!("{:<48} {:>9} {:>8} {:>9}  problems", "input", "time", "memory", "report");
-    for (name, _) in CASES.iter().filter(|(name, _)| name.contains(&word)) {
+    for (name, _) in
+        CASES.iter().filter(|(name, _)| name.contains(&word) || (*name == PLAIN && word.contains("MB")))
+    {
         let Some((took, memory, said, codes)) = measure(name) else {
             println!("{name:<48} DIED");
             exceeded += 1;
             continue;
         };
-        let much = took > MOST_TIME || memory > MOST_MEMORY;
+        if *name == PLAIN {
+            plain = Some(took);
+        }
+        let of_plain = plain.filter(|_| name.ends_with("1 MB"));
+        let most = of_plain.map_or(MOST_TIME, |plain| (plain * MOST_OF_PLAIN).max(MOST_TIME));
+        let much = took > most || memory > MOST_MEMORY;
         exceeded += usize::from(much);
         let mark = if much { "  TOO MUCH" } else { "" };
         let (millis, megabytes) = (took.as_millis(), memory >> 10);

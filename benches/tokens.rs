@@ -129,13 +129,13 @@ fn turns(c: &mut Criterion) {
             group.sample_size(30);
         }
         let mut checked = Checked::default();
-        checked.faults(&messages[..length - 1]);
+        checked.faults(&messages[..length - 1], false);
         let known = checked;
         group.bench_function(format!("one new message after {length}"), |b| {
             b.iter(|| {
                 let mut checked = known;
                 ledger.append(&counter, black_box(&new));
-                let faults = checked.faults(black_box(&messages));
+                let faults = checked.faults(black_box(&messages), false);
                 ledger.measure(faults)
             });
         });

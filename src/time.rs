@@ -140,6 +140,18 @@ impl JsonSchema for Instant {
     }
 }
 
+impl Nanos {
+    /// To three digits, for people: `945.071498ms` becomes `945ms`.
+    #[must_use]
+    pub const fn rounded(self) -> Self {
+        let mut unit = 1_u64;
+        while self.0 / unit >= 1000 {
+            unit = unit.saturating_mul(10);
+        }
+        Self(self.0.saturating_add(unit / 2) / unit * unit)
+    }
+}
+
 impl fmt::Display for Nanos {
     /// The shortest form a policy accepts: `0s`, `250ms`, `1.5s`, `1m30s`, `2h`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

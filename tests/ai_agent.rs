@@ -23,7 +23,7 @@ output: {schema: {type: object, required: [price], properties: {price: {type: nu
 ";
 const STORY: &str = "
   - text: I think it is 12.50.
-  - {calls: [{name: calc, arguments: '{\"expression\": \"5 *'}], usage: {input: 120, output: 20}}
+  - {calls: [{name: calc, arguments: '{\"expression\": '}], usage: {input: 120, output: 20}}
   - calls: [{name: calc, arguments: {expression: 5 * 2.5}}]
   - calls: [{name: final_report, arguments: {}}]
   - calls: [{name: final_report, arguments: {price: 12.5}}]

@@ -16,7 +16,7 @@ const MISTAKES: &str = include_str!("../src/policy/load/mistakes.yaml");
 const BROKEN: &str =
     "version: 1\nretry: {max_atempts: 3}\ntools:\n  t: {on_exhausted: fail}\n  t: {on_exhausted: fail}\n";
 /// A value that is repeated, and one that is repeated for a reason.
-const REPEATED: &str = "version: 1\nretry: {max_attempts: 2, deadline: 1m}\ntools:\n  pay, later:\n    retry:\n      max_attempts: 2\n      deadline: 1m  # unfazed: ignore[W0205] the contract says so\n";
+const REPEATED: &str = "version: 1\nretry: {max_attempts: 2, deadline: 1m}\ntools:\n  pay-later:\n    retry:\n      max_attempts: 2\n      deadline: 1m  # unfazed: ignore[W0205] the contract says so\n";
 const TOOLS: &str = r#"{"version": 1, "tools": {"pay": {"effect": "non_idempotent", "inner_retries": 3}, "search": {}}, "models": {"main": {}}}"#;
 
 fn folder(files: &[(&str, &str)]) -> TempDir {
@@ -73,6 +73,142 @@ fn an_agent_without_the_tool_that_is_to_say_whether_another_has_acted_is_told_so
     assert!(found(&mailer(acts, "")).contains("`outbox` is not known to be `read_only`"));
     // Servers may bring it.
     assert_eq!(found(&mailer("", "mcp: {mail: {command: [mail-server]}}\n")), "");
+}
+
+/// An agent with one tool, `refund`, and one model, `m`.
+fn refunder(name: &str, policies: &str, rest: &str) -> String {
+    format!(
+        "version: 1\nname: {name}\npolicy: {policies}\nmodels: {{m: {{api: scripted, script: model.yaml}}}}\n\
+         tools: {{refund: {{kind: process, command: [cat], description: Pays back., parameters: {{}}}}}}\n{rest}"
+    )
+}
+
+#[test]
+fn names_of_an_agent_are_held_against_its_policy_unasked() {
+    let script = ("model.yaml", "version: 1\nreplies: [{text: Done.}]\n");
+    let own = "version: 1\ntools: {refnd: {effect: read_only}, 'get_*': {effect: read_only}}\nmodels: {gpt-4o: {retry: {max_attempts: 2}}}\n";
+    let found = |files: &[(&str, &str)], paths: &[&str]| {
+        let dir = folder(&[&[script], files].concat());
+        let check = unfazed(&dir, &[&["check", "--format", "short"], paths].concat());
+        (out(&check), code(&check))
+    };
+    let agent = refunder("a", "policy.yaml", "");
+    let (said, code) = found(&[("agent.yaml", &agent), ("policy.yaml", own)], &["agent.yaml"]);
+    assert_eq!(code, 1);
+    assert_snapshot!(said, @r"
+    policy.yaml:2:9: error[P0207]: the agent has no tool `refnd` (did you mean `refund`?)
+    policy.yaml:2:37: warning[W0204]: `get_*` matches no tool of the agent; help: remove it, or register what it is meant for
+    policy.yaml:3:10: error[P0207]: the agent has no model `gpt-4o`; help: its model is `m`; help: if another agent has it, put the rules into a file that both extend
+    ");
+    // Servers may bring it: none of it is certain.
+    let asked = refunder("a", "policy.yaml", "mcp: {more: {command: [server]}}\n");
+    let (said, code) = found(&[("agent.yaml", &asked), ("policy.yaml", own)], &["agent.yaml"]);
+    assert!(code == 0 && said.contains("warning[W0204]: the agent has no tool `refnd`"), "{said}");
+    // A file below, or one that others extend, may speak of what others have.
+    let layers = refunder("a", "[policy.yaml, top.yaml]", "");
+    let top = ("top.yaml", "version: 1\nextends: policy.yaml\n");
+    for files in [
+        [("agent.yaml", &*layers), ("policy.yaml", own), top],
+        [("agent.yaml", &*agent), ("policy.yaml", own), top],
+    ] {
+        let (said, code) = found(&files, &["."]);
+        assert!(code == 0 && said.contains("warning[W0204]: the agent has no tool `refnd`"), "{said}");
+    }
+    // What another agent has that names the same file is known.
+    let other = refunder("b", "policy.yaml", "").replace("refund:", "refnd:");
+    let (said, _) = found(&[("agent.yaml", &agent), ("b.yaml", &other), ("policy.yaml", own)], &["."]);
+    assert!(!said.contains("refnd") && said.contains("gpt-4o"), "{said}");
+    // Rules for what is to come say so.
+    let meant =
+        "version: 1\ntools:\n  # unfazed: ignore[W0204] it comes next week\n  refnd: {effect: read_only}\n";
+    let (said, code) = found(&[("agent.yaml", &agent), ("policy.yaml", meant)], &["agent.yaml"]);
+    assert_eq!((said.as_str(), code), ("", 0));
+    // Names that nothing can have are refused whatever is known.
+    let never = "version: 1\ntools: {'a|b': {effect: read_only}, 'get_[ab]': {effect: read_only}, 'x?': {effect: read_only}}\n";
+    let (said, code) = found(&[("policy.yaml", never)], &["policy.yaml"]);
+    assert!(code == 1 && said.matches("error[P0110]").count() == 3, "{said}");
+}
+
+#[test]
+fn a_run_and_a_test_tell_of_names_that_nothing_has_and_go_on() {
+    let policy = "version: 1\ntools: {serch: {effect: read_only}}\n";
+    let cases = "version: 1\npolicy: policy.yaml\ntools: {search: {}}\ncases:\n  - {name: c, tool: search, outcomes: [ok], expect: {final: ok}}\n";
+    let agent = refunder("a", "policy.yaml", "task: Pay.\n").replace("refund:", "search:");
+    let script = "version: 1\nreplies: [{text: Done.}]\n";
+    let dir = folder(&[
+        ("policy.yaml", policy),
+        ("c.test.yaml", cases),
+        ("agent.yaml", &agent),
+        ("model.yaml", script),
+    ]);
+    for (args, who) in [
+        (&["run", "agent.yaml"][..], "agent"),
+        (&["test", "c.test.yaml"], "test file"),
+        (&["check", "c.test.yaml", "--format", "short"], "test file"),
+    ] {
+        let output = unfazed(&dir, args);
+        let said = format!("{}{}", out(&output), String::from_utf8_lossy(&output.stderr));
+        let wanted = format!(
+            "policy.yaml:2:9: warning[W0204]: the {who} has no tool `serch` (did you mean `search`?)"
+        );
+        assert!(said.contains(&wanted) && code(&output) == 0, "{said}");
+    }
+}
+
+#[test]
+fn what_unfazed_tools_prints_is_what_the_host_has() {
+    let policy = "version: 1\ntools: {refnd: {effect: read_only}}\n";
+    let script = "version: 1\nreplies: [{text: Done.}]\n";
+    let agent = refunder("a", "policy.yaml", "");
+    let dir = folder(&[("policy.yaml", policy), ("agent.yaml", &agent), ("model.yaml", script)]);
+    let tools = unfazed(&dir, &["tools", "agent.yaml", "--format", "json"]);
+    fs::write(dir.path().join("tools.json"), &tools.stdout).unwrap();
+    let check = unfazed(&dir, &["check", "policy.yaml", "--tools", "tools.json", "--format", "short"]);
+    assert_eq!(
+        (out(&check).lines().next().unwrap(), code(&check)),
+        ("policy.yaml:2:9: error[P0207]: the agent has no tool `refnd` (did you mean `refund`?)", 1)
+    );
+}
+
+#[test]
+fn a_long_list_is_given_once_and_fits_the_terminal() {
+    let text = "version: 1\nretry: {retry_on: [sunshine, rain]}\n";
+    let dir = folder(&[("a.yaml", text), ("b.yaml", text)]);
+    for format in ["human", "short"] {
+        let check =
+            command::unfazed(dir.path(), &["check", ".", "--format", format]).env("COLUMNS", "72").output();
+        let said = out(&check.unwrap());
+        assert_eq!(
+            (said.matches("`reasoning_only`").count(), said.matches("error[P0104]").count()),
+            (1, 4),
+            "{said}"
+        );
+        assert!(format == "short" || said.lines().all(|line| line.chars().count() <= 72), "{said}");
+        assert!(format == "short" || said.contains("4 errors in 2 files\n"), "{said}");
+    }
+}
+
+#[test]
+fn secrets_in_addresses_and_instructions_of_an_agent_are_refused() {
+    for (key, line) in [
+        ("q777abc", "models: {m: {api: openai, base_url: 'https://h/v1?api_key=q777abc', model: x}}\n"),
+        ("p4ssword", "models: {m: {api: openai, base_url: 'https://me:p4ssword@h/v1', model: x}}\n"),
+        (
+            "sk-proj-abcdefgh12345678",
+            "system: Use sk-proj-abcdefgh12345678.\nmodels: {m: {api: scripted, script: model.yaml}}\n",
+        ),
+        (
+            "q777abc",
+            "models: {m: {api: scripted, script: model.yaml}}\nmcp: {s: {url: 'https://h/mcp?token=q777abc'}}\n",
+        ),
+    ] {
+        let agent = format!("version: 1\n{line}");
+        let script = "version: 1\nreplies: [{text: Done.}]\n";
+        let dir = folder(&[("agent.yaml", &agent), ("model.yaml", script)]);
+        let check = unfazed(&dir, &["check", "agent.yaml"]);
+        assert!(code(&check) == 1 && out(&check).contains("P0012"), "{}", out(&check));
+        assert!(!out(&check).contains(key), "{}", out(&check));
+    }
 }
 
 #[test]
@@ -182,8 +318,8 @@ fn known_tools_make_more_to_find() {
     assert_eq!(code(&check), 0);
     assert_snapshot!(out(&check), @r"
     policy.yaml:3:3: warning[W0204]: the host has no tool `pya` (did you mean `pay`?)
-    policy.yaml:4:31: warning[W0202]: tool `pay` may lead to 96 attempts, more than 64: 4 of model `main` x 6 of tool `pay` x 4 inside it, and to 54.4s asleep
-    policy.yaml:4:31: warning[W0207]: a run of tool `pay` that has failed is not repeated, whatever `retry` says: it is not idempotent
+    policy.yaml:4:31: warning[W0202]: tool `pay` may lead to 96 attempts, more than 64: 4 of model `main` x 6 of tool `pay` x 4 inside it, and to 54.4s asleep; help: lower `max_attempts`, set `limits.max_attempts`, or switch off the retries inside
+    policy.yaml:4:31: warning[W0207]: a run of tool `pay` that has failed is not repeated, whatever `retry` says: it is not idempotent; help: the host says so of the tool; help: only runs that certainly did not start are repeated, and arguments corrected; ask for no retries, or declare `effect: idempotent` if acting twice does no harm
     ");
 }
 
@@ -382,6 +518,7 @@ fn no_line_is_shown_of_a_file_that_is_too_large_to_be_read() {
     error[P0008]: the file has 5000011 bytes; the most allowed is 4194304
     --> large.yaml:1:1
 
+    1 error in 1 file
     `unfazed rule P0008` says more
     ");
 }
@@ -397,6 +534,7 @@ fn a_profile_that_is_not_there_is_told_with_what_chooses_it() {
      = note: did you mean `ci`?
      = help: there is `ci`
 
+    1 error in 1 file
     `unfazed rule P0201` says more
     ");
 }

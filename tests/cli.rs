@@ -67,6 +67,18 @@ fn away_from_a_terminal_answers_are_shown_while_they_come_only_if_that_is_asked_
 }
 
 #[test]
+fn what_there_is_of_an_answer_that_was_cut_is_printed() {
+    let script = SCRIPT.replace("text: done", "text: It is do\n    finish: length");
+    let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", &script)]);
+    let output = unfazed(&dir, &["run", "agent.yaml"]);
+    assert_eq!((code(&output), out(&output).as_str()), (13, "It is do\n"));
+    says(&err(&output), &["cut at the token limit", "what there is of it follows on standard output"]);
+    let output = unfazed(&dir, &["run", "agent.yaml", "--format", "json"]);
+    let last = out(&output).lines().last().map(serde_json::from_str::<Value>).unwrap().unwrap();
+    assert_eq!((code(&output), &last["partial"]), (13, &Value::from("It is do")));
+}
+
+#[test]
 fn a_reader_that_is_gone_ends_the_output_quietly() {
     let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", SCRIPT)]);
     for args in [
@@ -641,7 +653,7 @@ fn a_file_that_is_not_there_is_told_as_that() {
     );
     let missing = unfazed(&dir, &["explain", "t", "--config", "nofile.toml"]);
     assert_eq!(code(&missing), 2);
-    says(&err(&missing), &["cannot read the settings file nofile.toml: No such file"]);
+    says(&err(&missing), &["cannot read the settings file nofile.toml: there is no such file"]);
     let folder = unfazed(&dir, &["explain", "t", "--config", "."]);
     says(&err(&folder), &["cannot read the settings file .: it is a folder"]);
 }

@@ -5,9 +5,10 @@ mod command;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use unfazed::cases::{Loader, Suite};
 
@@ -16,6 +17,9 @@ documents: {handbook: How our agents treat the shop., rules: Rules for everybody
 tools: {search: {effect: read_only}}
 elsewhere:
   - {document: rules, statement: a session survives a kill, file: ../kill.rs, test: a_kill_at_any_byte}
+unmet:
+  - {document: rules, statement: a failure is told by mail, result: not_expressible, because: nothing here sends mail}
+  - {document: handbook, statement: a wait is two seconds, result: does_not_hold, because: a second is enough}
 cases:
   - name: gives up
     proves: {handbook: [three attempts are all there are, a wait is a second]}
@@ -67,15 +71,15 @@ fn a_case_that_fails_stands_on_the_page_as_one_that_fails() {
     let page = fs::read_to_string(dir.path().join("docs/page.md")).unwrap();
     // One of the two cases that are to show it does not.
     assert!(page.contains("| **FAILS** |\n| a wait is a second |"), "{page}");
-    assert!(page.contains("| [handbook](#handbook) | 2 | 0 | 0 | 2 |"), "{page}");
-    assert!(page.contains("| [rules](#rules) | 2 | 1 | 1 | 0 |"), "{page}");
+    assert!(page.contains("| [handbook](#handbook) | 3 | 1 | 0 | 0 | 2 | 1 | 0 |"), "{page}");
+    assert!(page.contains("| [rules](#rules) | 3 | 2 | 1 | 1 | 0 | 0 | 1 |"), "{page}");
 }
 
 #[test]
 fn json_has_what_each_case_proves() {
     let dir = folder(CASES);
     let output = prove(dir.path(), &["--format", "json"]);
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let file = &json["files"][0];
     assert_eq!(
         file["cases"][0]["proves"],
@@ -83,6 +87,7 @@ fn json_has_what_each_case_proves() {
     );
     assert_eq!(file["cases"][2]["proves"], serde_json::json!({}));
     assert_eq!(file["elsewhere"][0]["test"], "a_kill_at_any_byte");
+    assert_eq!(file["unmet"][0]["result"], "not_expressible");
 }
 
 #[test]
@@ -106,7 +111,7 @@ fn a_document_that_is_not_described_is_told_with_its_place() {
     assert_eq!(output.status.code(), Some(1));
     let expected = "\
 cases/two.test.yaml:2:13: error: `rules` is described at cases/shop.test.yaml:2:55 already; remove one of them
-cases/shop.test.yaml:14:21: error: `documents` does not describe `ruels`; did you mean `rules`?
+cases/shop.test.yaml:17:21: error: `documents` does not describe `ruels`; did you mean `rules`?
 docs/page.md is not written: it would not be complete
 ";
     assert_eq!(said(&output), expected);
@@ -180,18 +185,129 @@ fn every_numbered_scenario_is_shown() {
     }
 }
 
-/// The files of cases of this repository.
-fn suites() -> Vec<Suite> {
+/// A statement about a preset is proved by that preset: a case with other values says so in its statement.
+#[test]
+fn a_preset_is_proved_by_that_preset() {
+    let mut wrong = Vec::new();
+    let mut proved = 0;
+    for file in test_files() {
+        let test = yaml(&file);
+        for case in test["cases"].as_array().unwrap() {
+            let mut layers = vec![&test["inline"], &case["inline"]];
+            layers.retain(|layer| layer.is_object());
+            let extended = layers.iter().rev().find_map(|layer| layer["extends"].as_str()).unwrap_or("");
+            // A case that begins anew with a preset leaves the policy of its file behind.
+            if case["inline"]["extends"].is_string() {
+                layers = vec![&case["inline"]];
+            }
+            for preset in PRESETS {
+                let statements = match &case["proves"][preset] {
+                    Value::String(one) => vec![one.clone()],
+                    Value::Array(all) => all.iter().map(|one| one.as_str().unwrap().to_owned()).collect(),
+                    _ => continue,
+                };
+                let name = extended.strip_prefix("builtin:presets/").unwrap_or_default();
+                let is_preset = name.strip_suffix("-current").unwrap_or(name) == preset;
+                let overruled = if is_preset { overruled(&preset_values(name), &layers) } else { Vec::new() };
+                for statement in statements {
+                    proved += 1;
+                    let said = ["with other settings ", "can be configured", "is a matter of the policy"];
+                    if (!is_preset || !overruled.is_empty())
+                        && !said.iter().any(|said| statement.contains(said))
+                    {
+                        let (file, name) = (file.display(), &case["name"]);
+                        wrong.push(format!(
+                            "{file}: {name}: `{statement}` of {preset}, by `{extended}` with {overruled:?}"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {proved}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(proved > 200, "only {proved} statements were found");
+}
+
+#[test]
+fn a_value_that_is_other_than_that_of_a_preset_is_seen() {
+    let preset = preset_values("ai-agent");
+    let inline = |text: &str| -> Value { serde_yaml::from_str(text).unwrap() };
+    let seen = |text: &str| overruled(&preset, &[&inline(text)]);
+    assert_eq!(seen("models: {a: {retry: {max_attempts: 4}}}"), ["models.a.retry.max_attempts"]);
+    assert_eq!(seen("turn: {collapse: false}"), ["turn.collapse"]);
+    assert_eq!(seen("turn: {targets: {wait: turn, advance: attempt}}"), ["turn.targets.wait"]);
+    assert!(seen("turn: {collapse: true}\noutput: {schema: {type: object}}").is_empty());
+}
+
+const PRESETS: [&str; 5] = ["ai-agent", "localcowork", "supyagent", "swarm-sdk", "weakincentives"];
+
+/// The values of a preset, those of the one that it extends among them, by their paths.
+fn preset_values(name: &str) -> BTreeMap<Vec<String>, Value> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let document = yaml(&root.join(format!("policies/presets/{name}.yaml")));
+    let below = document["extends"].as_str().and_then(|path| path.strip_prefix("builtin:presets/"));
+    let mut values = below.map(preset_values).unwrap_or_default();
+    leaves(&document, &mut Vec::new(), &mut |path, value| {
+        if !["version", "extends"].contains(&path[0].as_str()) {
+            values.insert(path.to_vec(), value.clone());
+        }
+    });
+    values
+}
+
+/// The values of the layers that take the place of another one of the preset.
+fn overruled(preset: &BTreeMap<Vec<String>, Value>, layers: &[&Value]) -> Vec<String> {
+    let mut found = Vec::new();
+    for layer in layers {
+        leaves(layer, &mut Vec::new(), &mut |path, value| {
+            let over = |own: &Vec<String>| {
+                own.iter().zip(path).all(|(own, path)| own == path || own == "*" || path == "*")
+            };
+            if preset.iter().any(|(own, of_preset)| over(own) && of_preset != value) {
+                found.push(path.join("."));
+            }
+        });
+    }
+    found
+}
+
+/// Visits every value with its path. What is replaced as a whole is one value.
+fn leaves(value: &Value, path: &mut Vec<String>, visit: &mut dyn FnMut(&[String], &Value)) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() && !fields.contains_key("kind") => {
+            for (key, value) in fields {
+                path.push(key.clone());
+                leaves(value, path, visit);
+                path.pop();
+            }
+        }
+        value if !path.is_empty() => visit(path, value),
+        _ => {}
+    }
+}
+
+fn yaml(file: &Path) -> Value {
+    let text = fs::read_to_string(file).unwrap();
+    serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// The files of cases of this repository.
+fn test_files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with(".test.yaml")).collect();
+    files.sort();
+    files
+}
+
+/// The cases of this repository.
+fn suites() -> Vec<Suite> {
     let mut loader = Loader::new(|test: &str, path: &str| {
         let path = Path::new(test).parent().unwrap().join(path);
         let bytes = fs::read(&path).map_err(|error| error.to_string())?;
         Ok((path.display().to_string(), bytes))
     });
-    let files = fs::read_dir(root.join("tests/cases")).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with(".test.yaml")).collect();
-    files.sort();
-    files
+    test_files()
         .iter()
         .map(|path| loader.read(&path.display().to_string(), &fs::read(path).unwrap()).unwrap())
         .collect()

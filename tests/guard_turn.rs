@@ -25,7 +25,7 @@ fn policy(text: &str) -> Policy {
 fn guard(text: &str, targets: &[&str]) -> (Guard, Arc<Mutex<Vec<ModelAttempt>>>) {
     let records = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&records);
-    let price = Price { input: 2_000_000, output: 10_000_000, cache_read: None, cache_write: None };
+    let price = Price { input: 2_000_000, output: 10_000_000, ..Price::default() };
     let facts = ModelFacts { provider: "openai".into(), model: "gpt-x".into(), price: Some(price) };
     let guard = Guard::builder(policy(text))
         .targets(targets.iter().copied())

@@ -1,20 +1,24 @@
 //! Runs that go on with a conversation there was before: one that a provider refuses is repaired, and the log tells it.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use unfazed::context::findings;
 use unfazed::engine::{
     Directives, Envelope, Failure, Headers, LogHeader, ModelReply, Note, Order, Outcome, Record, RecordRef,
-    State,
+    State, ToolSpec,
 };
-use unfazed::host::scripted::{Entry, Script, ScriptedServer};
+use unfazed::host::scripted::{
+    Answer, Entry, ErrorReply, Outcome as Scripted, Script, ScriptedCall, ScriptedModel, ScriptedServer,
+};
 use unfazed::host::{
-    Agent, BoxFuture, Journal, JournalError, Model, ModelRequest, OpenAi, OpenAiConfig, RunReport, Silent,
-    Stop, Task,
+    Agent, BoxFuture, FunctionTool, Journal, JournalError, Model, ModelRequest, OpenAi, OpenAiConfig,
+    RunReport, Silent, Stop, Task, Tools,
 };
 use unfazed::policy::Policy;
 use unfazed::session::{Message, ToolCall};
-use unfazed::store::read_log;
+use unfazed::store::{Fsync, JsonlStore, Recorder, Resumed, SessionId, Store, read_log, resume};
 use unfazed::time::Instant;
 
 const PRUNE: &str = "version: 1\nhistory: {orphan_calls: prune, check: after_error}";
@@ -184,4 +188,68 @@ async fn secrets_do_not_come_in_by_an_earlier_conversation() {
     agent.run_with(task, &mut Silent, Some(&mut log), Stop::new()).await.unwrap();
     let text = String::from_utf8(log.0).unwrap();
     assert!(text.contains("[redacted]") && !text.contains("important"), "{text}");
+}
+
+/// A session whose first run ended behind a call with arguments that are no JSON, and which goes on at a server that
+/// refuses such arguments, as llama.cpp and vLLM do; and the arguments that server got.
+async fn cured(policy: &str) -> (RunReport, Vec<String>) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = JsonlStore::new(dir.path(), Fsync::Never);
+    let id: SessionId = "poisoned".parse().unwrap();
+    let agent = |model: Arc<dyn Model>| {
+        let look = FunctionTool::new(
+            ToolSpec {
+                name: "look".into(),
+                description: String::new(),
+                parameters: json!({"type": "object"}),
+                effect: None,
+            },
+            |_, _| async { Ok(json!("seen")) },
+        );
+        Agent::new(Policy::from_yaml("p.yaml", policy).unwrap())
+            .model("main", Shared(model))
+            .tools(Tools::new().with(look))
+    };
+    let task = |task: &str| Task { run: "poisoned".into(), task: task.into(), ..Task::default() };
+    // What a session says does not depend on how a request is written.
+    let call = ScriptedCall { name: "look".into(), arguments: "{\"text\": [[[,,".into(), id: None };
+    let broken = Entry::new(Scripted::Answer(Answer { calls: vec![call], ..Answer::default() }));
+    let refused =
+        Entry::new(Scripted::Error(ErrorReply::new(400, "invalid_request_error", "Invalid request.")));
+    let first = agent(Arc::new(ScriptedModel::new(Script::new("s.yaml", [broken, refused]))));
+    let header = LogHeader::new("poisoned", first.interpreter().unwrap().policy().digest(), Instant(1));
+    let mut recorder = Recorder::new(store.create(&id, &header).unwrap());
+    first.run_with(task("Look it up."), &mut Silent, Some(&mut recorder), Stop::new()).await.unwrap();
+    drop(recorder);
+    let server = ScriptedServer::start(Script::new("s.yaml", [Entry::text("Done.")]), 0).await.unwrap();
+    let config = OpenAiConfig { base_url: server.base_url(), model: "m".into(), ..OpenAiConfig::default() };
+    let second = agent(Arc::new(OpenAi::new(config).unwrap()));
+    let Resumed { past, log, .. } = resume(&store, &id, &second.interpreter().unwrap()).unwrap();
+    let mut recorder = Recorder::new(log);
+    let (next, mut silent) = (task("And now?"), Silent);
+    let report =
+        second.go_on(Some(past), Some(next), &mut silent, Some(&mut recorder), Stop::new()).await.unwrap();
+    let requests = server.requests();
+    let calls =
+        requests.iter().flat_map(|request| request.body["messages"].as_array().cloned().unwrap_or_default());
+    let calls = calls.flat_map(|message| message["tool_calls"].as_array().cloned().unwrap_or_default());
+    let arguments = calls.map(|call| call["function"]["arguments"].as_str().unwrap().to_owned()).collect();
+    server.shutdown().await;
+    (report, arguments)
+}
+
+/// A model that is one of several kinds.
+struct Shared(Arc<dyn Model>);
+
+impl Model for Shared {
+    fn call<'a>(&'a self, request: ModelRequest<'a>) -> BoxFuture<'a, Result<ModelReply, Failure>> {
+        self.0.call(request)
+    }
+}
+
+#[tokio::test]
+async fn a_session_with_broken_arguments_goes_on_where_every_argument_is_checked() {
+    let (report, arguments) = cured("version: 1").await;
+    assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
+    assert_eq!(arguments, [json!({"INVALID_JSON": "{\"text\": [[[,,"}).to_string()]);
 }

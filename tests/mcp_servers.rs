@@ -609,6 +609,38 @@ async fn a_tool_that_a_server_has_taken_away_is_not_offered_any_more() {
 }
 
 #[tokio::test]
+async fn a_tool_that_cannot_be_read_is_left_out_and_the_others_are_there() {
+    let notes = Notes::new();
+    let server = server("lists", &notes).await;
+    let tools = server.tools();
+    let known: Vec<_> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+    assert_eq!(known, ["s__half", "s__long", "s__lost", "s__void"]);
+    let description = &tools[1].spec().description;
+    assert!(description.len() < 17_000 && description.ends_with("x [... cut]"), "{}", description.len());
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_fails_its_call_at_once() {
+    let notes = Notes::new();
+    let server = server("lists", &notes).await;
+    let begun = std::time::Instant::now();
+    for (tool, says) in [
+        ("s__half", "the server's answer is not JSON"),
+        ("s__void", "the server's answer has neither a result nor an error that can be read"),
+        ("s__lost", "it sent an answer that cannot be read and was ended"),
+        // It was started again.
+        ("s__half", "the server's answer is not JSON"),
+    ] {
+        let (_, effect, message) = failed(call(&server, tool, json!({})).await);
+        assert!(message.contains(says), "{tool}: {message}");
+        assert_ne!(effect, EffectState::NotStarted, "{tool}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    server.shutdown().await;
+}
+
+#[tokio::test]
 async fn an_answer_nested_too_deep_is_refused_while_it_is_read_and_hangs_nobody() {
     let notes = Notes::new();
     let server = server("normal", &notes).await;

@@ -200,9 +200,9 @@ fn explain_shows_the_bounds_of_an_agent() {
     let dir = folder();
     shown!(out(&unfazed(&dir, &["explain", "--bounds", "agent.yaml", "--inner", "3"])));
     let tool = json(&unfazed(&dir, &["explain", "calc", "agent.yaml", "--format", "json"]));
-    assert_eq!(tool["bounds"]["product"], 9);
+    assert_eq!(tool["bounds"]["product"], 15);
     let model = json(&unfazed(&dir, &["explain", "--model", "main", "agent.yaml", "--format", "json"]));
-    assert_eq!(model["bounds"]["calls"], 36);
+    assert_eq!(model["bounds"]["calls"], 60);
 }
 
 #[test]

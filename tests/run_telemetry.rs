@@ -53,6 +53,12 @@ fn a_run_that_fails_says_by_its_code_why() {
         (format!("{POLICY}{output}"), "  - calls: [{name: final_report, arguments: {m: 1}}]\n".into(), 14),
         ("version: 1\nretry: {deadline: 1ms}\n".into(), error("status: 503, message: come back later"), 15),
         (POLICY.to_owned(), error("status: 400, message: what is this"), 1),
+        (
+            format!("{POLICY}limits: {{run: {{model_calls: 1}}}}\n"),
+            error("status: 503, message: come back later"),
+            16,
+        ),
+        (format!("{POLICY}limits: {{run: {{tokens: 10}}}}\n"), "  - {text: hello}\n".into(), 16),
     ] {
         let run = run(&folder(&policy, &replies), &[]);
         assert_eq!(run.status.code(), Some(code), "{replies}{}", err(&run));
@@ -149,4 +155,50 @@ fn an_address_that_is_refused_is_an_error_before_anything_starts() {
         assert!(err(&run).contains(says), "{}", err(&run));
     }
     assert!(!dir.path().join(".unfazed").exists(), "no session was begun");
+}
+
+const BUDGETS: &str = "version: 1
+limits: {run: {time: 1h, tokens: 9000, cost: 0.05, model_calls: 9, tool_calls: 9}}
+";
+
+#[test]
+fn what_is_spent_of_a_budget_is_in_the_summary_and_in_the_last_line() {
+    let reply = "  - {text: done, usage: {input: 1000, output: 100, cache_read: 500}}\n";
+    let dir = folder(BUDGETS, reply);
+    let shown = run(&dir, &[]);
+    assert_eq!(shown.status.code(), Some(0), "{}", err(&shown));
+    let spent = "of 1h, 1100 of 9000 tokens, 0.0035 of 0.05 USD, 1 of 9 model calls, 0 of 9 tool calls";
+    assert!(err(&shown).contains(spent), "{}", err(&shown));
+    let lines = run(&dir, &["--format", "json"]);
+    let lines = String::from_utf8(lines.stdout).unwrap();
+    let result: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    let spent = &result["spent"];
+    assert_eq!(
+        (&spent["tokens"], &spent["cost_usd"], &spent["model_calls"], &spent["tool_calls"]),
+        (&Value::from(1100), &Value::from(0.0035), &Value::from(1), &Value::from(0))
+    );
+}
+
+#[test]
+fn a_budget_of_money_and_a_model_without_a_price_is_an_error_before_anything_begins() {
+    let dir = folder(BUDGETS, "  - {text: done}\n");
+    let agent = AGENT.replace(", price: {input: 2.50, output: 10}", "");
+    fs::write(dir.path().join("agent.yaml"), &agent).unwrap();
+    for args in [&["run", "agent.yaml"][..], &["check", "agent.yaml"]] {
+        let refused = command::unfazed(dir.path(), args).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{}", err(&refused));
+        let said = format!("{}{}", err(&refused), String::from_utf8_lossy(&refused.stdout));
+        assert!(
+            said.contains("P0206") && said.contains("the price of the model `main` is unknown"),
+            "{said}"
+        );
+        assert!(said.contains("policy.yaml:2"), "{said}");
+    }
+    // A price in the policy will do.
+    fs::write(
+        dir.path().join("policy.yaml"),
+        format!("{BUDGETS}models: {{main: {{price: {{input: 1, output: 1}}}}}}\n"),
+    )
+    .unwrap();
+    assert_eq!(command::unfazed(dir.path(), &["run", "agent.yaml"]).output().unwrap().status.code(), Some(0));
 }

@@ -154,12 +154,122 @@ fn what_cannot_go_on_is_said() {
     says(&said(&["run", "--resume", "x", "a", "--task", "b"]), &["there are two tasks"]);
     says(&said(&["run"]), &["<AGENT | TASK>"]);
     let id = scene.run();
-    says(
-        &said(&["run", "--resume", id.as_str()]),
-        &["the last run of session", "is over (answered); give it a task"],
-    );
     let _open = scene.store().open(&id).unwrap();
     says(&said(&["run", "--resume", id.as_str(), "more"]), &["is in use by another process"]);
+}
+
+/// A run that was killed between its end and its last line of output.
+#[test]
+fn a_session_whose_run_is_over_prints_what_it_came_to() {
+    let scene = Scene::new();
+    let id = scene.run();
+    let output = scene.unfazed(&["run", "--resume", id.as_str()]);
+    assert_eq!((output.status.code(), out(&output)), (Some(0), "The lamp costs 12.50.\n".to_owned()));
+    says(&err(&output), &["is over (answered); it came to this", &format!("--resume {id} '...'")]);
+    let json = scene.unfazed(&["run", "--resume", id.as_str(), "--format", "json"]);
+    let line: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (&line["kind"], &line["outcome"]["text"]),
+        (&"result".into(), &"The lamp costs 12.50.".into())
+    );
+    // Nothing was decided again.
+    assert_eq!(scene.store().info(&id).unwrap().meta.runs, 1);
+}
+
+#[test]
+fn a_session_in_which_no_run_has_begun_is_new() {
+    let scene = Scene::new();
+    let id: SessionId = "dead".parse().unwrap();
+    drop(scene.store().create(&id, &LogHeader::new("dead", "p", Instant(1))).unwrap());
+    assert_eq!(scene.store().info(&id).unwrap().meta.status, SessionStatus::New);
+    // What the log has counts, should the file beside it be older.
+    let broken_off = scene.broken_off("killed", "A chair");
+    let header = LogHeader::new("killed", "p", Instant(1));
+    scene.describe(&broken_off, &SessionMeta::of(&header));
+    let meta = scene.store().info(&broken_off).unwrap().meta;
+    assert_eq!((meta.status, meta.title.as_str()), (SessionStatus::BrokenOff, "A chair"));
+}
+
+/// Sessions of the first format have no checksums. They are read, exported, replayed and resumed as before.
+#[test]
+fn sessions_of_format_1_are_still_read() {
+    let scene = Scene::new();
+    let formats = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/1");
+    fs::create_dir_all(scene.store().dir()).unwrap();
+    for file in fs::read_dir(formats).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), scene.store().dir().join(file.file_name())).unwrap();
+    }
+    let policy = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/quickstart/policy.yaml");
+    let agent = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/quickstart/agent.yaml");
+    let (policy, agent) = (policy.to_str().unwrap(), agent.to_str().unwrap());
+    for id in ["reported", "broken-off"] {
+        for args in [
+            &["sessions", "show", id][..],
+            &["sessions", "export", id],
+            &["sessions", "export", id, "--format", "markdown"],
+            &["sessions", "export", id, "--format", "openai"],
+        ] {
+            let output = scene.unfazed(args);
+            assert!(output.status.success(), "{args:?}: {}", err(&output));
+            says(&out(&output), &["desk lamp"]);
+        }
+        let replayed = scene.unfazed(&["replay", id, "--policy", policy]);
+        assert!(replayed.status.success(), "{}{}", out(&replayed), err(&replayed));
+        says(&out(&replayed), &["session   ", "decisions"]);
+    }
+    let resumed = scene.unfazed(&["run", "--resume", "broken-off", "--agent", agent, "--quiet"]);
+    assert_eq!(resumed.status.code(), Some(0), "{}", err(&resumed));
+    says(&out(&resumed), &["total_eur"]);
+    // What was added has checksums, and the whole is read again.
+    let log = fs::read_to_string(scene.store().dir().join("broken-off.jsonl")).unwrap();
+    assert!(log.starts_with(r#"{"v":1,"#) && log.lines().last().unwrap().starts_with(r#"{"v":2,"#));
+    assert!(scene.unfazed(&["sessions", "show", "broken-off"]).status.success());
+}
+
+/// On a terminal, by Python's `pty`: a `y` is typed before the question, an `n` after it.
+#[test]
+fn what_was_typed_before_the_question_does_not_approve() {
+    const TYPES: &str = r#"
+import os, pty, sys, select
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+os.write(fd, b"y\n")
+seen, answered = b"", False
+while True:
+    try:
+        more = os.read(fd, 4096)
+    except OSError:
+        break
+    if not more:
+        break
+    seen += more
+    if b"Run it?" in seen and not answered:
+        answered = True
+        os.write(fd, b"n\n")
+sys.stdout.buffer.write(seen)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+    let scene = Scene::new();
+    scene.write(
+        "policy.yaml",
+        "version: 1
+tools: {look: {approval: always}}
+",
+    );
+    scene.write(
+        "look.sh",
+        "echo ran > ran
+echo 12.50
+",
+    );
+    let unfazed = env!("CARGO_BIN_EXE_unfazed");
+    let mut typed = command::program("python3", scene.0.path(), &["-c", TYPES, unfazed, "run", "agent.yaml"]);
+    let output = typed.output().unwrap();
+    assert!(!scene.0.path().join("ran").exists(), "{}", out(&output));
+    assert!(output.status.success(), "{}", err(&output));
+    says(&out(&output), &["Run it? y (yes), n (no)", "The lamp costs 12.50."]);
 }
 
 #[test]
@@ -332,8 +442,22 @@ fn a_session_is_deleted_with_all_that_belongs_to_it() {
     let scene = Scene::new();
     let id = scene.run();
     let tail = &id.as_str()[24..];
-    assert!(scene.unfazed(&["sessions", "delete", tail]).status.success());
+    let asked = scene.unfazed(&["sessions", "delete", tail]);
+    assert_eq!(asked.status.code(), Some(2));
+    says(&err(&asked), &["would be deleted, and there is no terminal to ask on", "--yes"]);
+    assert!(scene.unfazed(&["sessions", "delete", tail, "--yes"]).status.success());
     assert_eq!(fs::read_dir(scene.store().dir()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_empty_or_ambiguous_id_deletes_nothing() {
+    let scene = Scene::new();
+    scene.broken_off("trip-1", "t");
+    let delete = |id: &str| scene.unfazed(&["sessions", "delete", id, "--yes"]);
+    says(&err(&delete("")), &["the id of the session is empty"]);
+    scene.broken_off("trip-2", "t");
+    says(&err(&delete("trip")), &["`trip` means 2 sessions"]);
+    assert_eq!(scene.store().list().unwrap().sessions.len(), 2);
 }
 
 #[test]
@@ -382,9 +506,9 @@ fn a_full_disk_stops_the_run_and_the_session_goes_on_when_there_is_room() {
 fn no_secret_gets_into_the_folder_of_a_session() {
     let scene = Scene::new();
     // Known by its name, by its form, in results, in errors, in arguments, in answers, and in what is kept whole.
-    let agent = desk::AGENT
-        .replace("What does the lamp cost?", "Use ghp_planted0001 and https://me:planted0002@shop.example/")
-        .replace("    effect: read_only\n", "    effect: read_only\n    pass_env: [SHOP_TOKEN]\n");
+    let task = "Use ghp_planted0001 and https://me:planted0002@shop.example/";
+    let agent =
+        desk::AGENT.replace("    effect: read_only\n", "    effect: read_only\n    pass_env: [SHOP_TOKEN]\n");
     scene.write("agent.yaml", &agent);
     scene.write("policy.yaml", "version: 1\ntools: {'*': {result: {over: spill, max: 2000 chars}, retry: {max_attempts: 2, retry_on: {add: [execution_error]}, backoff: {kind: constant, delay: 0s}}}}\n");
     scene.write(
@@ -397,7 +521,11 @@ fn no_secret_gets_into_the_folder_of_a_session() {
         "look.sh",
         "if test -e seen; then head -c 9000 /dev/zero | tr '\\0' x; echo \"$SHOP_TOKEN xoxb-planted0007\"; else touch seen; echo \"$SHOP_TOKEN connection refused sk_live_planted0008\" >&2; exit 1; fi\n",
     );
-    let output = scene.command(&["run", "agent.yaml"]).env("SHOP_TOKEN", "planted-by-name").output().unwrap();
+    let output = scene
+        .command(&["run", "agent.yaml", "--task", task])
+        .env("SHOP_TOKEN", "planted-by-name")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let mut files = Vec::new();
     walk(scene.store().dir(), &mut files);

@@ -408,8 +408,12 @@ fn another_policy_without_the_kept_state_is_refused() {
 #[test]
 fn a_log_that_was_changed_is_told_from_one_that_was_not() {
     let (scene, log) = whole();
-    let text = String::from_utf8(log).unwrap();
-    scene.left(text.replacen("did\":\"charge", "did\":\"CHARGE", 1).as_bytes());
+    let text = String::from_utf8(log).unwrap().replacen("did\":\"charge", "did\":\"CHARGE", 1);
+    // As a log of version 1: those of version 2 have checksums.
+    let first = |line: &str| {
+        line.replacen("\"v\":2", "\"v\":1", 1).split(",\"checksum\"").next().unwrap().to_owned() + "}\n"
+    };
+    scene.left(text.lines().map(first).collect::<String>().as_bytes());
     let agent = agent(POLICY, &Runs::default());
     let error = resume(&scene.store(), &scene.id, &agent.interpreter().unwrap()).err().unwrap().to_string();
     assert!(
@@ -464,6 +468,68 @@ fn what_is_known_without_the_log_is_true_after_a_run() {
         (again.meta.title, again.meta.status, again.meta.messages),
         (info.meta.title, info.meta.status, info.meta.messages)
     );
+}
+
+/// Wherever a byte of a log was changed, it is found before anything is added.
+#[test]
+fn a_changed_byte_is_found_before_anything_is_added() {
+    let (scene, mut log) = whole();
+    // The header, events, directives and states of the first turn.
+    log.truncate(log.windows(2).enumerate().filter(|(_, two)| two == b"\n{").nth(6).unwrap().0 + 1);
+    // Bytes of the text and of its ends, and what a stuck or flipped bit makes of them.
+    let changes: [fn(u8) -> u8; 4] = [|byte| byte ^ 1, |byte| byte ^ 0x20, |_| 0, |_| b'\n'];
+    let mut damaged = log.clone();
+    for (at, byte) in log.iter().enumerate() {
+        let change = changes[at % changes.len()];
+        if change(*byte) == *byte {
+            continue;
+        }
+        damaged[at] = change(*byte);
+        scene.left(&damaged);
+        let opened = scene.store().open(&scene.id);
+        assert!(
+            opened.is_err(),
+            "byte {at} of {}: {:?} is now {:?}",
+            log.len(),
+            *byte as char,
+            damaged[at] as char
+        );
+        assert_eq!(scene.log(), damaged, "byte {at}: the log was changed");
+        damaged[at] = *byte;
+    }
+    for at in (0..log.len()).filter(|at| log[*at] == b'\n') {
+        for byte in [0, b' ', b'x', b'\n' ^ 1] {
+            damaged[at] = byte;
+            scene.left(&damaged);
+            // White space behind a record is not in it.
+            let harmless = byte == b' ' && at + 1 == log.len();
+            assert!(harmless || scene.store().open(&scene.id).is_err(), "line end at {at} is now {byte}");
+        }
+        damaged[at] = b'\n';
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_log_that_was_deleted_while_it_is_written_stops_the_run() {
+    let scene = Scene::new();
+    let header = LogHeader::new("trip", "p", Instant(1));
+    let mut log = scene.store().create(&scene.id, &header).unwrap();
+    fs::remove_file(scene.store().path(&scene.id)).unwrap();
+    let state = Record::State { seq: 1, hash: "beef".into() };
+    let error = log.append(&[state.as_ref()]).unwrap_err();
+    assert!(matches!(error, StoreError::Deleted { .. }), "{error}");
+}
+
+/// The file helps to resume under another policy; a run does not end because it cannot be written.
+#[test]
+fn a_run_goes_on_where_the_state_beside_its_log_cannot_be_written() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.dir.path().join("trip.state.next")).unwrap();
+    let report = scene.begin(&agent(POLICY, &Runs::default()), "Charge it.");
+    assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
+    assert!(!scene.dir.path().join("trip.state").exists());
+    assert_eq!(scene.resume(&agent(POLICY, &Runs::default())).past.messages.len(), report.messages.len());
 }
 
 /// Counts what is added, and how often a turn is said to have ended.

@@ -87,10 +87,7 @@ impl Live {
     }
 
     fn session(&self) -> Option<PathBuf> {
-        let mut files = fs::read_dir(self.dir.path().join(".unfazed/sessions")).ok()?;
-        files.find_map(|file| {
-            Some(file.ok()?.path()).filter(|path| path.extension().is_some_and(|e| e == "jsonl"))
-        })
+        session_of(self.dir.path())
     }
 
     fn log(&self) -> String {
@@ -358,9 +355,65 @@ fn a_tool_that_prints_a_hundred_megabytes_costs_memory_of_the_cap_only() {
     assert!(large < small + 8 * 1024, "{small} KiB for 1 MiB of output, {large} KiB for 100 MiB");
 }
 
+/// The log of the one session of a folder.
+fn session_of(folder: &Path) -> Option<PathBuf> {
+    let mut files = fs::read_dir(folder.join(".unfazed/sessions")).ok()?;
+    files.find_map(|file| {
+        Some(file.ok()?.path()).filter(|path| path.extension().is_some_and(|e| e == "jsonl"))
+    })
+}
+
 /// The most memory a process ever had, in KiB.
 fn peak(status: &Path) -> u64 {
     let status = fs::read_to_string(status).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn a_schema_that_leads_back_to_itself_cannot_be_made_to_take_the_memory_of_the_host() {
+    // The usual schema of a filter that may be negated; the validator's own report of it doubles with each level.
+    let branch = |leaf: &str| {
+        format!(
+            "{{type: object, additionalProperties: false, properties: {{not: {{$ref: '#/$defs/n'}}, {leaf}: {{type: string}}}}}}"
+        )
+    };
+    let filter = format!(
+        "{{type: object, properties: {{filter: {{$ref: '#/$defs/n'}}}}, $defs: {{n: {{anyOf: [{}, {}]}}}}}}",
+        branch("field"),
+        branch("value")
+    );
+    let agent = format!(
+        "version: 1\ntask: t\nmodels: {{m: {{api: scripted, script: model.yaml}}}}\ntools:\n  query:\n    kind: process\n    command: [echo, found]\n    description: d\n    parameters: {filter}\n  wait:\n    kind: process\n    command: [sh, -c, 'cat /proc/$PPID/status > status']\n    description: d\n    parameters: {{type: object}}\n"
+    );
+    let bomb = format!("{{filter: {}{{field: 1}}{}}}", "{not: ".repeat(40), "}".repeat(40));
+    let replies = format!(
+        "version: 1\nreplies:\n  - calls: [{{name: query, arguments: {bomb}}}]\n  - calls: [{{name: wait, arguments: {{}}}}]\n  - text: done\n"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("agent.yaml"), agent).unwrap();
+    fs::write(dir.path().join("model.yaml"), replies).unwrap();
+    let begun = Instant::now();
+    let first = command::unfazed(dir.path(), &["run", "agent.yaml"]).output().unwrap();
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    let memory = peak(&dir.path().join("status"));
+    assert!(memory < 150 * 1024, "{memory} KiB");
+    let log = session_of(dir.path()).unwrap();
+    let lines = fs::read_to_string(&log).unwrap();
+    assert!(lines.contains("fits none of the 2 forms allowed"), "{lines}");
+    // Broken off when the event was written and nothing was decided: going on decides it again.
+    let bombed = lines.lines().position(|line| line.contains("\"model_responded\"")).unwrap();
+    let kept: String = lines.lines().take(bombed + 1).map(|line| line.to_owned() + "\n").collect();
+    fs::write(&log, kept).unwrap();
+    let state = log.with_extension("state");
+    if state.exists() {
+        fs::remove_file(state).unwrap();
+    }
+    fs::remove_file(dir.path().join("status")).unwrap();
+    let resumed =
+        command::unfazed(dir.path(), &["run", "agent.yaml", "--resume", "latest"]).output().unwrap();
+    assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
+    assert!(peak(&dir.path().join("status")) < 150 * 1024);
+    assert!(fs::read_to_string(&log).unwrap().contains("fits none of the 2 forms allowed"));
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use unfazed::engine::{
     Envelope, Event, Failure, FinishReason, ModelReply, ToolOutcome, ToolResult, ToolSpec,
 };
@@ -109,7 +109,7 @@ impl Model for Reader {
             None => ("done".to_owned(), FinishReason::Stop),
         };
         let calls = next.into_iter().map(Into::into).collect();
-        Box::pin(async move { Ok(ModelReply { text, calls, finish, usage: None, extra: Map::new() }) })
+        Box::pin(async move { Ok(ModelReply { text, calls, finish, ..ModelReply::default() }) })
     }
 }
 

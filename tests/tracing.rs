@@ -66,7 +66,7 @@ async fn every_log_line_carries_the_correlation_id() {
         answer.usage = Some(Usage { input: 120, output: 6, ..Usage::default() });
     }
     let script = Script::new("script", [Entry::call("calc", "{}"), last]);
-    let price = Price { input: 10_000_000, output: 20_000_000, cache_read: None, cache_write: None };
+    let price = Price { input: 10_000_000, output: 20_000_000, ..Price::default() };
     let facts = ModelFacts { provider: "house".into(), model: "m-1".into(), price: Some(price) };
     let tools: Tools = builtin("calc").into_iter().collect();
     let agent = Agent::new(Policy::builtin())

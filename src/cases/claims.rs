@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::proves::{ByDocument, Claim, ElsewhereRule, Line, Source, Statements};
+use super::proves::{ByDocument, Claim, ElsewhereRule, Line, Source, Statements, UnmetClaim, UnmetRule};
 use crate::policy::decode::Spanned;
 use crate::policy::{self, Code, Diagnostic, Sources};
 
@@ -17,6 +17,16 @@ pub(super) fn of_case(proves: &ByDocument<Statements>, sources: &Sources) -> Vec
 /// The statement that a test elsewhere shows.
 pub(super) fn of_test(rule: &ElsewhereRule, sources: &Sources) -> Claim {
     claim(&rule.document.0, &rule.statement, sources)
+}
+
+/// The statements that are not met.
+pub(super) fn unmet(rules: &[UnmetRule], sources: &Sources) -> Vec<UnmetClaim> {
+    let each = rules.iter().map(|rule| UnmetClaim {
+        claim: claim(&rule.document.0, &rule.statement, sources),
+        result: rule.result,
+        because: rule.because.0.clone(),
+    });
+    each.collect()
 }
 
 /// The documents that are described.

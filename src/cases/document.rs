@@ -12,7 +12,7 @@ use super::inline::Inline;
 use super::lenient::Lenient;
 use super::message::MessageCase;
 use super::outcome::OutcomeRule;
-use super::proves::{ByDocument, ElsewhereRule, Line, Statements};
+use super::proves::{ByDocument, ElsewhereRule, Line, Statements, UnmetRule};
 use super::tokens::Tokens;
 use crate::engine::Decision;
 use crate::host::scripted::ReplyFile;
@@ -47,6 +47,9 @@ record! {
         /// Statements that no case can show, and the tests of programs that do.
         /// Example: `[{"document": "handbook", "statement": "a session survives a kill", "file": "../kill.rs", "test": "a_kill"}]`
         pub(crate) elsewhere: Vec<ElsewhereRule> = Vec::new(),
+        /// Statements of documents that do not hold, or that no policy can say.
+        /// Example: `[{"document": "handbook", "statement": "a failure is told by mail", "result": "not_expressible", "because": "nothing here sends mail"}]`
+        pub(crate) unmet: Vec<UnmetRule> = Vec::new(),
         /// The cases.
         /// Example: `[{"name": "a search that succeeds", "tool": "search", "outcomes": ["ok"], "expect": {"attempts": 1}}]`
         pub(crate) cases: Spanned<Vec<Spanned<Lenient<CaseRule>>>>,
@@ -227,6 +230,9 @@ impl Decode for Start {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "format": "date-time"})
+        json_schema!({
+            "type": "string",
+            "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z$",
+        })
     }
 }

@@ -166,9 +166,8 @@ fn of_one<'n>(schema: &'static Value, node: &'n Node, time: bool) -> Result<(), 
         Data::Number(number) => has("number") || (has("integer") && is_whole(number)),
         Data::Text(text) if has("string") => return word(schema, text, node),
         Data::Text(text) => {
-            (time || schema.get("format").is_some_and(|format| format == "uint64"))
-                && has("integer")
-                && parse_duration(text).is_ok()
+            // What can be a length of time has no maximum.
+            (time || schema.get("maximum").is_none()) && has("integer") && parse_duration(text).is_ok()
         }
         Data::List(items) if has("array") => {
             return items.iter().try_for_each(|item| match schema.get("items") {

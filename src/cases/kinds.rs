@@ -32,8 +32,8 @@ macro_rules! kinds {
 }
 
 const FACTS: Shape = shape!["param", "details", "provider", "limit", "size"];
-const FAILURE: Shape =
-    shape!["class", "status", "code", "type", "message", "facts": FACTS, "retry_after", "received"];
+const WAITS: Shape = shape!["header", "body", "reset"];
+const FAILURE: Shape = shape!["class", "status", "code", "type", "message", "facts": FACTS, "retry_after", "waits": WAITS, "should_retry", "received"];
 const TIMEOUTS: Shape = shape!["connect", "first_token", "idle"];
 const TRIAL: Shape = shape!["attempt", "error_type", "message", "at", "delay"];
 const EXHAUSTED: Shape = shape!["action", "reason", "attempts": TRIAL, "retry_after"];
@@ -49,13 +49,14 @@ const FEEDBACK: Shape = shape![
 ];
 const REDUCER: Shape = shape!["reducer", "payload", "message"];
 const CALL: Shape = shape!["id", "name", "arguments", "policy"];
-const REPLY: Shape = shape!["text", "calls": CALL, "finish", "usage", "extra"];
+const REPLY: Shape = shape!["text", "calls": CALL, "finish", "usage", "extra", "notes"];
 const MESSAGE: Shape =
     shape!["role", "text", "guidance", "calls": CALL, "extra", "call", "tool", "error", "handle"];
 const SPLICE: Shape = shape!["at", "remove", "insert": MESSAGE];
 const ORPHAN: Shape = shape!["id", "name", "arguments"];
 const INJECTED: Shape = shape!["call", "tool", "splice", "message"];
-const REPAIR: Shape = shape!["splices": SPLICE, "pruned": ORPHAN, "injected": INJECTED, "dropped", "moved"];
+const REPAIR: Shape =
+    shape!["splices": SPLICE, "pruned": ORPHAN, "injected": INJECTED, "dropped", "moved", "malformed"];
 const RAN: Shape = shape!["outcome", "data", "failure": FAILURE, "effect"];
 const FACTS_OF_RUN: Shape = shape!["duration", "process_id", "handle"];
 const STEP: Shape = shape![
@@ -108,11 +109,11 @@ pub(crate) const COMMON: &[(&str, Shape)] = &[
 
 kinds!(pub(crate) DIRECTIVES by "directive" {
     "prepare_turn" = ["work", "turn", "max_turns", "last"],
-    "repair_history" = ["work", "orphan_calls"],
+    "repair_history" = ["work", "orphan_calls", "malformed_calls"],
     "reduce_context" = ["work", "target", "plan": PLAN],
-    "summarize" = ["work", "turn", "target", "prompt", "timeout", "timeouts": TIMEOUTS],
+    "summarize" = ["work", "turn", "target", "prompt", "max_output", "timeout", "timeouts": TIMEOUTS],
     "call_model" = [
-        "work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "guidance", "timeout",
+        "work", "turn", "attempt", "max_attempts", "target", "tools", "tool_choice", "max_output", "guidance", "timeout",
         "timeouts": TIMEOUTS,
     ],
     "run_tool" = [
@@ -125,7 +126,7 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
     "append" = ["message": MESSAGE],
     "splice" = ["splices": SPLICE],
     "orphan_tool_calls_pruned" = [
-        "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error",
+        "pruned_count", "injected_count", "dropped_count", "moved_count", "malformed_count", "model", "original_error",
     ],
     "context_reduced" = ["target", "step", "tokens_before", "tokens_after", "shortened", "left_out"],
     "feedback" = ["feedback": FEEDBACK],
@@ -159,7 +160,7 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
 });
 
 kinds!(pub(crate) EVENTS by "event" {
-    "run_started" = ["run", "policy", "seed", "drive", "system", "history": MESSAGE, "task", "targets", "windows", "tools", "deadline"],
+    "run_started" = ["run", "policy", "seed", "drive", "system", "history": MESSAGE, "task", "targets", "windows", "prices", "tools", "deadline"],
     "turn_prepared" = ["work", "messages", "message_tokens", "tool_tokens", "history_faults"],
     "history_repaired" = ["work", "repair": REPAIR],
     "context_reduced" = ["work", "reduction": REDUCTION],

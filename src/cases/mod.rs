@@ -40,7 +40,7 @@ pub use coverage::{Coverage, Leaf};
 pub(crate) use document::START;
 pub(crate) use longest::{is_answer, longest};
 pub(crate) use outcome::{OutcomeRule, of_class, outcomes};
-pub use proves::{Claim, Elsewhere, Source};
+pub use proves::{Claim, Elsewhere, Source, Unmet, UnmetClaim};
 pub(crate) use record::Record;
 pub(crate) use run::{PlannedCall, Plot, Setup, run as play};
 pub use suite::{Case, Loader, Suite, Verdict};

@@ -75,13 +75,13 @@ fields! {
         "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
         "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
         "system_message", "sources", "source", "reason", "guidance", "received", "orphan_calls", "splices",
-        "pruned_count", "injected_count", "dropped_count", "moved_count", "model", "original_error", "pattern",
+        "pruned_count", "injected_count", "dropped_count", "moved_count", "malformed_count", "malformed_calls", "model", "original_error", "pattern",
         "length", "count", "stage", "unit", "shown", "total", "handle", "spill", "question", "from", "by", "effect",
-        "rounds", "plan", "step", "tokens_before", "tokens_after", "shortened", "left_out", "prompt",
+        "rounds", "plan", "step", "tokens_before", "tokens_after", "shortened", "left_out", "prompt", "max_output",
     ], "directive", DIRECTIVES;
     /// An event.
     EventFields as "EventPattern" = [
-        "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "history", "task", "targets", "windows",
+        "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "history", "task", "targets", "windows", "prices",
         "tools", "deadline", "messages", "message_tokens", "tool_tokens", "history_faults", "repair", "reply", "failure", "calls", "output",
         "outcome", "decision", "answer", "reason", "reduction", "breakers", "budgets",
     ], "event", EVENTS;
@@ -110,8 +110,10 @@ impl Fields for HappeningFields {
         "target",
         "targets",
         "windows",
+        "prices",
         "tools",
         "tool_choice",
+        "max_output",
         "timeout",
         "timeouts",
         "call",
@@ -180,6 +182,7 @@ impl Fields for HappeningFields {
         "injected_count",
         "dropped_count",
         "moved_count",
+        "malformed_count",
         "model",
         "original_error",
     ];

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::policy::Place;
-use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, record};
+use crate::policy::decode::{Decode, OneOrMany, Reader, Spanned, choice_of, record};
 use crate::policy::yaml::Node;
 use crate::policy::{Code, Diagnostic, Span};
 
@@ -61,6 +61,50 @@ record! {
         /// Example: `a_session_survives_a_kill_at_any_byte`
         pub(crate) test: Spanned<String>,
     }
+}
+
+record! {
+    /// A statement of a document that nothing shows, because it does not hold here.
+    pub(crate) struct UnmetRule {
+        /// The document.
+        pub(crate) document: DocumentId,
+        /// The statement, as the document means it.
+        pub(crate) statement: Spanned<Line>,
+        /// Whether no policy can say it, or what is there does otherwise.
+        pub(crate) result: Unmet,
+        /// Why.
+        pub(crate) because: Line,
+    }
+}
+
+/// How a statement of a document is not met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unmet {
+    /// What is there does otherwise.
+    DoesNotHold,
+    /// No policy can say it.
+    NotExpressible,
+}
+
+choice_of! {
+    /// How a statement of a document is not met.
+    Unmet {
+        /// What is there does otherwise.
+        DoesNotHold = "does_not_hold",
+        /// No policy can say it.
+        NotExpressible = "not_expressible",
+    }
+}
+
+/// A statement of a document that is known not to be met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnmetClaim {
+    /// The statement.
+    pub claim: Claim,
+    /// How it is not met.
+    pub result: Unmet,
+    /// Why.
+    pub because: String,
 }
 
 /// The id of a document.

@@ -10,7 +10,7 @@ use super::longest::{is_answer, longest};
 use super::outcome::OutcomeRule;
 use super::record::Record;
 use super::tokens::{Counter, Tokens};
-use crate::context::{Ledger, findings, reduce, repair, tool_tokens};
+use crate::context::{Checked, Ledger, reduce, repair, tool_tokens};
 use crate::engine::{
     self, Ask, CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter,
     KnownWindow, ModelReply, Note, Order, Proposal, ReducePlan, RunFacts, RunStarted, RunTool, Spill, State,
@@ -18,7 +18,7 @@ use crate::engine::{
 };
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
-use crate::policy::{CallOverride, ErrorClass, Policy};
+use crate::policy::{CallOverride, ErrorClass, MalformedCalls, Policy};
 use crate::session::{HistoryRepair, Message, Reduction, ToolCall, splice};
 use crate::time::{Instant, Nanos};
 
@@ -238,6 +238,7 @@ impl<'a> Stage<'a> {
             task: self.setup.task.clone(),
             targets: self.setup.models.clone(),
             windows: self.setup.windows.clone(),
+            prices: BTreeMap::new(),
             tools,
             deadline: self.setup.deadline.map(|length| self.setup.start.saturating_add(length)),
         }));
@@ -343,8 +344,8 @@ impl<'a> Stage<'a> {
     /// The conversation before a turn. What the interpreter makes is valid, so only what the case brings is looked at.
     fn measured(&self) -> TurnMeasure {
         let brought = !self.setup.history.is_empty();
-        let faults = if brought { findings(&self.messages).len() } else { 0 };
-        self.ledger.measure(u64::try_from(faults).unwrap_or(u64::MAX))
+        let drops = self.policy.turn().malformed_calls.value == MalformedCalls::Drop;
+        self.ledger.measure(if brought { Checked::default().faults(&self.messages, drops) } else { 0 })
     }
 
     fn reduced(&self, plan: &ReducePlan) -> Reduction {
@@ -359,9 +360,10 @@ impl<'a> Stage<'a> {
     fn begin(&mut self, work: Work) {
         let begun = match &work {
             Work::PrepareTurn(_) => Some((Nanos::ZERO, Answer::Prepared(self.measured()))),
-            Work::RepairHistory(work) => {
-                Some((Nanos::ZERO, Answer::Repaired(repair(&self.messages, work.orphan_calls))))
-            }
+            Work::RepairHistory(work) => Some((
+                Nanos::ZERO,
+                Answer::Repaired(repair(&self.messages, work.orphan_calls, work.malformed_calls)),
+            )),
             Work::ReduceContext(work) => {
                 Some((Nanos::ZERO, Answer::Reduced(Box::new(self.reduced(&work.plan)))))
             }

@@ -20,7 +20,9 @@ use super::suite::{Case, Loader, Suite};
 use crate::engine::{Catalogue, KnownWindow, ToolSpec, WindowSource};
 use crate::host::scripted::Script;
 use crate::policy::decode::{self, Spanned};
-use crate::policy::{self, Code, Diagnostic, Findings, Policy, Report, Sources, Span, Text};
+use crate::policy::{
+    self, Code, Completeness, Diagnostic, Findings, KnownNames, Policy, Report, Sources, Span, Text,
+};
 use crate::time::Nanos;
 
 /// A test file that is being read.
@@ -61,6 +63,7 @@ impl<'a, 'b> Staging<'a, 'b> {
         let catalogue = tools.and_then(gather);
         let mut names: HashMap<&str, Span> = HashMap::new();
         let mut cases = Vec::new();
+        let mut policies: Vec<Policy> = policy.iter().cloned().collect();
         for Spanned { value, span } in &file.cases.value {
             let Some(rule) = &value.0 else { continue };
             if let Some(first) = names.get(rule.name.value.as_str()) {
@@ -83,6 +86,7 @@ impl<'a, 'b> Staging<'a, 'b> {
             };
             let (Some(tools), Some(catalogue)) = (tools, &catalogue) else { continue };
             let (Some(plot), Some(policy), Some(expect)) = (plot, policy, &rule.expect.0) else { continue };
+            policies.push(policy.clone());
             let Some(setup) = Self::setup(rule, tools, catalogue, policy, plot) else { continue };
             for problem in reach::impossible(expect, &setup) {
                 self.findings.push(problem);
@@ -102,7 +106,9 @@ impl<'a, 'b> Staging<'a, 'b> {
             about: file.about.clone(),
             documents: claims::documents(&file.documents, self.sources),
             elsewhere: self.elsewhere(file),
+            unmet: claims::unmet(&file.unmet, self.sources),
             cases,
+            warnings: unknown_tools(file, policies),
         }
     }
 
@@ -329,6 +335,33 @@ impl<'a, 'b> Staging<'a, 'b> {
             }
         }
     }
+}
+
+/// The selectors of the policies that are slips of tools of the file, if it says which there are. A test need not have all
+/// tools of an agent.
+fn unknown_tools(file: &TestFile, policies: Vec<Policy>) -> Vec<Report> {
+    let Some(tools) = file.tools.0.as_ref().filter(|tools| !tools.is_empty()) else { return Vec::new() };
+    let cases = || file.cases.value.iter().filter_map(|case| case.value.0.as_ref());
+    let called = |case: &CaseRule| -> Vec<String> {
+        let calls = case.calls.iter().flat_map(|calls| &calls.value).map(|call| &call.value.tool.value);
+        calls.chain(case.tool.iter().map(|tool| &tool.value)).chain(case.tools.keys()).cloned().collect()
+    };
+    let known: Vec<String> = tools.keys().cloned().chain(cases().flat_map(called)).collect();
+    let mut seen = HashSet::new();
+    let policies = policies.into_iter().filter(|policy| seen.insert(policy.digest().to_owned()));
+    let reports = policies.map(|policy| {
+        let report = policy.output().map(|output| output.tool.value.clone());
+        let readers = known.iter().map(|tool| policy.tool(tool).result.reader.value.clone());
+        let names = KnownNames {
+            owner: "test file",
+            tools: Some(known.iter().cloned().chain(readers).chain(report).collect()),
+            models: None,
+            completeness: Completeness::Few,
+            shared: Vec::new(),
+        };
+        policy.hold_against(names)
+    });
+    reports.filter(|report| !report.is_empty()).collect()
 }
 
 fn planned(call: &CallCase) -> PlannedCall {

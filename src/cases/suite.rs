@@ -7,7 +7,7 @@ use super::compare::{Mismatch, compare};
 use super::coverage::Coverage;
 use super::document::TestFile;
 use super::expect::ExpectRule;
-use super::proves::{Claim, Elsewhere, Source};
+use super::proves::{Claim, Elsewhere, Source, UnmetClaim};
 use super::run::{self, Setup};
 use super::staging::Staging;
 use super::timeline::{Line, timeline};
@@ -34,7 +34,9 @@ pub struct Suite {
     pub(super) about: Option<String>,
     pub(super) documents: Vec<Source>,
     pub(super) elsewhere: Vec<Elsewhere>,
+    pub(super) unmet: Vec<UnmetClaim>,
     pub(super) cases: Vec<Case>,
+    pub(super) warnings: Vec<Report>,
 }
 
 /// One case.
@@ -109,6 +111,16 @@ impl Suite {
     /// The statements that are shown by tests outside of it.
     pub fn elsewhere(&self) -> &[Elsewhere] {
         &self.elsewhere
+    }
+
+    /// What is likely not meant: selectors of its policies that match none of its tools.
+    pub fn warnings(&self) -> &[Report] {
+        &self.warnings
+    }
+
+    /// The statements of documents that are not met.
+    pub fn unmet(&self) -> &[UnmetClaim] {
+        &self.unmet
     }
 
     /// Its cases, in order.

@@ -188,6 +188,7 @@ fn history_repaired(json: &Value) -> String {
         ("injected_count", "results put in"),
         ("dropped_count", "results taken out"),
         ("moved_count", "results moved to their calls"),
+        ("malformed_count", "calls with broken arguments"),
     ];
     let done = done.into_iter().filter(|(count, _)| number(json, count) > 0);
     let done: Vec<String> = done.map(|(count, what)| format!("{what}: {}", number(json, count))).collect();

@@ -171,7 +171,7 @@ impl Worked {
                 self.subjects.values().any(|any| any.refused.contains("tool_not_found"))
             }
             ("turns", "calls.messages.all_failed") => guided("execution_error"),
-            ("turns", "messages.no_tools" | "calls.messages.too_many") => {
+            ("turns", "messages.no_tools" | "calls.messages.too_many" | "calls.messages.no_calls_left") => {
                 self.subjects.values().any(|any| any.refused.contains("tool_unavailable"))
             }
             ("turns", "messages.reducer_error") => guided("reducer_error"),

@@ -30,6 +30,8 @@ pub(crate) enum Exit {
     MaxTurns,
     /// A run failed: it has no time left.
     Deadline,
+    /// A run failed: a budget of it (`limits.run`) is used up.
+    Budget,
     /// Cancelled.
     Cancelled,
 }
@@ -38,7 +40,7 @@ pub(crate) enum Exit {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failed {
     /// An input or output that cannot be used.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", unfazed::host::file_error(source))]
     Io {
         /// What was tried: `cannot read policy.yaml`.
         what: String,
@@ -100,6 +102,7 @@ impl From<Exit> for ExitCode {
             Exit::TokenLimit => 13,
             Exit::MaxTurns => 14,
             Exit::Deadline => 15,
+            Exit::Budget => 16,
             Exit::Cancelled => 130,
         })
     }

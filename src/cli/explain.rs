@@ -4,6 +4,7 @@ mod failure;
 
 use std::path::{Path, PathBuf};
 
+use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use unfazed::host::agent_file::AgentFile;
 use unfazed::policy::{CallFile, Explanation, Names, Policy};
@@ -11,6 +12,10 @@ use unfazed::policy::{CallFile, Explanation, Names, Policy};
 use super::exit::{Exit, Failed};
 use super::settings::Settings;
 use super::{files, named, out, policies};
+
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+const GOOD: Style = AnsiColor::Green.on_default();
 
 /// Some flags take the place of the name.
 const USAGE: &str = "unfazed explain [OPTIONS] <NAME> [POLICY]...
@@ -21,6 +26,7 @@ const USAGE: &str = "unfazed explain [OPTIONS] <NAME> [POLICY]...
 #[derive(clap::Args)]
 #[command(override_usage = USAGE, after_help = "Examples:
   unfazed explain lookup_price policy.yaml
+  unfazed explain lookup_price policy.yaml --all       # the built-in values too
   unfazed explain --model main base.yaml team.yaml
   unfazed explain lookup_price agent.yaml --call call.yaml
   unfazed explain lookup_price policy.yaml --key retry.max_attempts
@@ -64,6 +70,9 @@ pub(crate) struct Args {
     /// Shows this value or block alone: `retry.max_attempts`, `retry`.
     #[arg(long, value_name = "PATH")]
     key: Option<String>,
+    /// Shows every value, those of the built-in policy too, and the table of waits.
+    #[arg(long)]
+    all: bool,
     /// How many attempts a tool makes itself in each run, for the attempt product.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     inner: u32,
@@ -191,7 +200,10 @@ fn print(
 ) -> Result<Exit, Failed> {
     let (line, bounds) = bounds.unzip();
     match args.format {
-        Format::Human => out::styled(&format!("{}{}", explanation.human(), line.unwrap_or_default()))?,
+        Format::Human if args.all || args.key.is_some() => {
+            out::styled(&coloured(&format!("{}{}", explanation.human(), line.unwrap_or_default())))?;
+        }
+        Format::Human => out::styled(&coloured(&explanation.brief()))?,
         Format::Json => {
             let mut json = explanation.to_json();
             if let (Some(bounds), Some(object)) = (bounds, json.as_object_mut()) {
@@ -202,6 +214,27 @@ fn print(
         Format::Yaml => out::raw(&explanation.to_yaml())?,
     }
     Ok(Exit::Clean)
+}
+
+/// With the values that won and those that lost told apart.
+fn coloured(text: &str) -> String {
+    let style = |line: &str| {
+        let words = line.trim_start();
+        match line.len() - words.len() {
+            0 => BOLD,
+            6 if words.starts_with("won ") => GOOD,
+            6 if words.starts_with("lost ") => DIM,
+            _ => Style::new(),
+        }
+    };
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| {
+            let style = style(line);
+            format!("{style}{line}{style:#}\n")
+        })
+        .collect();
+    lines.concat()
 }
 
 fn bounds(args: &Args, policy: &Policy, agent: Option<&AgentFile>) -> Result<Exit, Failed> {

@@ -16,6 +16,7 @@ mod named;
 mod out;
 mod pages;
 mod policies;
+mod question;
 mod reference;
 mod replay;
 mod rule;

@@ -10,7 +10,7 @@ use unfazed::host::agent_file::{AgentFile, ModelEntry};
 use unfazed::host::scripted::Script;
 use unfazed::policy::decode::{Document, Spanned};
 use unfazed::policy::yaml::{self, Data, Node};
-use unfazed::policy::{Code, Diagnostic, Findings, Loader, Policy, Report, SourceId, Sources, Span};
+use unfazed::policy::{Code, Diagnostic, Findings, Loader, Policy, Price, Report, SourceId, Sources, Span};
 
 use super::exit::Failed;
 use super::files;
@@ -201,11 +201,40 @@ pub(crate) fn read(path: &Path, bytes: &[u8], loader: &Loader) -> (Option<Named>
             missing.push(problem.help_if(other));
         }
     }
+    if let Some(policy) = &policy {
+        unpriced(&file, policy, models.as_ref(), &mut missing);
+    }
     if !missing.is_empty() {
         reports.insert(0, file.report(missing));
     }
     let usable = !reports.iter().any(Report::has_errors);
     (policy.filter(|_| usable).map(|policy| Named { file, policy, scripts, models }), reports)
+}
+
+/// What the tokens of a model of the agent cost, as its file says, or the file of models that it names.
+pub(crate) fn price(entry: &ModelEntry, name: &str, models: Option<&ModelCatalogue>) -> Option<Price> {
+    let facts = entry.facts(name);
+    facts.price.or_else(|| models?.price(&facts.model))
+}
+
+/// Reports the models whose price nobody says, if the policy bounds what a run may cost.
+fn unpriced(
+    file: &Document<AgentFile>,
+    policy: &Policy,
+    models: Option<&ModelCatalogue>,
+    missing: &mut Vec<Diagnostic>,
+) {
+    for (name, entry) in &file.value.models {
+        let Err(error) = policy.prices([(name.as_str(), price(entry, name, models))]) else { continue };
+        let message = format!(
+            "the price of the model `{name}` is unknown, and `limits.run.cost` bounds what a run may spend"
+        );
+        let problem = Diagnostic::error(Code::NO_PRICE, AgentFile::key(file, &["models", name]), message);
+        missing.push(problem.help(format!(
+            "write `price: {{input: 2.50, output: 10}}` here, in US dollars per million tokens; the budget is at {}",
+            error.place
+        )));
+    }
 }
 
 fn policy(
@@ -256,7 +285,8 @@ fn follow(
     match files::bytes(&path) {
         Ok(bytes) => Some((path.display().to_string(), bytes)),
         Err(error) => {
-            let message = format!("cannot read the {what} {}: {error}", path.display());
+            let why = unfazed::host::file_error(&error);
+            let message = format!("cannot read the {what} {}: {why}", path.display());
             let problem = Diagnostic::error(Code::UNKNOWN_NAME, named.span, message);
             missing.push(problem.help("paths start at the folder of this file"));
             None

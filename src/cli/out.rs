@@ -3,10 +3,24 @@
 use std::io::{ErrorKind, Write};
 
 use super::exit::Failed;
+use super::text::wrap;
 
-/// Prints text with styles, which are left out where nobody could see them.
+/// So many columns to the right of the beginning of a line stands the rest of it.
+const MORE: usize = 4;
+
+/// Prints text with styles, which are left out where nobody could see them. A line that is wider than the terminal is
+/// wrapped, its rest a little to the right of its beginning.
 pub(crate) fn styled(text: &str) -> Result<(), Failed> {
-    print(&mut anstream::stdout().lock(), text)
+    let Some(width) = width() else { return print(&mut anstream::stdout().lock(), text) };
+    let mut fitting = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        let blanks = line.chars().take_while(|c| *c == ' ').count();
+        let margin = " ".repeat((blanks + MORE).min(width / 2));
+        fitting.push_str(&wrap(line, width, &margin));
+        fitting.push_str(end);
+    }
+    print(&mut anstream::stdout().lock(), &fitting)
 }
 
 /// Prints text as it is.

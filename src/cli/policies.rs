@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use unfazed::host::PolicyFiles;
 use unfazed::host::agent_file::AgentFile;
-use unfazed::policy::{Diagnostic, Loader, Policy, Report};
+use unfazed::policy::{Diagnostic, Loader, Policy, Report, Said};
 
 use super::exit::Failed;
 use super::named::{self, Kind};
@@ -68,8 +68,9 @@ pub(crate) fn load_for(
 
 /// Prints reports on standard error; there is nothing to add.
 pub(crate) fn reported(reports: &[Report]) -> Failed {
+    let mut said = Said::default();
     for report in reports {
-        out::say(&report.human(true));
+        out::say(&report.human_within(true, out::width_of_errors(), &mut said));
     }
     Failed::Report(String::new())
 }

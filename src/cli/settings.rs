@@ -80,7 +80,10 @@ impl Flags {
         let here = Path::new("unfazed.toml");
         match &self.config {
             Some(path) => {
-                let unread = |error| format!("cannot read the settings file {}: {error}", path.display());
+                let unread = |error: std::io::Error| {
+                    let why = unfazed::host::file_error(&error);
+                    format!("cannot read the settings file {}: {why}", path.display())
+                };
                 files::bytes(path).map_err(unread)?;
                 figment = figment.merge(Toml::file_exact(path));
             }

@@ -4,8 +4,14 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use unfazed::policy::columns;
 use unfazed::time::Nanos;
 
+use super::out;
+use super::text::fit;
+
+/// What stands before the text of the line.
+const MARGIN: &str = "           ";
 /// How long something is typed no further before it is said for how long.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -20,8 +26,14 @@ struct Shared {
     text: String,
     since: Instant,
     time: Time,
-    shown: bool,
+    /// The columns of the terminal now; `None`: unknown.
+    width: Width,
+    /// The columns of the line that is shown; 0: none is.
+    shown: usize,
 }
+
+/// How many columns a terminal has now: its window may have been resized since the last line.
+type Width = fn() -> Option<usize>;
 
 /// Which time is told.
 #[derive(Clone, Copy)]
@@ -42,7 +54,7 @@ impl Status {
         if !std::io::stderr().is_terminal() {
             return Self::none();
         }
-        let status = Self::on(std::io::stderr());
+        let status = Self::on(std::io::stderr(), out::width_of_errors);
         let weak = status.shared.as_ref().map(Arc::downgrade).unwrap_or_default();
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(Duration::from_millis(100));
@@ -57,7 +69,11 @@ impl Status {
 
     /// Shows the line on standard error if that is a terminal, whenever it is drawn.
     pub(crate) fn by_hand() -> Self {
-        if std::io::stderr().is_terminal() { Self::on(std::io::stderr()) } else { Self::none() }
+        if std::io::stderr().is_terminal() {
+            Self::on(std::io::stderr(), out::width_of_errors)
+        } else {
+            Self::none()
+        }
     }
 
     /// Shows nothing.
@@ -65,10 +81,10 @@ impl Status {
         Self { shared: None }
     }
 
-    /// Shows the line on that terminal, whenever it is drawn.
-    pub(crate) fn on(terminal: impl Write + Send + 'static) -> Self {
+    /// Shows the line on that terminal of that width, whenever it is drawn.
+    pub(crate) fn on(terminal: impl Write + Send + 'static, width: Width) -> Self {
         let (terminal, text) = (Box::new(terminal), String::new());
-        let shared = Shared { terminal, text, since: Instant::now(), time: Time::Since, shown: false };
+        let shared = Shared { terminal, text, since: Instant::now(), time: Time::Since, width, shown: 0 };
         Self { shared: Some(Arc::new(Mutex::new(shared))) }
     }
 
@@ -131,14 +147,72 @@ fn draw(shared: &mut Shared) {
         Time::Never => String::new(),
         Time::Since | Time::Pause => format!("  {:.1}s", since.as_secs_f64()),
     };
-    let _ = write!(shared.terminal, "\r\x1b[2K           {}{time}", shared.text);
+    // A line as wide as the terminal would wrap on some of them.
+    let room = (shared.width)().map_or(usize::MAX, |width| width.saturating_sub(1));
+    let text = fit(&format!("{MARGIN}{}", shared.text), room.saturating_sub(columns(&time)));
+    erase(shared);
+    let _ = write!(shared.terminal, "\r\x1b[2K{text}{time}");
     let _ = shared.terminal.flush();
-    shared.shown = true;
+    shared.shown = columns(&text) + columns(&time);
 }
 
 fn erase(shared: &mut Shared) {
-    if shared.shown {
-        let _ = write!(shared.terminal, "\r\x1b[2K");
-        shared.shown = false;
+    if shared.shown == 0 {
+        return;
+    }
+    // In a terminal that was made narrower since, the line takes several rows.
+    let rows = (shared.width)().map_or(1, |width| shared.shown.div_ceil(width.max(1)));
+    let _ = match rows {
+        0 | 1 => write!(shared.terminal, "\r\x1b[2K"),
+        rows => write!(shared.terminal, "\r\x1b[{}A\x1b[J", rows - 1),
+    };
+    shared.shown = 0;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Terminal(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Terminal {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Terminal {
+        fn taken(&self) -> String {
+            String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    #[test]
+    fn the_line_fits_a_terminal_that_is_resized() {
+        static COLUMNS: AtomicUsize = AtomicUsize::new(80);
+        let terminal = Terminal::default();
+        let status = Status::on(terminal.clone(), || Some(COLUMNS.load(Ordering::Relaxed)));
+        status.say(format!("waiting for model {}", "long-name-".repeat(20)));
+        status.draw();
+        let line = terminal.taken();
+        let line = line.strip_prefix("\r\u{1b}[2K").unwrap();
+        assert_eq!(columns(line), 79);
+        assert!(line.ends_with('…'), "{line}");
+        // Narrower than the line that is shown: both of its rows are erased.
+        COLUMNS.store(50, Ordering::Relaxed);
+        status.draw();
+        let line = terminal.taken();
+        let line = line.strip_prefix("\r\u{1b}[1A\u{1b}[J\r\u{1b}[2K").unwrap();
+        assert_eq!(columns(line), 49);
+        status.clear();
+        assert_eq!(terminal.taken(), "\r\u{1b}[2K");
     }
 }

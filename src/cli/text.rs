@@ -1,5 +1,6 @@
 //! Foreign text on a terminal: one line, no control characters, a bounded length.
 
+use unfazed::policy::columns;
 use unfazed::session::Usage;
 use unfazed::time::Nanos;
 
@@ -66,13 +67,98 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     }
 }
 
-/// A delay as people read it: nothing finer than a millisecond, unless there is nothing else.
-pub(crate) fn delay(delay: Nanos) -> String {
-    const MILLI: u64 = 1_000_000;
-    match delay.0 {
-        nanos if nanos < MILLI => delay.to_string(),
-        nanos => Nanos::from_millis(nanos.saturating_add(MILLI / 2) / MILLI).to_string(),
+/// The beginning of a text that fits into so many columns.
+pub(crate) fn fit(text: &str, most: usize) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
     }
+    let mut fitting = String::new();
+    let mut left = most.saturating_sub(1);
+    for c in text.chars() {
+        let Some(rest) = left.checked_sub(columns(c.encode_utf8(&mut [0; 4]))) else { break };
+        left = rest;
+        fitting.push(c);
+    }
+    if most > 0 {
+        fitting.push('…');
+    }
+    fitting
+}
+
+/// A styled line in lines of at most `width` columns: it breaks between words, and in a word that alone is wider. The lines
+/// after the first begin with `margin`.
+pub(crate) fn wrap(line: &str, width: usize, margin: &str) -> String {
+    let mut wrapped = Wrapped { text: String::new(), at: 0, width, margin };
+    let (mut word, mut blanks) = (String::new(), 0);
+    for c in line.chars() {
+        if c == ' ' && !is_in_escape(&word) {
+            wrapped.word(&std::mem::take(&mut word), &mut blanks);
+            blanks += 1;
+        } else {
+            word.push(c);
+        }
+    }
+    wrapped.word(&word, &mut blanks);
+    wrapped.text
+}
+
+struct Wrapped<'a> {
+    text: String,
+    /// The columns of the last line.
+    at: usize,
+    width: usize,
+    margin: &'a str,
+}
+
+impl Wrapped<'_> {
+    /// Adds a word behind so many blanks, which are left out where a line ends.
+    fn word(&mut self, word: &str, blanks: &mut usize) {
+        let wide = columns(&anstream::adapter::strip_str(word).to_string());
+        let is_first = self.text.is_empty() || self.at == columns(self.margin);
+        if wide == 0 {
+            self.text.push_str(word);
+            return;
+        }
+        if self.at + *blanks + wide > self.width && !is_first {
+            self.next_line();
+        } else {
+            self.text.extend(std::iter::repeat_n(' ', *blanks));
+            self.at += *blanks;
+        }
+        *blanks = 0;
+        if self.at + wide <= self.width {
+            self.text.push_str(word);
+            self.at += wide;
+            return;
+        }
+        let mut escape = false;
+        for c in word.chars() {
+            escape |= c == '\u{1b}';
+            let wide = if escape { 0 } else { columns(c.encode_utf8(&mut [0; 4])) };
+            escape &= c != 'm';
+            if self.at + wide > self.width && self.at > columns(self.margin) {
+                self.next_line();
+            }
+            self.text.push(c);
+            self.at += wide;
+        }
+    }
+
+    fn next_line(&mut self) {
+        self.text.push('\n');
+        self.text.push_str(self.margin);
+        self.at = columns(self.margin);
+    }
+}
+
+/// Whether a style has begun in the word and not ended.
+fn is_in_escape(word: &str) -> bool {
+    word.rfind('\u{1b}').is_some_and(|at| !word[at..].contains('m'))
+}
+
+/// A delay as people read it, in three digits.
+pub(crate) fn delay(delay: Nanos) -> String {
+    delay.rounded().to_string()
 }
 
 /// Tokens, with those that a cache had.
@@ -103,9 +189,30 @@ mod tests {
     }
 
     #[test]
-    fn delays_are_shown_in_milliseconds() {
+    fn a_line_is_wrapped_between_words_whatever_its_style() {
+        let line = "  1.5s  \u{1b}[1mwaits\u{1b}[0m for model main; then attempt 2";
+        assert_eq!(wrap(line, 80, "    "), line);
+        let wrapped = wrap(line, 24, "        ");
+        assert_eq!(
+            wrapped,
+            "  1.5s  \u{1b}[1mwaits\u{1b}[0m for model\n        main; then\n        attempt 2"
+        );
+        assert_eq!(wrap("abcdefghij", 4, " "), "abcd\n efg\n hij");
+        assert_eq!(wrap("日本語 日本", 6, ""), "日本語\n日本");
+    }
+
+    #[test]
+    fn a_text_is_cut_to_its_columns() {
+        assert_eq!(
+            (fit("日本語", 6), fit("日本語", 5), fit("abc", 0)),
+            ("日本語".into(), "日本…".into(), String::new())
+        );
+    }
+
+    #[test]
+    fn delays_are_shown_in_three_digits() {
         assert_eq!(delay(Nanos(982_887_852)), "983ms");
-        assert_eq!(delay(Nanos(2_384_183_874)), "2.384s");
+        assert_eq!(delay(Nanos(2_384_183_874)), "2.38s");
         assert_eq!(delay(Nanos(1_500)), "1500ns");
     }
 

@@ -1,6 +1,6 @@
 //! How much of a conversation was found to be in order, so that a turn costs what is new in it.
 
-use super::history::findings;
+use super::history::{findings, malformed};
 use crate::session::{Message, Splice};
 
 /// The beginning of a conversation in which nothing was wrong. It follows the conversation, as a
@@ -10,27 +10,33 @@ use crate::session::{Message, Splice};
 /// use unfazed::context::Checked;
 /// use unfazed::session::Message;
 /// let mut checked = Checked::default();
-/// assert_eq!(checked.faults(&[Message::user("Hello.")]), 0);
+/// assert_eq!(checked.faults(&[Message::user("Hello.")], false), 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     sound: usize,
+    /// Whether calls that cannot be read counted.
+    drops: bool,
 }
 
 impl Checked {
     /// How many [`findings`] a conversation has that is the one before with messages added at its end. Where everything
     /// was in order before, only those are looked at: every call before them has its result, so a result among them that
     /// answers none of their own calls is one finding, whatever came before.
-    pub fn faults(&mut self, messages: &[Message]) -> u64 {
-        let found = match messages.get(self.sound..) {
-            Some(new) => findings(new).len(),
-            // It is another conversation.
-            None => findings(messages).len(),
-        };
+    ///
+    /// Calls whose arguments are no JSON object are sent as if they had some. Where the policy `drops` them, each counts.
+    pub fn faults(&mut self, messages: &[Message], drops: bool) -> u64 {
+        if self.drops != drops {
+            *self = Self { drops, ..Self::default() };
+        }
+        // If it is not there, it is another conversation.
+        let new = messages.get(self.sound..).unwrap_or(messages);
+        let found = u64::try_from(findings(new).len()).unwrap_or(u64::MAX);
+        let found = found.saturating_add(if drops { malformed(new) } else { 0 });
         if found == 0 {
             self.sound = messages.len();
         }
-        u64::try_from(found).unwrap_or(u64::MAX)
+        found
     }
 
     /// Pieces of the conversation were replaced. What stands behind the first of them is looked at again, and all that
@@ -54,11 +60,11 @@ mod tests {
     fn a_piece_that_is_replaced_is_looked_at_again() {
         let mut messages = conversation("u a:x r:x u");
         let mut checked = Checked::default();
-        assert_eq!(checked.faults(&messages), 0);
+        assert_eq!(checked.faults(&messages, false), 0);
         let splices = [Splice { at: 2, remove: 1, insert: vec![] }];
         splice(&mut messages, &splices);
         checked.spliced(&splices);
-        assert_eq!(checked.faults(&messages), 1);
+        assert_eq!(checked.faults(&messages, false), 1);
     }
 
     proptest! {
@@ -72,7 +78,7 @@ mod tests {
             for more in turns {
                 end = (end + more).min(all.len());
                 let now = &all[..end];
-                prop_assert_eq!(checked.faults(now), findings(now).len() as u64);
+                prop_assert_eq!(checked.faults(now, false), findings(now).len() as u64);
             }
         }
     }

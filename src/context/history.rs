@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::{Message, ToolCall};
+use crate::session::{Message, ToolCall, is_object};
 
 pub use repair::repair;
 
@@ -58,6 +58,8 @@ pub(super) enum CallState {
     Answered,
     /// Its message makes a call of that id before it.
     Duplicate,
+    /// It is to be taken out, with its results: its arguments are no JSON object.
+    Malformed,
 }
 
 /// A result, and what it is to the calls.
@@ -107,7 +109,7 @@ impl<'a> Finder<'a> {
             return from.checked_add(place);
         }
         for (number, call) in calls.iter().enumerate().skip(self.indexed) {
-            if call.state != CallState::Duplicate {
+            if !matches!(call.state, CallState::Duplicate) {
                 self.index.insert(call.id, number);
             }
         }
@@ -127,6 +129,14 @@ impl<'a> Finder<'a> {
 
 /// Looks at every call and every result once.
 pub(super) fn scan<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Scan<'a> {
+    scan_without(messages, |_| false)
+}
+
+/// The same, where some calls are to be taken out: what answers them answers nothing.
+pub(super) fn scan_without<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+    taken_out: impl Fn(&ToolCall) -> bool,
+) -> Scan<'a> {
     let mut scan = Scan::default();
     let mut finder = Finder::default();
     // Where the calls of the last message that makes some begin; and that message, while its results may come.
@@ -138,9 +148,15 @@ pub(super) fn scan<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Scan<
                 if !calls.is_empty() {
                     from = scan.calls.len();
                 }
-                for ToolCall { id, name, .. } in calls {
-                    let duplicate = finder.is_twice(&scan.calls, from, id);
-                    let state = if duplicate { CallState::Duplicate } else { CallState::Unanswered };
+                for call in calls {
+                    let ToolCall { id, name, .. } = call;
+                    let state = if finder.is_twice(&scan.calls, from, id) {
+                        CallState::Duplicate
+                    } else if taken_out(call) {
+                        CallState::Malformed
+                    } else {
+                        CallState::Unanswered
+                    };
                     scan.calls.push(Call { at, id, tool: name, state });
                 }
             }
@@ -148,6 +164,7 @@ pub(super) fn scan<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Scan<
                 let found = finder.find(&scan.calls, from, id);
                 let fate = match found.and_then(|number| scan.calls.get_mut(number)) {
                     None => Fate::Orphan,
+                    Some(call) if call.state == CallState::Malformed => Fate::Orphan,
                     Some(call) if call.state != CallState::Unanswered => Fate::Duplicate,
                     Some(call) => {
                         call.state = CallState::Answered;
@@ -171,7 +188,7 @@ pub fn findings(messages: &[Message]) -> Vec<Finding> {
     let scan = scan(messages);
     let calls = scan.calls.iter().filter_map(|call| {
         let kind = match call.state {
-            CallState::Answered => return None,
+            CallState::Answered | CallState::Malformed => return None,
             CallState::Unanswered => FindingKind::Unanswered,
             CallState::Duplicate => FindingKind::DuplicateCall,
         };
@@ -189,6 +206,20 @@ pub fn findings(messages: &[Message]) -> Vec<Finding> {
     let mut found: Vec<Finding> = calls.chain(results).collect();
     found.sort_by_key(|finding| (finding.at, finding.kind));
     found
+}
+
+/// How many calls of `messages` have arguments that are no JSON object, and so cannot be sent as they stand.
+pub(super) fn malformed(messages: &[Message]) -> u64 {
+    let calls = messages.iter().flat_map(|message| match message {
+        Message::Assistant { calls, .. } => calls.as_slice(),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => &[],
+    });
+    u64::try_from(calls.filter(|call| is_malformed(call)).count()).unwrap_or(u64::MAX)
+}
+
+/// Whether the arguments of a call are no JSON object. None at all are an empty one.
+fn is_malformed(call: &ToolCall) -> bool {
+    !call.arguments.trim().is_empty() && !is_object(&call.arguments)
 }
 
 /// How many calls and results of `messages` are not as they should be.

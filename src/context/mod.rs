@@ -16,6 +16,7 @@ mod checked;
 mod declared;
 mod estimate;
 mod files;
+mod fixed;
 mod history;
 mod images;
 mod ledger;

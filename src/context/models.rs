@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::policy::Report;
 use crate::policy::decode::{self, VersionOne, record};
+use crate::policy::{Price, Report};
 
 /// The catalogue that ships with the product.
 const BUILTIN: &str = include_str!("../../policies/models.yaml");
@@ -39,6 +39,8 @@ pub struct ModelLimits {
 #[derive(Clone, Debug, Default)]
 pub struct ModelCatalogue {
     names: HashMap<String, ModelLimits>,
+    /// What tokens cost, by whole names: a price is not that of a model which is called alike.
+    prices: HashMap<String, Price>,
 }
 
 /// A file that is no catalogue of models.
@@ -116,12 +118,30 @@ impl ModelCatalogue {
                 }
             }
         }
+        for (name, entry) in &entries {
+            if let Some(price) = price(entry) {
+                catalogue.prices.insert(name.to_lowercase(), price);
+            }
+        }
         if catalogue.names.is_empty() {
             let message =
                 "no entry says `max_input_tokens`; is it the file of models that LiteLLM publishes?";
             return Err(ModelCatalogueError(message.to_owned()));
         }
         Ok(catalogue)
+    }
+
+    /// What the tokens of a model cost, if its name is there: as it is, or without who serves it.
+    pub fn price(&self, model: &str) -> Option<Price> {
+        let model = model.trim().to_lowercase();
+        let mut rest = Some(model.as_str()).filter(|model| model.len() <= LONGEST);
+        while let Some(name) = rest {
+            if let Some(price) = self.prices.get(name) {
+                return Some(*price);
+            }
+            rest = without_server(name);
+        }
+        None
     }
 
     /// What is known of a model: what is said of the longest beginning of its name.
@@ -159,6 +179,38 @@ impl ModelCatalogue {
     }
 }
 
+/// What an entry of `LiteLLM` says that tokens cost: US dollars for each.
+fn price(entry: &Value) -> Option<Price> {
+    let cost = |field: &str| match entry.get(field)? {
+        Value::Number(number) => picodollars(&number.to_string()),
+        _ => None,
+    };
+    Some(Price {
+        input: cost("input_cost_per_token")?,
+        output: cost("output_cost_per_token")?,
+        cache_read: cost("cache_read_input_token_cost"),
+        cache_write: cost("cache_creation_input_token_cost"),
+        reasoning: cost("output_cost_per_reasoning_token"),
+    })
+}
+
+/// An amount of US dollars such as `2.5e-6`, in picodollars; what is finer counts as one more.
+fn picodollars(text: &str) -> Option<u64> {
+    const DECIMALS: i32 = 12;
+    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let digits: u128 = format!("{whole}{part}").parse().ok()?;
+    let exponent: i32 = exponent.parse().ok()?;
+    let places = DECIMALS.checked_add(exponent)?.checked_sub(i32::try_from(part.len()).ok()?)?;
+    let factor = 10_u128.checked_pow(places.unsigned_abs());
+    let amount = match factor {
+        Some(factor) if places >= 0 => digits.checked_mul(factor)?,
+        Some(factor) => digits.div_ceil(factor),
+        None => return (digits == 0).then_some(0),
+    };
+    u64::try_from(amount).ok()
+}
+
 /// The name without who serves the model, or that it was tuned: what stands before a slash, or a word before a dot.
 fn without_server(name: &str) -> Option<&str> {
     if let Some(tuned) = name.strip_prefix("ft:") {
@@ -188,6 +240,37 @@ mod tests {
         for row in &file.models {
             assert!(row.window >= 1024 && row.output.is_some_and(|output| output <= row.window), "{row:?}");
         }
+    }
+
+    #[test]
+    fn prices_are_read_exactly_and_only_by_whole_names() {
+        for (text, expected) in [
+            ("2.5e-6", Some(2_500_000)),
+            ("1.25e-07", Some(125_000)),
+            ("0.00001", Some(10_000_000)),
+            ("3", Some(3_000_000_000_000)),
+            ("0.0", Some(0)),
+            ("1e-13", Some(1)),
+            ("0e-400", Some(0)),
+            ("-1e-6", None),
+            ("1e300", None),
+        ] {
+            assert_eq!(picodollars(text), expected, "{text}");
+        }
+        let file = br#"{"openai/gpt-x": {"max_input_tokens": 600, "input_cost_per_token": 2.5e-06,
+            "output_cost_per_token": 1e-05, "cache_read_input_token_cost": 1.25e-06,
+            "output_cost_per_reasoning_token": 2e-05}, "free": {"max_input_tokens": 600}}"#;
+        let catalogue = ModelCatalogue::litellm(file).unwrap();
+        let price = Price {
+            input: 2_500_000,
+            output: 10_000_000,
+            cache_read: Some(1_250_000),
+            cache_write: None,
+            reasoning: Some(20_000_000),
+        };
+        assert_eq!(catalogue.price("OpenAI/gpt-x"), Some(price));
+        assert_eq!(catalogue.price("router/openai/gpt-x"), Some(price));
+        assert_eq!((catalogue.price("openai/gpt-x-mini"), catalogue.price("free")), (None, None));
     }
 
     #[test]

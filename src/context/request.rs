@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::declared::ToolForm;
 use super::files::{Counted, DATA, counted as file};
+use super::fixed::{Shape, SignatureRules, fixed_tokens, signature_rules};
 use super::images::{ImageRule, image_size};
 use super::tokens::TokenCounter;
 use crate::session::PER_MESSAGE;
@@ -23,6 +24,8 @@ pub struct RequestTokens {
     pub tools: Vec<ToolTokens>,
     /// The messages, in their order.
     pub messages: Vec<MessageTokens>,
+    /// What the provider adds to each request, as far as it is known of the model.
+    pub fixed: u64,
 }
 
 /// The tokens of the definition of a tool.
@@ -60,7 +63,8 @@ impl RequestTokens {
     pub fn of(counter: &dyn TokenCounter, body: &Value) -> Option<Self> {
         let messages = body.get("messages")?.as_array()?;
         let form = form_of(body, messages);
-        let counting = Counting { counter, form };
+        let model = text(body, "model").unwrap_or_default();
+        let counting = Counting { counter, form, as_signatures: signature_rules(model) };
         let tools = body.get("tools").and_then(Value::as_array);
         let outputs = ["max_completion_tokens", "max_tokens"];
         Some(Self {
@@ -70,6 +74,7 @@ impl RequestTokens {
             system: body.get("system").map_or(0, |system| counting.content(system).all()),
             tools: tools.into_iter().flatten().map(|tool| counting.tool(tool)).collect(),
             messages: messages.iter().map(|message| counting.message(message)).collect(),
+            fixed: fixed_tokens(model, Shape::of(body, messages)),
         })
     }
 
@@ -77,7 +82,7 @@ impl RequestTokens {
     pub fn total(&self) -> u64 {
         let tools = self.tools.iter().map(|tool| tool.tokens);
         let messages = self.messages.iter().map(|message| message.tokens);
-        tools.chain(messages).fold(self.system, u64::saturating_add)
+        tools.chain(messages).fold(self.system.saturating_add(self.fixed), u64::saturating_add)
     }
 }
 
@@ -99,12 +104,17 @@ impl Content {
 struct Counting<'c> {
     counter: &'c dyn TokenCounter,
     form: ToolForm,
+    as_signatures: Option<SignatureRules>,
 }
 
 impl Counting<'_> {
     fn tool(&self, tool: &Value) -> ToolTokens {
         let name = text(tool, "name").or_else(|| text(tool.get("function")?, "name"));
-        ToolTokens { name: name.unwrap_or("?").to_owned(), tokens: self.json(tool) }
+        let tokens = match (self.as_signatures, tool.get("function")) {
+            (Some(rules), Some(function)) => rules.tokens(self.counter, function),
+            _ => self.json(tool),
+        };
+        ToolTokens { name: name.unwrap_or("?").to_owned(), tokens }
     }
 
     fn message(&self, message: &Value) -> MessageTokens {
@@ -237,10 +247,11 @@ mod tests {
             (ToolForm::Chat, Some("gpt-4o"), Some(900))
         );
         assert_eq!(counted.tools[0].name, "look");
-        assert_eq!(counted.tools[0].tokens, Estimate.count(&tool.to_string()));
+        // `func_init`, and `look:`; `func_end` and the priming of the reply.
+        assert_eq!((counted.tools[0].tokens, counted.fixed), (7 + 2, 12 + 3));
         let messages: Vec<_> = counted.messages.iter().map(|m| (m.tokens, m.results, m.images)).collect();
         assert_eq!(messages, [(6, 0, 0), (4 + 1 + 85, 0, 85), (7, 7, 0)]);
-        assert_eq!(counted.total(), counted.tools[0].tokens + 6 + 90 + 7);
+        assert_eq!(counted.total(), counted.tools[0].tokens + counted.fixed + 6 + 90 + 7);
     }
 
     #[test]
@@ -257,6 +268,7 @@ mod tests {
             ],
         }));
         assert_eq!((counted.form, counted.system, counted.output), (ToolForm::Messages, 2, Some(100)));
+        assert_eq!(counted.fixed, 496 + 3);
         let message = &counted.messages[0];
         assert_eq!((message.tokens, message.results, message.images), (4 + 4 + 2 + 1, 2, 1));
     }

@@ -46,7 +46,7 @@ pub(super) fn to_retry(
     let waits = match by {
         DelayRule::Backoff => {
             let path = path("backoff", case, rules.backoff, all.backoff);
-            Reason::new(policy, path, rules.backoff, [format!("waits {delay}")])
+            Reason::new(policy, path, rules.backoff, [format!("waits {}", delay.rounded())])
         }
         DelayRule::Server => {
             let asked = case.hint.map(|hint| format!("the server asks for {hint}"));
@@ -98,6 +98,10 @@ pub(super) fn of_stop(
             let path = path("server_delay", case, rules.server_delay, all.server_delay);
             because(policy, path, rules.server_delay, asked)
         }
+        StopReason::ShouldNotRetry => {
+            let path = path("server_delay", case, rules.server_delay, all.server_delay);
+            because(policy, path, rules.server_delay, ["the server says `x-should-retry: false`".to_owned()])
+        }
         StopReason::TotalDelay => because(
             policy,
             "retry.total_delay",
@@ -119,7 +123,8 @@ pub(super) fn of_stop(
         | StopReason::MayHaveActed
         | StopReason::ReducerError
         | StopReason::CircuitOpen
-        | StopReason::Budget => return Vec::new(),
+        | StopReason::Budget
+        | StopReason::RunBudget => return Vec::new(),
     };
     vec![one]
 }

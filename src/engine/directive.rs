@@ -13,7 +13,7 @@ use super::metric::Metric;
 use super::reduce::{ContextReduced, ReduceContext, Summarize};
 use super::repeats::Repetition;
 use super::result::{RunFacts, Spill};
-use crate::policy::{ErrorClass, OrphanCalls, Place, Scope, Unit};
+use crate::policy::{ErrorClass, MalformedCalls, OrphanCalls, Place, Scope, Unit};
 use crate::repair::Repairs;
 use crate::session::{
     FailureReport, FinalReason, HistoryRepair, Message, ReducerError, ReportSource, RetryExhausted,
@@ -100,6 +100,9 @@ pub struct RepairHistory {
     pub(super) work: WorkId,
     /// What is done about a call without a result.
     pub orphan_calls: OrphanCalls,
+    /// What is done about a call whose arguments are no JSON object.
+    #[serde(default, skip_serializing_if = "MalformedCalls::is_answer")]
+    pub malformed_calls: MalformedCalls,
 }
 
 /// Call the model with the conversation as it stands.
@@ -124,6 +127,10 @@ pub struct CallModel {
     pub tools: Vec<String>,
     /// Whether it must call one.
     pub tool_choice: ToolChoice,
+    /// The most tokens of its reply, where a budget of the run leaves it less than usual.
+    /// Example: `2048`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
     /// What the model is told at the end of this request, and not in the conversation.
     /// Example: `["The last reply was empty. Answer, or call a tool."]`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -475,6 +482,11 @@ pub enum Note {
     },
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// What was done about a history that providers do not accept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrphanToolCallsPruned {
@@ -490,6 +502,10 @@ pub struct OrphanToolCallsPruned {
     /// How many results were moved to their call.
     /// Example: `0`
     pub moved_count: u64,
+    /// How many calls had arguments that are no JSON object: they got some that are, or were taken out.
+    /// Example: `1`
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub malformed_count: u64,
     /// The model that refused the history; `None`: it was found before a call.
     /// Example: `main`
     #[serde(default, skip_serializing_if = "Option::is_none")]

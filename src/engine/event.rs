@@ -13,7 +13,7 @@ use super::failure::{EffectState, Failure};
 use super::known_windows::KnownWindow;
 use super::result::RunFacts;
 use super::shared::SharedKnown;
-use crate::policy::{CallOverride, Effect};
+use crate::policy::{CallOverride, Effect, Price};
 use crate::session::{HistoryRepair, Message, Reduction, ToolCall, Usage};
 use crate::time::Instant;
 
@@ -144,6 +144,14 @@ pub enum Event {
 }
 
 impl ModelReply {
+    /// The text of a reply that is an answer and was cut at a limit of tokens.
+    #[cfg(feature = "host")]
+    pub(crate) fn cut_text(&self) -> Option<&str> {
+        let cut = matches!(self.finish, FinishReason::Length | FinishReason::ContextWindow)
+            && self.calls.is_empty();
+        cut.then_some(self.text.as_str()).filter(|text| !text.trim().is_empty())
+    }
+
     /// Whether the provider sent reasoning with it.
     pub fn has_reasoning(&self) -> bool {
         let is_reasoning = |name: &str| name.starts_with("reasoning") || name.starts_with("thinking");
@@ -214,6 +222,11 @@ pub struct RunStarted {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     /// Example: `{"main": {"tokens": 131072, "source": "server"}}`
     pub windows: BTreeMap<String, KnownWindow>,
+    /// What the tokens of the models cost, as far as the host knows: US dollars per million, in millionths of a dollar. What
+    /// the policy says goes first.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// Example: `{"main": {"input": 2500000, "output": 10000000}}`
+    pub prices: BTreeMap<String, Price>,
     /// The tools.
     pub tools: Vec<ToolFacts>,
     /// No attempt starts after this.
@@ -297,6 +310,10 @@ pub struct ModelReply {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     /// Example: `{"reasoning": "First the price."}`
     pub extra: Map<String, Value>,
+    /// What the host had to change in the request for the server to take it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Example: `["`gpt-5` refused the request, which is sent again without `temperature`"]`
+    pub notes: Vec<String>,
 }
 
 /// Why a model stopped.

@@ -100,6 +100,11 @@ impl KnownWindows {
         }
     }
 
+    /// The most tokens of a reply of a model, if the host knows it.
+    pub(super) fn output(&self, target: &str) -> Option<u64> {
+        self.known.get(target)?.output
+    }
+
     /// The models whose windows are assumed, though the policy could say.
     pub(super) fn assumed(&self) -> impl Iterator<Item = (&String, NonZeroU64)> {
         let assumed = self.known.iter().filter(|(_, known)| known.source == WindowSource::Assumed);

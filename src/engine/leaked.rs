@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::repair::repair;
+use crate::repair::{Repaired, repair};
 use crate::session::ToolCall;
 
 /// What stands around a call, or a list of calls, in JSON. Without an end it goes to the end of the text.
@@ -37,7 +37,11 @@ pub(super) fn find(text: &str, ids: &str, known: impl Fn(&str) -> bool) -> Optio
         found.text.push_str(before);
         let inside = tagged.strip_prefix(open)?;
         let (inside, after) = inside.split_once(close).unwrap_or((inside, ""));
-        let calls = if open == NAMED.0 { named(inside)? } else { calls(&repair(inside.trim()).ok()?.value)? };
+        let calls = if open == NAMED.0 {
+            named(inside)?
+        } else {
+            calls(&repair(inside.trim()).ok().filter(Repaired::is_certain)?.value)?
+        };
         for (name, arguments) in calls {
             if !known(&name) {
                 return None;

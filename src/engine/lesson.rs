@@ -40,7 +40,7 @@ impl Lesson {
     /// let (mut scales, mut windows) = (Scales::default(), KnownWindows::default());
     /// let lesson = Lesson::Counted { counted: 1000, reported: 1500 };
     /// lesson.learn("main", &Policy::builtin().model("main"), &mut scales, &mut windows);
-    /// assert_eq!(scales.expected("main", 2000), 3000);
+    /// assert_eq!((scales.expected("main", 1000), scales.expected("main", 2000)), (1500, 2704));
     /// ```
     pub fn learn(self, target: &str, policy: &ModelPolicy, scales: &mut Scales, windows: &mut KnownWindows) {
         let learns = policy.tokens.learn.value;

@@ -9,13 +9,20 @@ use crate::policy::decode::complete;
 use crate::session::RetryFeedback;
 use crate::time::Instant;
 
-/// The version every record carries.
-pub const RECORD_VERSION: u32 = 1;
+/// The version of records that are written. Those of version 1, which have no checksum, are still read.
+pub const RECORD_VERSION: u32 = 2;
 /// The version of the format as a whole, in the first record.
-pub const LOG_FORMAT: u32 = 1;
+pub const LOG_FORMAT: u32 = 2;
 
-/// One record of a session.
-#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// What stands before the checksum, which is the last field of a line.
+const CHECKSUM: &[u8] = br#","checksum":""#;
+/// Its hexadecimal digits.
+const DIGITS: usize = 16;
+/// What stands behind it.
+const CLOSE: &[u8] = br#""}"#;
+
+/// One record of a session. It is written by [`RecordRef::write_to`] alone, so that no line lacks its version and checksum.
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Record {
     /// The first record: what the session is.
@@ -76,8 +83,7 @@ pub struct AgentFacts {
 }
 
 /// A record to be written, of parts that belong to others.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug)]
 pub enum RecordRef<'a> {
     /// See [`Record::Session`].
     Session(&'a LogHeader),
@@ -112,13 +118,29 @@ pub enum RecordError {
     /// It cannot be read.
     #[error("it is not a record: {0}")]
     Malformed(String),
+    /// It is not what was written.
+    #[error(
+        "its checksum does not match: it was changed after it was written; restore the session from a copy"
+    )]
+    Changed,
 }
 
 #[derive(Serialize)]
 struct LineOut<'a> {
     v: u32,
+    kind: &'static str,
     #[serde(flatten)]
-    record: RecordRef<'a>,
+    body: Body<'a>,
+}
+
+/// The fields of a record. Only lines are serialized, never records without version and checksum.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Body<'a> {
+    Session(&'a LogHeader),
+    Event(&'a Envelope),
+    Directives { seq: u64, policy: &'a str, list: &'a Directives },
+    State { seq: u64, hash: &'a str },
 }
 
 /// A line of a session log. What later versions add to a record is let pass.
@@ -126,11 +148,15 @@ struct LineOut<'a> {
 #[schemars(rename = "SessionLine")]
 #[expect(dead_code, reason = "only its schema is of use")]
 struct Line {
-    /// The version of the record.
-    #[schemars(extend("const" = RECORD_VERSION))]
+    /// The version of the record: 2, and 1 in sessions of earlier versions.
+    #[schemars(range(min = 1, max = RECORD_VERSION))]
     v: u32,
     #[serde(flatten)]
     record: Record,
+    /// XXH3 (64 bits, seed 0) of all bytes of the line before this field and its comma. Records of version 1 have none.
+    /// Example: `0f3c0e9a7d1b4c2e`
+    #[schemars(regex(pattern = "^[0-9a-f]{16}$"))]
+    checksum: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -162,13 +188,17 @@ impl Record {
     /// The record of a line.
     ///
     /// # Errors
-    /// The line is no record, or one of a later version.
+    /// The line is no record, one of a later version, or not as it was written.
     pub fn parse(line: &[u8]) -> Result<Self, RecordError> {
         let malformed = |error: serde_json::Error| RecordError::Malformed(error.to_string());
         // The version first: a later record may well have another shape.
-        match serde_json::from_slice::<Version>(line).map_err(malformed)?.v {
-            v if v == u64::from(RECORD_VERSION) => {}
-            v => return Err(RecordError::Newer(v)),
+        let version = serde_json::from_slice::<Version>(line).map_err(malformed)?.v;
+        match (version, verify(line)?) {
+            (0, _) => return Err(RecordError::Malformed("there is no version 0".to_owned())),
+            // Such a record had its checksum when it was written.
+            (v, Checksum::None) if v == u64::from(RECORD_VERSION) => return Err(RecordError::Changed),
+            (v, _) if v <= u64::from(RECORD_VERSION) => {}
+            (v, _) => return Err(RecordError::Newer(v)),
         }
         let LineIn { record } = serde_json::from_slice(line).map_err(malformed)?;
         match &record {
@@ -215,14 +245,54 @@ impl RecordRef<'_> {
     /// A part that JSON cannot hold. Nothing is added then.
     pub fn write_to(self, lines: &mut Vec<u8>) -> Result<(), RecordError> {
         let before = lines.len();
-        let line = LineOut { v: RECORD_VERSION, record: self };
-        if let Err(error) = serde_json::to_writer(&mut *lines, &line) {
+        let (kind, body) = match self {
+            Self::Session(header) => ("session", Body::Session(header)),
+            Self::Event(envelope) => ("event", Body::Event(envelope)),
+            Self::Directives { seq, policy, list } => ("directives", Body::Directives { seq, policy, list }),
+            Self::State { seq, hash } => ("state", Body::State { seq, hash }),
+        };
+        if let Err(error) = serde_json::to_writer(&mut *lines, &LineOut { v: RECORD_VERSION, kind, body }) {
             lines.truncate(before);
             return Err(RecordError::Malformed(error.to_string()));
         }
+        // The closing brace moves behind the checksum.
+        lines.pop();
+        let checksum = checksum(lines.get(before..).unwrap_or_default());
+        lines.extend_from_slice(CHECKSUM);
+        lines.extend_from_slice(checksum.as_bytes());
+        lines.extend_from_slice(CLOSE);
         lines.push(b'\n');
         Ok(())
     }
+}
+
+/// What a line has of a checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checksum {
+    /// It has none.
+    None,
+    /// It has one, and it matches.
+    Matches,
+}
+
+/// Compares the checksum of a line, if it has one, with its bytes.
+///
+/// # Errors
+/// They differ.
+pub(crate) fn verify(line: &[u8]) -> Result<Checksum, RecordError> {
+    let Some((written, digits)) = split(line.trim_ascii_end()) else { return Ok(Checksum::None) };
+    if checksum(written).as_bytes() == digits { Ok(Checksum::Matches) } else { Err(RecordError::Changed) }
+}
+
+/// The bytes of a line that its checksum covers, and the checksum.
+fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (rest, digits) = line.strip_suffix(CLOSE)?.split_last_chunk::<DIGITS>()?;
+    Some((rest.strip_suffix(CHECKSUM)?, digits))
+}
+
+/// XXH3: it finds what a disk or a hand has changed. It is no signature.
+fn checksum(bytes: &[u8]) -> String {
+    format!("{:0DIGITS$x}", xxhash_rust::xxh3::xxh3_64(bytes))
 }
 
 #[cfg(test)]
@@ -292,10 +362,18 @@ mod tests {
 
     #[test]
     fn a_record_of_a_later_version_is_named_as_such() {
-        let error = Record::parse(br#"{"v":2,"kind":"dream","of":"the future"}"#).unwrap_err();
-        assert_eq!(error, RecordError::Newer(2));
-        let later = r#"{"v":1,"kind":"session","format":2,"run":"r","policy":"p","created":0}"#;
-        assert_eq!(Record::parse(later.as_bytes()), Err(RecordError::Newer(2)));
+        let error = Record::parse(br#"{"v":3,"kind":"dream","of":"the future"}"#).unwrap_err();
+        assert_eq!(error, RecordError::Newer(3));
+        let later = r#"{"v":1,"kind":"session","format":3,"run":"r","policy":"p","created":0}"#;
+        assert_eq!(Record::parse(later.as_bytes()), Err(RecordError::Newer(3)));
+    }
+
+    #[test]
+    fn a_record_of_version_1_needs_no_checksum_and_one_of_version_2_does() {
+        let line = r#"{"v":1,"kind":"state","seq":7,"hash":"beef"}"#;
+        assert_eq!(Record::parse(line.as_bytes()), Ok(Record::State { seq: 7, hash: "beef".into() }));
+        let line = line.replace("\"v\":1", "\"v\":2");
+        assert_eq!(Record::parse(line.as_bytes()), Err(RecordError::Changed));
     }
 
     static SCHEMA: LazyLock<jsonschema::Validator> =
@@ -384,6 +462,16 @@ mod tests {
             let line: Value = serde_json::from_str(&line(&record)).unwrap();
             let problems: Vec<_> = SCHEMA.iter_errors(&line).map(|error| error.to_string()).collect();
             prop_assert!(problems.is_empty(), "{}: {:?}", line, problems);
+        }
+
+        #[test]
+        fn a_changed_byte_is_found(record in any_record(), at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
+            let mut line = line(&record).into_bytes();
+            line.pop();
+            let at = at.index(line.len());
+            prop_assume!(line[at] != byte);
+            line[at] = byte;
+            prop_assert!(Record::parse(&line).is_err(), "{}", String::from_utf8_lossy(&line));
         }
 
         #[test]

@@ -42,6 +42,7 @@ pub mod retry;
 mod room;
 mod scales;
 mod shared;
+mod spending;
 mod state;
 mod step;
 pub mod targets;
@@ -64,7 +65,7 @@ pub use event::{
 };
 #[cfg(feature = "host")]
 pub(crate) use failure::plain;
-pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, may_run_again};
+pub use failure::{BodyFacts, EffectState, Failure, Hint, Partly, Waits, may_run_again};
 pub use fold::Fold;
 pub use known_windows::{KnownWindow, KnownWindows, WindowInForce, WindowSource};
 pub use lesson::Lesson;
@@ -86,6 +87,7 @@ pub(crate) use result::{json_size, show, walk};
 pub use room::Room;
 pub use scales::Scales;
 pub use shared::{SharedKnown, SharedPart, Sharing};
+pub use spending::Spending;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]
@@ -93,3 +95,5 @@ pub(crate) use step::validation;
 pub use wait_hint::Headers;
 
 pub use log::{AgentFacts, LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};
+#[cfg(feature = "host")]
+pub(crate) use log::{Checksum, verify};

@@ -25,6 +25,7 @@ pub(crate) fn told(repair: &HistoryRepair, refused: Option<(&str, &str)>) -> Orp
         injected_count: number(repair.injected.len()),
         dropped_count: number(repair.dropped),
         moved_count: number(repair.moved),
+        malformed_count: number(repair.malformed),
         model: refused.map(|(model, _)| model.to_owned()),
         original_error: refused.map(|(_, error)| error.to_owned()),
     }

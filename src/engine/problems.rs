@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::depth::{MOST_LEVELS, shallow};
 use crate::policy::{OutputPolicy, Policy, Problem, Template, TemplateError, Validator, excerpt};
-use crate::repair::{repair_broken, too_long};
+use crate::repair::{repair_for, too_long};
 
 /// How many digits of a number are told.
 const MOST_DIGITS: usize = 40;
@@ -49,7 +49,7 @@ pub(crate) fn parse(policy: &Policy, arguments: &str) -> Result<Value, Problem> 
     let value = serde_json::from_str(arguments).map_err(|error| {
         let mut message = format!("not valid JSON: {error}");
         if policy.turn().repair_json.value
-            && let Err(refusal) = repair_broken(arguments)
+            && let Err(refusal) = repair_for(arguments, &|_| false)
         {
             // Formatting into a string does not fail.
             let _ = write!(message, "; not repaired: {refusal}");

@@ -60,6 +60,10 @@ pub struct Summarize {
     /// What it is asked, as a user's message; it is shown no tool and nothing of the conversation.
     /// Example: `Sum up this conversation in a few words.`
     pub prompt: String,
+    /// The most tokens of its reply, where a budget of the run leaves it less than usual.
+    /// Example: `2048`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
     /// The longest the call may take; `None`: no limit.
     pub timeout: Option<Nanos>,
     /// The longest each step of it may take.

@@ -2,10 +2,12 @@
 
 use crate::policy::{
     AboveMax, Attempts, Bound, ClassRules, Classified, ErrorClass, Origin, RetryPolicy, Seed, ServerDelay,
-    ServerDelayMode,
+    ServerDelayMode, WaitSource,
 };
 use crate::session::StopReason;
 use crate::time::{Instant, Nanos};
+
+use super::failure::Waits;
 
 /// How far one series of attempts has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub enum Obstacle {
     MayHaveActed,
     /// The row of the error table says that the request itself is at fault.
     RequestAtFault(Origin),
+    /// The server says that a retry cannot help.
+    ShouldNotRetry,
     /// A reducer failed on this action.
     ReducerError,
     /// The circuit breaker is open.
@@ -85,7 +89,7 @@ pub enum DelayRule {
 /// Decides about another attempt.
 ///
 /// The order of the checks is part of the contract, and the first that applies is the reason that is reported:
-/// `never_retry`, not retryable, may have acted, request at fault, reducer error, attempts, deadline, breaker, budget, server delay,
+/// `never_retry`, not retryable, may have acted, request at fault, `x-should-retry: false`, reducer error, attempts, deadline, breaker, budget, server delay,
 /// total delay, shadow. (Cancellation comes before all of them and never gets here.) An attempt that could only start at or
 /// after a deadline is not waited for: `now + delay >= deadline` stops now.
 ///
@@ -131,6 +135,9 @@ fn judge(
     }
     if matches!(case.obstacle, Obstacle::RequestAtFault(_)) {
         return Verdict::Stop(StopReason::RequestAtFault);
+    }
+    if case.obstacle == Obstacle::ShouldNotRetry {
+        return Verdict::Stop(StopReason::ShouldNotRetry);
     }
     if case.obstacle == Obstacle::ReducerError {
         return Verdict::Stop(StopReason::ReducerError);
@@ -314,6 +321,44 @@ impl Obstacle {
             (_, fault) => fault,
         }
     }
+
+    /// This one, or what the server advises if nothing goes before it.
+    #[must_use]
+    pub fn or_advice(self, should_retry: Option<bool>) -> Self {
+        match self {
+            Self::MayHaveActed | Self::RequestAtFault(_) => self,
+            _ if should_retry == Some(false) => Self::ShouldNotRetry,
+            _ => self,
+        }
+    }
+}
+
+/// The wait that counts: of the sources of the rule the first that says something. The row of the error table does not
+/// know the server, so what it says is never longer than what the policy grants.
+pub fn hint(waits: &Waits, classified: Classified, rule: &ServerDelay) -> Option<Nanos> {
+    rule.sources.iter().find_map(|source| match source {
+        WaitSource::Row => {
+            let most = rule.max.length().unwrap_or(Nanos::MAX);
+            classified.wait.map(|wait| wait.min(most))
+        }
+        WaitSource::Header | WaitSource::Body | WaitSource::Reset => waits.at(source),
+        WaitSource::ShouldRetry => None,
+    })
+}
+
+/// The failure as the server sees it, if the policy listens to that: where a retry helps, the request is not invalid.
+pub fn advised(classified: Classified, should_retry: Option<bool>, retry: &RetryPolicy) -> Classified {
+    let rule = &retry.for_class(classified.class).server_delay.value;
+    let invalid = classified.class == ErrorClass::InvalidRequest && !classified.request_at_fault;
+    if invalid && advice(should_retry, rule) == Some(true) {
+        return Classified { class: ErrorClass::ModelError, ..classified };
+    }
+    classified
+}
+
+/// What the server says about retries, if the rule listens to that.
+pub fn advice(should_retry: Option<bool>, rule: &ServerDelay) -> Option<bool> {
+    should_retry.filter(|_| rule.sources.contains(WaitSource::ShouldRetry))
 }
 
 impl Case {
@@ -336,12 +381,16 @@ impl RetryPolicy {
     pub fn goes_on_elsewhere(&self, reason: StopReason, class: ErrorClass) -> bool {
         match reason {
             // Neither what was shown already, nor the objection of a reducer is a matter of the target.
-            StopReason::Cancelled | StopReason::AfterPartial | StopReason::ReducerError => false,
+            StopReason::Cancelled
+            | StopReason::AfterPartial
+            | StopReason::ReducerError
+            | StopReason::RunBudget => false,
             StopReason::ServerDelay => self.for_class(class).server_delay.value.above_max != AboveMax::GiveUp,
             StopReason::NeverRetry
             | StopReason::NotRetryable
             | StopReason::MayHaveActed
             | StopReason::RequestAtFault
+            | StopReason::ShouldNotRetry
             | StopReason::Attempts
             | StopReason::CircuitOpen
             | StopReason::Budget
@@ -350,6 +399,21 @@ impl RetryPolicy {
             | StopReason::TotalDelay
             | StopReason::Shadow => true,
         }
+    }
+
+    /// Why the attempt after `failed` ones, the last of that class, is not made; `None`: it is. The rules may have changed
+    /// since it was decided upon.
+    pub(crate) fn refuses_after(&self, class: ErrorClass, failed: u32) -> Option<StopReason> {
+        if self.never_retry.value.contains(class) {
+            return Some(StopReason::NeverRetry);
+        }
+        if !self.retryable(class) {
+            return Some(StopReason::NotRetryable);
+        }
+        if !self.for_class(class).max_attempts.value.allow_after(failed) {
+            return Some(StopReason::Attempts);
+        }
+        self.shadow.value.then_some(StopReason::Shadow)
     }
 
     /// Whether failures of this class are retried at all.
@@ -390,7 +454,7 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Backoff, Budget, ClassRetry, ClassSet, Jitter, Setting, Shape};
+    use crate::policy::{Backoff, Budget, ClassRetry, ClassSet, Jitter, Setting, Shape, WaitSources};
     use proptest::prelude::*;
     use std::num::NonZeroU32;
 
@@ -414,6 +478,7 @@ mod tests {
                 min: Nanos::ZERO,
                 max: Bound::Within(secs(60)),
                 above_max: AboveMax::GiveUp,
+                sources: WaitSources::ALL,
             }),
             deadline: set(Bound::Unlimited),
             attempt_timeout: set(Bound::Unlimited),
@@ -487,7 +552,15 @@ mod tests {
         use ServerDelayMode::{Clamp as Between, Floor, Ignore, Replace};
         let hinted = |mode, above_max, hint| {
             let max = Bound::Within(secs(60));
-            let rule = ServerDelay { mode, margin: secs(4), spread_ppm: 0, min: secs(2), max, above_max };
+            let rule = ServerDelay {
+                mode,
+                margin: secs(4),
+                spread_ppm: 0,
+                min: secs(2),
+                max,
+                above_max,
+                sources: WaitSources::ALL,
+            };
             let policy = RetryPolicy { server_delay: set(rule), ..policy() };
             match verdict(&policy, 1, Case { hint: Some(secs(hint)), ..timeout() }) {
                 Verdict::Retry { delay, by } => Some((delay.0 / 1_000_000_000, by)),
@@ -502,6 +575,47 @@ mod tests {
         assert_eq!(hinted(Between, GiveUp, 30), Some((5, Server)), "the computed delay and the margin");
         assert_eq!(hinted(Floor, GiveUp, 61), None);
         assert_eq!(hinted(Floor, Clamp, 61), Some((60, Server)));
+    }
+
+    #[test]
+    fn the_first_source_that_says_something_is_the_hint() {
+        use WaitSource::{Body, Header, Reset, Row, ShouldRetry};
+        let row = Classified { wait: Some(secs(90)), ..Classified::certain(ErrorClass::RateLimit) };
+        let waits = Waits { header: None, body: Some(secs(7)), reset: Some(secs(9)) };
+        for (sources, waits, expected) in [
+            (&WaitSource::ALL[..], waits, Some(7)),
+            (&WaitSource::ALL, Waits { header: Some(secs(2)), ..waits }, Some(2)),
+            (&[Reset, Body], waits, Some(9)),
+            (&[Row, Body], waits, Some(60)),
+            (&[ShouldRetry, Header], waits, None),
+            (&WaitSource::ALL, Waits::default(), Some(60)),
+            (&[Header, Body, Reset], Waits::default(), None),
+        ] {
+            let sources = WaitSources::new(sources).unwrap();
+            let rule = ServerDelay { sources, ..policy().server_delay.value };
+            assert_eq!(hint(&waits, row, &rule), expected.map(secs), "{sources:?}");
+        }
+        assert_eq!(WaitSources::new(&[Header, Header]), None);
+    }
+
+    #[test]
+    fn the_advice_of_the_server_is_followed_where_the_policy_lets_it() {
+        let mut policy = policy();
+        let invalid = Classified::certain(ErrorClass::InvalidRequest);
+        assert_eq!(advised(invalid, Some(true), &policy).class, ErrorClass::ModelError);
+        assert_eq!(advised(invalid, None, &policy), invalid);
+        let fault = Classified { request_at_fault: true, ..invalid };
+        assert_eq!(advised(fault, Some(true), &policy), fault);
+        let key = Classified::certain(ErrorClass::AuthError);
+        assert_eq!(advised(key, Some(true), &policy), key);
+        let refused = Case { obstacle: Obstacle::None.or_advice(Some(false)), ..timeout() };
+        assert_eq!(verdict(&policy, 1, refused), Verdict::Stop(StopReason::ShouldNotRetry));
+        assert_eq!(Obstacle::MayHaveActed.or_advice(Some(false)), Obstacle::MayHaveActed);
+        let sources = WaitSources::new(&[WaitSource::Header]).unwrap();
+        assert_eq!(advice(Some(false), &policy.server_delay.value), Some(false));
+        policy.server_delay.value.sources = sources;
+        assert_eq!(advice(Some(false), &policy.server_delay.value), None);
+        assert_eq!(advised(invalid, Some(true), &policy), invalid);
     }
 
     #[test]

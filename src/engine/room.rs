@@ -42,6 +42,12 @@ impl Room {
         Self { reply: self.reply.min(self.window / 2), ..self }
     }
 
+    /// The reply has no more than so many tokens of the window.
+    #[must_use]
+    pub fn with_reply(self, most: u64) -> Self {
+        Self { reply: self.reply.min(most), ..self }
+    }
+
     /// The most tokens that messages may have.
     pub const fn budget(&self) -> u64 {
         self.base().saturating_sub(self.tools)

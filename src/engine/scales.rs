@@ -1,58 +1,165 @@
 //! How many tokens providers count for those the host counts: learned from what they report.
+//!
+//! A provider puts something fixed around each request, and counts texts with another vocabulary: its count is an offset
+//! and a ratio. Both follow from the last reports. The ratio is that of the line through them, held to one as long as the
+//! reports do not say otherwise: of a single small report nearly all is offset, of a single large one nearly all is ratio,
+//! and reports of different sizes tell them apart. The offset is what makes the line meet the last report.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::event::TurnMeasure;
+
 /// One, in parts per million.
 const ONE: u64 = 1_000_000;
-/// What is learned lies between these: beyond, something else is wrong.
+/// The ratio lies between these: beyond, something else is wrong.
 const LEAST: u64 = ONE / 4;
 const MOST: u64 = ONE * 4;
-/// A request of fewer tokens teaches nothing: what a provider puts around it weighs too much.
-const SMALLEST: u64 = 256;
+/// What a provider may add to a request, at the most.
+const LARGEST_OFFSET: u64 = 1 << 14;
+/// So many reports of a model are kept.
+const KEPT: usize = 8;
+/// No request is larger; so large, the sums below still fit.
+const LARGEST: u64 = 1 << 36;
 
-/// For each model, how many tokens its provider counts for a million of the host's.
+// The line is that of a ridge regression: reports lie within 16 tokens of it, an offset within 300 of none, a ratio within
+// a quarter of one.
+/// What the number of reports is multiplied by, so that the next one is whole.
+const UNIT: i128 = 100_000;
+/// (16 / 300)² of it.
+const HELD_OFFSET: i128 = 284;
+/// (16 / 0.25)².
+const HELD_RATIO: i128 = 4096;
+
+/// For each model, how its provider counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Scales(BTreeMap<String, u64>);
+pub struct Scales(BTreeMap<String, Reports>);
+
+/// The last reports of a model, the newest last: what the host counted, and what the provider did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
+struct Reports(Vec<(u64, u64)>);
+
+/// What a session holds.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Stored {
+    /// A ratio alone, as it was kept before offsets were.
+    Ratio(u64),
+    Reports(Vec<(u64, u64)>),
+}
+
+impl From<Stored> for Reports {
+    fn from(stored: Stored) -> Self {
+        match stored {
+            Stored::Ratio(ppm) => Self(vec![(ONE, ppm.clamp(LEAST, MOST))]),
+            Stored::Reports(mut reports) => {
+                reports.drain(..reports.len().saturating_sub(KEPT));
+                Self(reports.into_iter().map(|(counted, reported)| plausible(counted, reported)).collect())
+            }
+        }
+    }
+}
+
+/// A report within what can be.
+fn plausible(counted: u64, reported: u64) -> (u64, u64) {
+    let counted = counted.clamp(1, LARGEST);
+    let most = counted.saturating_mul(4).saturating_add(LARGEST_OFFSET);
+    (counted, reported.clamp(counted.div_ceil(4), most))
+}
+
+impl Reports {
+    /// The tokens of the provider for a million of the host's.
+    fn ratio(&self) -> u64 {
+        let sum = |part: fn(i128, i128) -> i128| {
+            let each = self.0.iter().map(|(counted, reported)| {
+                let (counted, reported) = (i128::from(*counted), i128::from(*reported));
+                part(counted, reported.saturating_sub(counted))
+            });
+            each.fold(0_i128, i128::saturating_add)
+        };
+        let (sizes, more) = (sum(|size, _| size), sum(|_, more| more));
+        let (squares, products) = (sum(|size, _| size.saturating_mul(size)), sum(i128::saturating_mul));
+        let reports = i128::try_from(self.0.len()).unwrap_or_default();
+        let reports = reports.saturating_mul(UNIT).saturating_add(HELD_OFFSET);
+        let shared = |a: i128, b: i128| a.saturating_mul(b).saturating_mul(UNIT);
+        let above = reports.saturating_mul(products).saturating_sub(shared(sizes, more));
+        let squares = squares.saturating_add(HELD_RATIO);
+        let below = reports.saturating_mul(squares).saturating_sub(shared(sizes, sizes));
+        let slope = above.saturating_mul(ONE.into()).checked_div(below).unwrap_or_default();
+        let ratio = slope.saturating_add(ONE.into()).clamp(LEAST.into(), MOST.into());
+        u64::try_from(ratio).unwrap_or(ONE)
+    }
+
+    /// What the provider counts besides.
+    fn offset(&self) -> i64 {
+        let Some((counted, reported)) = self.0.last() else { return 0 };
+        let scaled = multiplied(*counted, self.ratio());
+        let offset = i128::from(*reported).saturating_sub(scaled.into());
+        i64::try_from(offset).unwrap_or_default()
+    }
+}
+
+fn multiplied(tokens: u64, ppm: u64) -> u64 {
+    let tokens = u128::from(tokens).saturating_mul(ppm.into()).div_ceil(ONE.into());
+    u64::try_from(tokens).unwrap_or(u64::MAX)
+}
 
 impl Scales {
-    /// A request that was counted as so many tokens was so many to the provider. The first report counts whole, each
-    /// one after it for a quarter.
+    /// A request that was counted as so many tokens was so many to the provider.
     pub fn learn(&mut self, target: &str, counted: u64, reported: u64) {
-        if counted < SMALLEST || reported == 0 {
+        if counted == 0 || reported == 0 {
             return;
         }
-        let seen = reported.saturating_mul(ONE).div_ceil(counted).clamp(LEAST, MOST);
-        let known = match self.0.get(target) {
-            Some(known) => known.saturating_mul(3).saturating_add(seen).div_ceil(4),
-            None => seen,
-        };
-        self.0.insert(target.to_owned(), known);
+        let Reports(reports) = self.0.entry(target.to_owned()).or_default();
+        if reports.len() >= KEPT {
+            reports.remove(0);
+        }
+        reports.push(plausible(counted, reported));
     }
 
-    /// How many tokens the provider of a model will count for so many of the host's.
+    /// How many tokens the provider of a model will count for a request of so many of the host's.
     pub fn expected(&self, target: &str, counted: u64) -> u64 {
-        match self.0.get(target) {
-            Some(scale) => {
-                let tokens = u128::from(counted).saturating_mul((*scale).into()).div_ceil(ONE.into());
-                u64::try_from(tokens).unwrap_or(u64::MAX)
-            }
-            None => counted,
+        self.0.get(target).map_or(counted, |reports| {
+            multiplied(counted, reports.ratio()).saturating_add_signed(reports.offset())
+        })
+    }
+
+    /// As [`Self::expected`], for a part of a request: without what is fixed.
+    pub fn part(&self, target: &str, counted: u64) -> u64 {
+        self.0.get(target).map_or(counted, |reports| multiplied(counted, reports.ratio()))
+    }
+
+    /// A measured request by the count of its provider; what is fixed goes with the tools, which stay as they are.
+    #[must_use]
+    pub fn measured(&self, target: &str, measure: TurnMeasure) -> TurnMeasure {
+        let offset = self.offset(target).unwrap_or(0);
+        let tools = self.part(target, measure.tool_tokens);
+        let lacking = if offset < 0 { offset.unsigned_abs().saturating_sub(tools) } else { 0 };
+        TurnMeasure {
+            message_tokens: self.part(target, measure.message_tokens).saturating_sub(lacking),
+            tool_tokens: tools.saturating_add_signed(offset),
+            ..measure
         }
     }
 
-    /// How many of the host's tokens are no more than so many of the provider's.
+    /// How many of the host's tokens are no more than so many of the provider's, in a part of a request.
     pub fn counted(&self, target: &str, expected: u64) -> u64 {
-        let Some(scale) = self.0.get(target) else { return expected };
-        let tokens = u128::from(expected).saturating_mul(ONE.into()).checked_div((*scale).into());
+        let Some(ratio) = self.of(target) else { return expected };
+        let tokens = u128::from(expected).saturating_mul(ONE.into()).checked_div(ratio.into());
         tokens.map_or(expected, |tokens| u64::try_from(tokens).unwrap_or(u64::MAX))
     }
 
-    /// What was learned of a model, in parts per million.
+    /// The ratio that was learned of a model, in parts per million.
     pub fn of(&self, target: &str) -> Option<u64> {
-        self.0.get(target).copied()
+        self.0.get(target).map(Reports::ratio)
+    }
+
+    /// The offset that was learned of a model: what its provider counts for each request besides.
+    pub fn offset(&self, target: &str) -> Option<i64> {
+        self.0.get(target).map(Reports::offset)
     }
 
     /// Whether nothing was learned.
@@ -64,54 +171,91 @@ impl Scales {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn the_first_report_counts_whole_and_the_next_for_a_quarter() {
+    fn learned(reports: &[(u64, u64)]) -> Scales {
         let mut scales = Scales::default();
-        assert_eq!(scales.expected("main", 1000), 1000);
-        scales.learn("main", 1000, 1200);
-        assert_eq!((scales.of("main"), scales.expected("main", 1000)), (Some(1_200_000), 1200));
-        scales.learn("main", 1000, 1600);
-        assert_eq!(scales.expected("main", 1000), 1300);
-        assert_eq!(scales.expected("spare", 1000), 1000);
+        for (counted, reported) in reports {
+            scales.learn("main", *counted, *reported);
+        }
+        scales
     }
 
     #[test]
-    fn what_is_too_small_or_says_nothing_teaches_nothing() {
-        let mut scales = Scales::default();
-        scales.learn("main", 255, 1000);
-        scales.learn("main", 1000, 0);
-        assert!(scales.is_empty());
+    fn one_report_of_a_small_request_is_an_offset_and_of_a_large_one_a_ratio() {
+        let small = learned(&[(20, 366)]);
+        assert_eq!((small.expected("main", 20), small.expected("main", 120)), (366, 466));
+        let large = learned(&[(100_000, 120_000)]);
+        assert_eq!(large.expected("main", 100_000), 120_000);
+        assert!(large.expected("main", 50_000).abs_diff(60_000) < 10, "{}", large.expected("main", 50_000));
+        assert_eq!(large.expected("spare", 1000), 1000);
+    }
+
+    #[test]
+    fn reports_of_different_sizes_tell_the_offset_from_the_ratio() {
+        let scales = learned(&[(500, 1050), (2000, 2850), (8000, 10_050)]);
+        assert!(scales.of("main").unwrap().abs_diff(1_200_000) < 5000, "{:?}", scales.of("main"));
+        assert!(scales.offset("main").unwrap().abs_diff(450) < 50, "{:?}", scales.offset("main"));
+    }
+
+    #[test]
+    fn what_says_nothing_teaches_nothing() {
+        assert!(learned(&[(0, 1000), (1000, 0)]).is_empty());
     }
 
     #[test]
     fn what_cannot_be_is_bounded_both_ways() {
-        let mut scales = Scales::default();
-        scales.learn("large", 1000, u64::MAX);
-        scales.learn("small", u64::MAX, 1);
-        assert_eq!((scales.of("large"), scales.of("small")), (Some(MOST), Some(LEAST)));
-        assert_eq!(scales.expected("large", u64::MAX), u64::MAX);
+        let (large, small) = (learned(&[(1000, u64::MAX)]), learned(&[(u64::MAX, 1)]));
+        assert_eq!(large.of("main"), Some(MOST));
+        assert!(small.of("main").is_some_and(|ratio| ratio.abs_diff(LEAST) < 10), "{:?}", small.of("main"));
+        assert_eq!(large.offset("main"), Some(1 << 14));
+        assert_eq!(large.expected("main", u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn what_is_fixed_goes_with_the_tools() {
+        let measure = TurnMeasure { message_tokens: 100, tool_tokens: 20, ..TurnMeasure::default() };
+        let more = learned(&[(120, 420)]).measured("main", measure);
+        assert_eq!(more.message_tokens + more.tool_tokens, 421);
+        assert!(more.tool_tokens > 300);
+        let less = learned(&[(120, 60)]).measured("main", measure);
+        assert_eq!((less.tool_tokens, less.message_tokens), (0, 60));
+    }
+
+    #[test]
+    fn a_ratio_that_was_kept_without_an_offset_is_read() {
+        let scales: Scales = serde_json::from_value(json!({"main": 1_500_000})).unwrap();
+        assert_eq!((scales.of("main"), scales.expected("main", 1000)), (Some(1_499_999), 1501));
+        let again: Scales = serde_json::from_value(serde_json::to_value(&scales).unwrap()).unwrap();
+        assert_eq!(again, scales);
     }
 
     proptest! {
         #[test]
         fn what_is_counted_back_is_never_more(expected in 0u64..1_000_000_000, reported in 1u64..10_000) {
-            let mut scales = Scales::default();
-            scales.learn("main", 1000, reported);
+            let scales = learned(&[(1000, reported)]);
             let counted = scales.counted("main", expected);
-            prop_assert!(scales.expected("main", counted) <= expected);
-            prop_assert!(scales.expected("main", counted + 1) >= expected);
+            prop_assert!(scales.part("main", counted) <= expected);
+            prop_assert!(scales.part("main", counted + 1) >= expected);
         }
 
         #[test]
-        fn reports_of_the_same_scale_lead_to_it(reports in prop::collection::vec(256u64..1_000_000, 1..20)) {
-            let mut scales = Scales::default();
-            for counted in reports {
-                scales.learn("main", counted, counted * 2);
-            }
-            prop_assert_eq!(scales.expected("main", 1_000), 2_000);
+        fn the_last_report_is_met(reports in prop::collection::vec((1u64..1_000_000, 1u64..1_000_000), 1..20)) {
+            let scales = learned(&reports);
+            let (counted, reported) = reports[reports.len() - 1];
+            prop_assert_eq!(scales.expected("main", counted), plausible(counted, reported).1);
+        }
+
+        #[test]
+        fn reports_on_a_line_lead_to_it(
+            offset in 0u64..1000, percent in 60u64..200, step in 300u64..3000, at in 0u64..9000,
+        ) {
+            let truth = |counted: u64| offset + counted * percent / 100;
+            let reports: Vec<_> = (1..7).map(|n| (n * step, truth(n * step))).collect();
+            let (found, truth) = (learned(&reports).expected("main", at), truth(at));
+            prop_assert!(found.abs_diff(truth) <= 40 + truth / 20, "{} for {}", found, truth);
         }
     }
 }

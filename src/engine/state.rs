@@ -19,6 +19,7 @@ use super::repeats::Lately;
 use super::result::RunFacts;
 use super::retry::Progress;
 use super::scales::Scales;
+use super::spending::Spending;
 use super::targets::{Resting, Rotation};
 use crate::policy::{Attempts, BreakerScope, CallOverride, Effect, ErrorClass, Problem};
 use crate::session::{AttemptRecord, FinalReason, RetryExhausted, Slices, StopReason, Usage};
@@ -89,6 +90,9 @@ pub struct State {
     /// What has been drawn on budgets.
     #[serde(default, skip_serializing_if = "Budgets::is_empty")]
     pub(super) budgets: Budgets,
+    /// What the run has spent.
+    #[serde(default, skip_serializing_if = "Spending::is_empty")]
+    pub(super) spending: Spending,
     pub(super) last_turn: LastTurn,
     /// Why the last turn is the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -214,6 +218,9 @@ pub(super) struct Slot {
     /// Its place among those that run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) place: Option<Place>,
+    /// The rules have changed since it began, and a person is to be asked before it runs again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) to_approve: bool,
     pub(super) phase: SlotPhase,
 }
 
@@ -327,6 +334,7 @@ impl State {
             hidden: Vec::new(),
             lately: Lately::default(),
             budgets: Budgets::default(),
+            spending: Spending::default(),
             last_turn: LastTurn::default(),
             final_reason: None,
             refused_reports: 0,
@@ -398,6 +406,11 @@ impl State {
         self.drive
     }
 
+    /// What the run has spent.
+    pub const fn spending(&self) -> &Spending {
+        &self.spending
+    }
+
     /// The breaker of a tool, if it was ever run.
     pub fn breaker(&self, tool: &str) -> Option<&Breaker> {
         self.breakers.get(tool)
@@ -444,6 +457,7 @@ impl Slot {
             series: Series { started, slept, history: Vec::new(), over },
             ran: self.ran.clone(),
             place: self.place,
+            to_approve: self.to_approve,
             phase: self.phase.clone(),
         }
     }

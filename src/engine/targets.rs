@@ -73,6 +73,15 @@ pub enum Next {
 #[serde(transparent)]
 pub struct Resting(BTreeMap<String, Instant>);
 
+impl Fate {
+    /// There is another attempt, after a failure of that class. A limit that the policy does not wait for is none: the model
+    /// may be asked again at once.
+    pub(crate) fn again(class: impl Into<Option<ErrorClass>>, delay: Nanos) -> Self {
+        let limited = class.into().is_some_and(ErrorClass::is_a_limit) && !delay.is_zero();
+        Self::Again { delay, limited }
+    }
+}
+
 impl Rotation {
     /// The place of the model under way.
     pub const fn current(&self) -> usize {

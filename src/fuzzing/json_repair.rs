@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::repair::{repair, repair_broken};
+use crate::repair::{repair, repair_broken, repair_for};
 
 /// JSON is never changed; what is repaired is JSON that needs no repair, and no number in it is another.
 pub fn json_repair(data: &[u8]) {
@@ -23,6 +23,12 @@ pub fn json_repair(data: &[u8]) {
         // JSON, too, is refused if a number of it would be another one.
         (_, Err(refusal)) => assert!(refusal.at <= text.len(), "{refusal}"),
     }
+    // What a schema decides is one of the readings, whatever it says.
+    let any = repair_for(text, &|_| true).map(|found| found.value);
+    if let Ok(found) = &found {
+        assert_eq!(any.as_ref(), Ok(&found.value), "a schema changed what needs none");
+    }
+    let _ = repair_for(text, &|_| false);
     // The parser for broken text reads JSON, too, and as the same.
     if let (Ok(strict), Ok(lenient)) = (&found, repair_broken(text)) {
         assert_eq!(strict.value, lenient.value, "two ways to read one text");

@@ -3,6 +3,7 @@
 //! Take the next event, write it down, step, write down what was decided, set the work going, wait for the first
 //! piece of it to end. Everything that decides is in the interpreter; everything that acts is behind a port.
 
+mod blocking;
 mod build;
 mod recordable;
 mod redact;
@@ -37,9 +38,10 @@ use super::under_way::UnderWay;
 use super::{LivePolicy, Metrics, ModelAttempt, ModelFacts, PolicyFilesError, PolicyWatch, Stop, trace};
 use crate::context::TokenCounter;
 use crate::engine::{
-    Directives, Drive, Envelope, Event, Interpreter, KnownWindow, Note, Order, RunStarted, State, ToolFacts,
-    ToolSpec, WorkId,
+    Directives, Drive, Envelope, Event, Interpreter, KnownWindow, Note, Order, Outcome, RunStarted, State,
+    ToolFacts, ToolSpec, WorkId,
 };
+use crate::policy::ErrorClass;
 use crate::session::{Message, splice};
 use crate::time::Nanos;
 
@@ -138,8 +140,10 @@ impl Agent {
         let tools = with_readers(&self.all_tools(), &policy, &results);
         let catalogue = tools.catalogue()?;
         catalogue.fits(&policy)?;
+        self.prices_for(&policy)?;
         let form = self.models.first().map(|(_, model)| model.tool_form()).unwrap_or_default();
         let measure = Measure::new(self.counter_under(&policy), form);
+        let facts = self.facts_under(&policy);
         let interpreter = Interpreter::new(policy, catalogue);
         let policy = interpreter.policy().digest();
         let run = task.as_ref().map_or(&*past.state.run, |task| &*task.run);
@@ -158,13 +162,15 @@ impl Agent {
             clock: self.clock.unwrap_or_else(Clock::system),
             state: State::new(),
             messages: Arc::default(),
-            telemetry: Telemetry::new(Arc::clone(&metrics), self.facts.clone()),
+            telemetry: Telemetry::new(Arc::clone(&metrics), facts),
             attempts: Vec::new(),
+            long_reply: false,
             metrics,
             stop: outside.now.child_token(),
             streamed: None,
             asides: None,
             held: String::new(),
+            cut: None,
             dropped: BTreeSet::new(),
             under_way: UnderWay::default(),
             reach: Reach::default(),
@@ -173,6 +179,16 @@ impl Agent {
         };
         run.live(past, task, outside).instrument(span).await
     }
+}
+
+/// Work under way.
+type UnderWayWork = FuturesUnordered<BoxFuture<'static, Event>>;
+
+/// Whether a run failed because its last reply was cut at a limit of tokens.
+fn cut_short(outcome: &Outcome) -> bool {
+    let Outcome::Failed { exhausted, .. } = outcome else { return false };
+    let last = exhausted.attempts.last().map(|attempt| attempt.error_type);
+    matches!(last, Some(ErrorClass::TruncatedOutput | ErrorClass::ContextOverflow))
 }
 
 /// One run under way.
@@ -198,6 +214,8 @@ struct Run<'a> {
     telemetry: Telemetry,
     /// Calls of models that the last event ended.
     attempts: Vec<ModelAttempt>,
+    /// Whether the last answer of a model takes long to decide.
+    long_reply: bool,
     stop: CancellationToken,
     /// Where models put what they stream.
     streamed: Option<Streamed>,
@@ -205,6 +223,8 @@ struct Run<'a> {
     asides: Option<Asides>,
     /// The end of what was streamed, which may be the beginning of a secret.
     held: String,
+    /// The text of the last reply, if a limit of tokens cut it.
+    cut: Option<String>,
     /// Work that need not be answered any more.
     dropped: BTreeSet<WorkId>,
     /// Calls that have begun and not ended.
@@ -239,7 +259,7 @@ impl Run<'_> {
                 measure.tool_tokens = self.measure.tool_tokens();
             }
             if let Some(event) = next.take() {
-                self.take(event, &mut work)?;
+                self.take_aside(event, &mut work).await?;
             }
             if let Some(changed) = self.tell_others(&outside).await {
                 self.take(changed, &mut work)?;
@@ -248,7 +268,17 @@ impl Run<'_> {
                 self.wind_up(work, &outside.kill).await?;
                 let messages = Arc::unwrap_or_clone(self.messages);
                 let (cost, metrics) = (self.telemetry.cost(), self.metrics);
-                return Ok(RunReport { outcome, state: self.state, messages, metrics, cost });
+                let partial = self.cut.filter(|_| cut_short(&outcome));
+                let limits = self.interpreter.policy().run_limits().clone();
+                return Ok(RunReport {
+                    outcome,
+                    state: self.state,
+                    messages,
+                    metrics,
+                    limits,
+                    cost,
+                    partial,
+                });
             }
             let event = loop {
                 let next = tokio::select! {
@@ -359,6 +389,7 @@ impl Run<'_> {
             task: self.agent.redactor.text(task.task),
             targets: self.agent.models.iter().map(|(name, _)| name.clone()).collect(),
             windows: self.agent.windows.clone(),
+            prices: self.agent.prices(),
             tools: tools.map(ToolFacts::from).collect(),
             deadline: task.deadline.map(|length| self.clock.now().saturating_add(length)),
         })
@@ -370,7 +401,8 @@ impl Run<'_> {
             let tools = self.interpreter.tools();
             let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
             // What went wrong is in the complaint, which every run is told once.
-            let _ = watch.poll_for(|policy| tools.fits(policy).map_err(|unfit| unfit.to_string()));
+            let agent = self.agent;
+            let _ = watch.poll_for(|policy| agent.fits(policy, tools));
             let Complaint { number, error } = watch.complaint().clone();
             drop(watch);
             if let Some(error) = error
@@ -385,8 +417,8 @@ impl Run<'_> {
         }
         let (generation, policy) = self.agent.policy.numbered();
         self.generation = generation;
-        if let Err(unfit) = self.interpreter.tools().fits(&policy) {
-            self.keep_last_good(&PolicyFilesError::Unfit(unfit.to_string()));
+        if let Err(unfit) = self.agent.fits(&policy, self.interpreter.tools()) {
+            self.keep_last_good(&PolicyFilesError::Unfit(unfit));
             return None;
         }
         if policy.digest() == self.interpreter.policy().digest() {
@@ -457,16 +489,28 @@ impl Run<'_> {
 
     /// Writes the event down, takes it, and writes down what was decided.
     fn step(&mut self, event: Event) -> Result<Directives, JournalError> {
+        let envelope = self.write_down(event)?;
+        self.decide(envelope)
+    }
+
+    fn write_down(&mut self, event: Event) -> Result<Envelope, JournalError> {
         let envelope = Envelope { seq: self.state.seq.saturating_add(1), now: self.clock.now(), event };
         self.observer.event(&envelope);
         self.journal.event(&envelope)?;
-        self.decide(envelope)
+        Ok(envelope)
     }
 
     /// Takes an event that is written down, and writes down what was decided.
     fn decide(&mut self, envelope: Envelope) -> Result<Directives, JournalError> {
         self.telemetry.event(&envelope, self.interpreter.policy());
+        if let Event::ModelResponded { reply, .. } = &envelope.event {
+            self.cut = reply.cut_text().map(str::to_owned);
+        }
         let directives = self.interpreter.step(&mut self.state, envelope);
+        self.decided(directives)
+    }
+
+    fn decided(&mut self, directives: Directives) -> Result<Directives, JournalError> {
         let (now, turn) = (self.state.now, self.state.turn);
         self.attempts = self.telemetry.directives(&directives, now, turn, self.interpreter.policy());
         self.journal.directives(self.interpreter.policy().digest(), &directives, &self.state)?;

@@ -20,13 +20,14 @@ use crate::policy::decode::{
 use crate::policy::yaml::{self, Data, Node};
 use crate::policy::{
     Code, Diagnostic, Effect, Findings, Report, Source, SourceId, Sources, Span, WrittenSchema, closest,
+    written_secret,
 };
 use crate::time::Nanos;
 
 pub use self::headers::HeaderEntry;
 pub use self::mcp::McpEntry;
-pub use self::price::{Dollars, PriceEntry};
 pub use self::process::ArgumentEntry;
+pub use crate::policy::{Dollars, PriceEntry};
 
 /// The longest name of a tool that providers take.
 const MOST_NAME: usize = 64;
@@ -132,8 +133,9 @@ union! {
             /// what a user says there. Left out: at Mistral.
             /// Example: `true`
             guidance_in_results: Option<bool>,
-            /// Whether an answer must say why the model stopped.
-            finish_reason: FinishReasonEntry = FinishReasonEntry::Required,
+            /// Whether an answer must say why the model stopped. Left out: except at servers that are known not to say it.
+            /// Example: `optional`
+            finish_reason: Option<FinishReasonEntry>,
             /// Whether the server is asked, before a run, how large the model's window is, unless the policy says it. The
             /// run begins after two seconds at the latest.
             ask_window: bool = true,
@@ -421,6 +423,7 @@ fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
         let problem = Diagnostic::error(Code::MISSING_FIELD, span, "the agent has no model");
         problems.push(problem.help("add one under `models:`"));
     }
+    problems.extend(secrets(document));
     for (name, entry) in &file.models {
         problems.extend(model_problems(document, name, entry));
     }
@@ -438,6 +441,30 @@ fn problems(document: &Document<AgentFile>) -> Vec<Diagnostic> {
     for (name, entry) in &file.mcp {
         problems.extend(mcp::problems(document, name, entry));
     }
+    problems
+}
+
+/// Keys and passwords in addresses and in what models are told. Where they may be, in `api_key` and in headers, others look.
+fn secrets(document: &Document<AgentFile>) -> Vec<Diagnostic> {
+    let file = &document.value;
+    let addresses = file.models.values().filter_map(|entry| match entry {
+        ModelEntry::OpenAi { base_url, .. } => Some(base_url),
+        ModelEntry::Anthropic { base_url, .. } => base_url.as_ref(),
+        ModelEntry::Scripted { .. } => None,
+    });
+    let addresses = addresses.chain(file.mcp.values().filter_map(|entry| entry.url.as_ref()));
+    let held = |text: &str| written_secret(text).is_some();
+    let problem = |span, help: &str| {
+        Diagnostic::error(Code::SECRET, span, "a secret is written into the file").help(help)
+    };
+    let in_address = "remove it from the address: keys belong into `api_key: {env: NAME}`, or into `headers` from the environment";
+    let mut problems: Vec<Diagnostic> =
+        addresses.filter(|url| held(&url.value)).map(|url| problem(url.span, in_address)).collect();
+    let told = "models see this text: remove the secret, and revoke it where it was issued";
+    if held(&file.system) {
+        problems.push(problem(AgentFile::key(document, &["system"]), told));
+    }
+    problems.extend(file.task.iter().filter(|task| held(&task.value)).map(|task| problem(task.span, told)));
     problems
 }
 

@@ -5,6 +5,7 @@ pub mod agent_file;
 mod approver;
 mod aside;
 mod clock;
+mod file_error;
 pub mod guard;
 mod live;
 mod measure;
@@ -28,11 +29,14 @@ mod trace;
 mod under_way;
 mod windows;
 
+pub use crate::policy::{Cost, Price};
 pub use agent::Agent;
 pub(crate) use agent::offered;
 pub use approver::{Approver, Nobody};
 pub use aside::{Aside, Progress};
 pub use clock::Clock;
+pub(crate) use clock::new_uuid;
+pub use file_error::file_error;
 pub use guard::Guard;
 pub use live::{LivePolicy, ReloadStatus};
 pub use metrics::{
@@ -51,7 +55,7 @@ pub use port::{BoxFuture, Model, ModelRequest, Streamed, Tool, ToolInput, ToolSo
 pub use shared::{InProcess, Shared, SharedState, SharedStateError};
 pub use stop::Stop;
 pub use task::{Past, RunError, RunReport, Task};
-pub use telemetry::{AttemptStatus, Cost, ModelAttempt, ModelFacts, Price};
+pub use telemetry::{AttemptStatus, ModelAttempt, ModelFacts};
 pub use tokenizer::{Tiktoken, counter_by, counter_for};
 pub use tool::{
     Argument, BUILTINS, DEFAULT_ENV, FunctionTool, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig,

@@ -5,10 +5,13 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::policy::{Loader, Policy, Report};
+use super::file_error;
+use crate::policy::{Comparison, Loader, Names, Policy, Report, did_you_mean};
 
 /// The most bytes of a file that are read at all; loading has its own, smaller limit and names it.
 const MOST: u64 = 64 << 20;
+/// So many entries of a folder are looked at for one that may be meant.
+const MOST_ENTRIES: usize = 1_000;
 
 /// Reads policy files, each once. A path that a file says is relative to that file.
 ///
@@ -44,7 +47,7 @@ pub(super) struct Stamp {
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyFilesError {
     /// A file that is named cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}: {}", file_error(source))]
     Read {
         /// The file.
         path: String,
@@ -92,6 +95,15 @@ impl PolicyFiles {
         loader.load_with(&mut resolve, named)
     }
 
+    /// What another text of a file makes different, as far as both can be read, mistakes or not; `None`: one of them cannot
+    /// be read at all.
+    pub fn compare(&mut self, loader: &Loader, name: &str, old: &[u8], new: &[u8]) -> Option<Comparison> {
+        let loader = loader.clone().lenient();
+        let mut load = |text: &[u8]| self.load_named(&loader, vec![(name.to_owned(), text.to_vec())]).ok();
+        let (old, new) = (load(old)?, load(new)?);
+        Some(old.diff(&new, &Names::default()))
+    }
+
     /// The file at `path`, which the file `from` extends: its name and its bytes.
     ///
     /// # Errors
@@ -99,7 +111,18 @@ impl PolicyFiles {
     pub fn resolve(&mut self, from: &str, path: &str) -> Result<(String, Vec<u8>), String> {
         let folder = Path::new(from).parent().unwrap_or(Path::new(""));
         let path = plain(&folder.join(path));
-        self.read(&path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))
+        self.read(&path).map_err(|error| {
+            let shown = path.display();
+            match error.kind() {
+                io::ErrorKind::NotFound => match near(&path) {
+                    Some(near) => format!("there is no file `{shown}`; did you mean `{}`?", near.display()),
+                    None => format!(
+                        "there is no file `{shown}`; paths start at the folder of the file that says them"
+                    ),
+                },
+                _ => format!("cannot read `{shown}`: {}", file_error(&error)),
+            }
+        })
     }
 
     /// What the paths that were looked at led to, as it was before they were read.
@@ -146,6 +169,31 @@ impl Stamp {
 /// What the file is, whichever way leads to it.
 fn identity(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// The file that is most likely meant by a path that leads nowhere: one beside it whose name is near, or one of that name
+/// in the folder above or in one below.
+fn near(path: &Path) -> Option<PathBuf> {
+    let wanted = path.file_name()?.to_str()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries: Vec<PathBuf> = std::fs::read_dir(folder)
+        .ok()?
+        .take(MOST_ENTRIES)
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    let names: Vec<String> = entries
+        .iter()
+        .filter(|entry| entry.extension().is_some_and(|end| end == "yaml" || end == "yml") && entry.is_file())
+        .filter_map(|entry| Some(entry.file_name()?.to_str()?.to_owned()))
+        .collect();
+    let stem = |name: &str| name.rsplit_once('.').map_or(name.to_owned(), |(stem, _)| stem.to_owned());
+    let same = names.iter().find(|name| stem(name) == wanted || stem(name) == stem(wanted));
+    let beside = same.map(String::as_str).or_else(|| did_you_mean(wanted, names.iter().map(String::as_str)));
+    if let Some(name) = beside {
+        return Some(plain(&path.with_file_name(name)));
+    }
+    let around = [folder.join("..")].into_iter().chain(entries.into_iter().filter(|entry| entry.is_dir()));
+    around.map(|folder| plain(&folder.join(wanted))).find(|path| path.is_file())
 }
 
 /// The path without the steps that lead nowhere: `a/../b` is `b`.
@@ -209,10 +257,37 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_most_likely_meant_is_named() {
+        for (wanted, there, meant) in [
+            ("bsae.yaml", "base.yaml", Some("base.yaml")),
+            ("base", "base.yaml", Some("base.yaml")),
+            ("base.yml", "base.yaml", Some("base.yaml")),
+            ("base.yaml", "shared/base.yaml", Some("shared/base.yaml")),
+            ("shared/base.yaml", "base.yaml", None),
+            ("other.yaml", "base.yaml", None),
+        ] {
+            let folder = folder(&[
+                ("team.yaml", &*format!("version: 1\nextends: {wanted}\n")),
+                (there, "version: 1\n"),
+            ]);
+            let error =
+                PolicyFiles::new().load(&Loader::new(), &[folder.path().join("team.yaml")]).unwrap_err();
+            let said = error.to_string();
+            match meant {
+                Some(meant) => assert!(said.contains(&format!("{meant}`?")), "{said}"),
+                None => assert!(!said.contains("did you mean"), "{said}"),
+            }
+        }
+    }
+
+    #[test]
     fn a_file_that_is_not_there_is_told_with_its_path() {
         let folder = folder(&[("team.yaml", "version: 1\nextends: base.yaml\n")]);
         let error = PolicyFiles::new().load(&Loader::new(), &[folder.path().join("team.yaml")]).unwrap_err();
-        assert!(error.to_string().contains("base.yaml`: "), "{error}");
+        assert!(
+            error.to_string().contains("there is no file `") && !error.to_string().contains("os error"),
+            "{error}"
+        );
         let error = PolicyFiles::new().load(&Loader::new(), &[folder.path().join("none.yaml")]).unwrap_err();
         assert!(error.to_string().starts_with("cannot read "), "{error}");
     }

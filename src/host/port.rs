@@ -39,6 +39,8 @@ pub struct ModelRequest<'a> {
     pub tools: Vec<&'a ToolSpec>,
     /// Whether it must call one.
     pub tool_choice: ToolChoice,
+    /// The most tokens of the reply, if that is less than the model's configuration has.
+    pub max_output: Option<u64>,
     /// The longest the call may take.
     pub timeout: Option<Nanos>,
     /// The longest each step of it may take.

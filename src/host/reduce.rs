@@ -39,6 +39,7 @@ pub(super) async fn summarized(
         messages: &asked,
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
+        max_output: work.max_output,
         timeout: work.timeout,
         timeouts: work.timeouts,
         streamed: None,

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::port::{BoxFuture, Tool, ToolInput};
 use super::tool::{ToolError, Tools};
@@ -126,7 +125,7 @@ impl Results {
     }
 
     fn folder(&self) -> &Path {
-        let private = || std::env::temp_dir().join(format!("unfazed-{}", Uuid::now_v7()));
+        let private = || std::env::temp_dir().join(format!("unfazed-{}", crate::host::new_uuid()));
         self.folder.as_deref().unwrap_or_else(|| self.private.get_or_init(private))
     }
 }

@@ -103,7 +103,7 @@ impl Side<'_> {
             if !part.has_news() {
                 return Ok(part.differs().then_some(part));
             }
-            let value = json!({ "known": part.value(), "by": uuid::Uuid::now_v7().to_string() });
+            let value = json!({ "known": part.value(), "by": crate::host::new_uuid().to_string() });
             let version = found.map_or(0, |found| found.version);
             let replaced = self.port.replace(key.clone(), version, value.clone()).await;
             if replaced == Ok(true) {

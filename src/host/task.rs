@@ -7,6 +7,7 @@ use super::{Cost, Metrics};
 use crate::engine::{
     CatalogueError, Drive, Envelope, Event, NameClash, Outcome, RunTool, State, ToolFacts, Work,
 };
+use crate::policy::{RunLimits, UnknownPrice};
 use crate::session::Message;
 use crate::time::Nanos;
 
@@ -79,8 +80,12 @@ pub struct RunReport {
     pub messages: Vec<Message>,
     /// What was counted: in this run, or in every run of the agent if it was given metrics to share.
     pub metrics: Arc<Metrics>,
+    /// The budgets it had.
+    pub limits: RunLimits,
     /// What the calls of models cost; `None`: no price is known. Calls without a known price are not in it.
     pub cost: Option<Cost>,
+    /// What there is of the answer, if the run failed because a limit of tokens cut it.
+    pub partial: Option<String>,
 }
 
 /// A run that could not go on, for reasons outside the policy.
@@ -92,6 +97,9 @@ pub enum RunError {
     /// The policy and the tools do not go together.
     #[error(transparent)]
     Names(#[from] NameClash),
+    /// The policy bounds what a run may cost, and the price of a model is unknown.
+    #[error(transparent)]
+    Price(#[from] UnknownPrice),
     /// The session cannot be written.
     #[error("the session cannot be written, so the run stops: {0}")]
     Journal(#[from] JournalError),

@@ -222,6 +222,31 @@ mod tests {
         }
     }
 
+    /// The example of "How to count tokens with tiktoken", `OpenAI` cookbook, with what the API counts.
+    #[test]
+    fn a_request_with_tools_is_counted_as_the_api_does() {
+        let body = serde_json::json!({
+            "tools": [{"type": "function", "function": {
+                "name": "get_current_weather",
+                "description": "Get the current weather in a given location",
+                "parameters": {"type": "object", "required": ["location"], "properties": {
+                    "location": {"type": "string", "description": "The city and state, e.g. San Francisco, CA"},
+                    "unit": {"type": "string", "description": "The unit of temperature to return", "enum": ["celsius", "fahrenheit"]},
+                }},
+            }}],
+            "messages": [
+                {"role": "system", "content": "You are a helpful assistant that can answer to questions about the weather."},
+                {"role": "user", "content": "What's the weather like in San Francisco?"},
+            ],
+        });
+        for (model, counted) in [("gpt-4", 105), ("gpt-4o", 101)] {
+            let mut body = body.clone();
+            body["model"] = model.into();
+            let request = crate::context::RequestTokens::of(&*counter_for(model), &body).unwrap();
+            assert_eq!(request.total(), counted, "{model}");
+        }
+    }
+
     #[test]
     fn known_texts_have_known_counts() {
         let counter = counter_for("gpt-4");

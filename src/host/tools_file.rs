@@ -4,7 +4,9 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::policy::decode::{self, Document, Spanned, VersionOne, record};
-use crate::policy::{Effect, KnownModel, KnownTool, LintOptions, Report, WrittenSchema};
+use crate::policy::{
+    Completeness, Effect, KnownModel, KnownNames, KnownTool, LintOptions, Report, WrittenSchema,
+};
 
 record! {
     /// What a host has. JSON, or the YAML that policies are written in.
@@ -52,6 +54,17 @@ impl ToolsFile {
         decode::read(name, bytes)
     }
 
+    /// What lints need to know of such a file, or of what `unfazed tools AGENT --format json` prints of an agent.
+    ///
+    /// # Errors
+    /// Every mistake in it, with its place.
+    pub fn read_options(name: &str, bytes: &[u8]) -> Result<LintOptions, Report> {
+        match of_agent(bytes) {
+            Some(options) => Ok(options),
+            None => Self::read(name, bytes).map(|file| file.value.lint_options()),
+        }
+    }
+
     /// The JSON Schema of such files.
     pub fn json_schema() -> Value {
         decode::schema::<Self>()
@@ -64,6 +77,7 @@ impl ToolsFile {
             effect: tool.effect,
             inner_retries: tool.inner_retries,
             arguments: tool.parameters.as_ref().and_then(|schema| KnownTool::arguments_of(&schema.value.0)),
+            schema: tool.parameters.as_ref().map(|schema| schema.value.0.clone()),
         });
         let models = self.models.as_ref().map(|models| {
             let known = models
@@ -76,9 +90,65 @@ impl ToolsFile {
     }
 }
 
+/// The tools of an agent as the command prints them. It has asked the servers; if one did not answer, tools may be missing,
+/// and what is known are no more than names.
+fn of_agent(bytes: &[u8]) -> Option<LintOptions> {
+    let document: Value = serde_json::from_slice(bytes).ok()?;
+    (document.get("v")? == 1).then_some(())?;
+    let rows = document.get("tools")?.as_array()?;
+    let tool = |row: &Value| {
+        let effect = row.get("effect").and_then(Value::as_str);
+        let all = [Effect::ReadOnly, Effect::Idempotent, Effect::NonIdempotent];
+        let effect = all.into_iter().find(|one| Some(one.name()) == effect);
+        Some(KnownTool {
+            name: row.get("name")?.as_str()?.to_owned(),
+            effect: effect.unwrap_or(Effect::Unknown),
+            inner_retries: 0,
+            arguments: row.get("parameters").and_then(KnownTool::arguments_of),
+            schema: row.get("parameters").cloned(),
+        })
+    };
+    let tools: Vec<KnownTool> = rows.iter().map(tool).collect::<Option<_>>()?;
+    let models: Option<Vec<String>> = document
+        .get("models")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    let complete = document.get("failed").and_then(Value::as_array).is_none_or(Vec::is_empty);
+    let known = |name: &String| KnownModel { name: name.clone(), inner_retries: 0 };
+    Some(LintOptions {
+        names: Some(KnownNames {
+            owner: "agent",
+            tools: Some(tools.iter().map(|tool| tool.name.clone()).collect()),
+            models: models.clone(),
+            completeness: if complete { Completeness::All } else { Completeness::More },
+            shared: Vec::new(),
+        }),
+        models: models.filter(|_| complete).map(|names| names.iter().map(known).collect()),
+        tools: complete.then_some(tools),
+        ..LintOptions::default()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_command_prints_of_an_agent_is_taken_as_it_is() {
+        let text = r#"{"v": 1, "tools": [{"name": "refund", "kind": "process", "effect": "non_idempotent", "tokens": 9,
+            "from": "x", "description": "", "parameters": {"type": "object", "properties": {"id": {}},
+            "additionalProperties": false}}], "models": ["m"], "tokens": 9, "failed": []}"#;
+        let options = ToolsFile::read_options("tools.json", text.as_bytes()).unwrap();
+        let tools = options.tools.unwrap();
+        assert_eq!((tools[0].name.as_str(), tools[0].effect), ("refund", Effect::NonIdempotent));
+        assert_eq!(tools[0].arguments, Some(vec!["id".to_owned()]));
+        assert_eq!(options.models.unwrap()[0].name, "m");
+        assert_eq!(options.names.unwrap().completeness, Completeness::All);
+        let text = text.replace("\"failed\": []", "\"failed\": [\"server s: gone\"]");
+        let options = ToolsFile::read_options("tools.json", text.as_bytes()).unwrap();
+        assert!(options.tools.is_none(), "other tools may be there");
+        assert_eq!(options.names.unwrap().completeness, Completeness::More);
+    }
 
     fn mistakes(text: &str) -> String {
         ToolsFile::read("tools.json", text.as_bytes()).unwrap_err().to_string()
@@ -96,8 +166,13 @@ mod tests {
         }"#;
         let options = ToolsFile::read("tools.json", text.as_bytes()).unwrap().value.lint_options();
         let tools = options.tools.unwrap();
-        let search =
-            KnownTool { name: "search".into(), effect: Effect::ReadOnly, inner_retries: 2, arguments: None };
+        let search = KnownTool {
+            name: "search".into(),
+            effect: Effect::ReadOnly,
+            inner_retries: 2,
+            arguments: None,
+            schema: Some(serde_json::json!({"type": "object"})),
+        };
         assert_eq!(tools[0], search);
         assert_eq!((tools[1].name.as_str(), tools[1].effect), ("pay", Effect::Unknown));
         assert_eq!(options.models.unwrap()[0].inner_retries, 1);

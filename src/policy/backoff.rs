@@ -97,6 +97,31 @@ impl Backoff {
         (self.jittered(attempt, || |_| 0), self.jittered(attempt, || |_| WHOLE_DRAW))
     }
 
+    /// As [`bounds`](Self::bounds), where the delay that the shape gives is known.
+    fn bounds_of(&self, attempt: u32, raw: u64) -> (Nanos, Nanos) {
+        let cap = self.cap.unwrap_or(Nanos::MAX).0;
+        let delay = raw.min(cap);
+        match self.jitter {
+            Jitter::None => (Nanos(delay), Nanos(delay)),
+            Jitter::Full => (Nanos::ZERO, Nanos(delay)),
+            Jitter::Equal => (Nanos(delay / 2), Nanos(delay)),
+            Jitter::PlusMinus { ppm } => {
+                let ppm = u64::from(ppm).min(WHOLE_PPM);
+                let delay = raw.min(scale(cap, WHOLE_PPM, WHOLE_PPM.saturating_add(ppm)));
+                let least = scale(delay, WHOLE_PPM.saturating_sub(ppm), WHOLE_PPM);
+                let width = scale(delay, ppm.saturating_mul(2), WHOLE_PPM);
+                (Nanos(least), Nanos(least.saturating_add(width)))
+            }
+            Jitter::Decorrelated => self.bounds(attempt),
+        }
+    }
+
+    /// What the bounds become in the end, if attempts go on for ever: as [`bounds`](Self::bounds) of the last attempt there is,
+    /// without all those before it.
+    pub(in crate::policy) fn limits(&self) -> (Nanos, Nanos) {
+        self.bounds_of(u32::MAX, self.shape.limit())
+    }
+
     /// The middle of the waits after `attempt`: as likely exceeded as not. With decorrelated jitter, the wait
     /// if every draw were a middle one.
     pub fn median(&self, attempt: u32) -> Nanos {
@@ -189,6 +214,25 @@ impl Shape {
         }
     }
 
+    /// The delay after the last attempt there is.
+    fn limit(&self) -> u64 {
+        match self {
+            Self::Exponential { base, factor } if factor.den() > 1 => {
+                // A fraction's powers leave 128 bits after as many steps. Who grows then grows for ever.
+                let mut power = Power::new(base.0, *factor, u64::MAX);
+                for _ in 0..128_u32 {
+                    if power.stands {
+                        return power.value();
+                    }
+                    power.step();
+                }
+                if power.stands { power.value() } else { u64::MAX }
+            }
+            Self::Fibonacci { base } if base.0 > 0 => u64::MAX,
+            shape => shape.raw(u32::MAX, u64::MAX),
+        }
+    }
+
     /// The first delay.
     fn base(&self) -> u64 {
         match self {
@@ -201,24 +245,103 @@ impl Shape {
     }
 }
 
-/// `base · factor^times`, rounded down, at most `cap`. Exact as long as numerator and denominator fit 128 bits,
-/// from there on rounded down at each step; never falling in between.
-fn power(base: u64, factor: Ratio, times: u32, cap: u64) -> u64 {
-    let cap = u128::from(cap);
-    let (mut num, mut den) = (u128::from(base), 1_u128);
-    for _ in 0..times {
-        let value = num.checked_div(den).unwrap_or(0);
-        if value >= cap {
-            break;
-        }
-        let grown = num.checked_mul(u128::from(factor.num())).zip(den.checked_mul(u128::from(factor.den())));
-        (num, den) = grown
-            .unwrap_or_else(|| (value.saturating_mul(u128::from(factor.num())), u128::from(factor.den())));
-        if grown.is_none() && num.checked_div(den) == Some(value) {
-            break;
-        }
+/// The bounds of the waits after one attempt after the other, each in a step from those before it.
+#[derive(Clone, Debug)]
+pub(in crate::policy) struct Waiting<'b> {
+    backoff: &'b Backoff,
+    attempt: u32,
+    grown: Grown,
+}
+
+#[derive(Clone, Debug)]
+enum Grown {
+    /// It takes no more than one step from the beginning.
+    Plain,
+    Power(Power),
+    Fibonacci(u64, u64),
+}
+
+impl<'b> Waiting<'b> {
+    /// Before the first attempt.
+    pub(in crate::policy) fn new(backoff: &'b Backoff) -> Self {
+        let grown = match &backoff.shape {
+            Shape::Exponential { base, factor } if factor.den() > 1 => {
+                Grown::Power(Power::new(base.0, *factor, u64::MAX))
+            }
+            Shape::Fibonacci { base } => Grown::Fibonacci(base.0, base.0),
+            _ => Grown::Plain,
+        };
+        Self { backoff, attempt: 0, grown }
     }
-    u64::try_from(num.checked_div(den).unwrap_or(0).min(cap)).unwrap_or(u64::MAX)
+
+    /// The shortest and the longest wait after the next attempt.
+    pub(in crate::policy) fn next(&mut self) -> (Nanos, Nanos) {
+        self.attempt = self.attempt.saturating_add(1);
+        let raw = match &mut self.grown {
+            Grown::Plain => self.backoff.shape.raw(self.attempt, u64::MAX),
+            Grown::Power(power) => {
+                let value = power.value();
+                power.step();
+                value
+            }
+            Grown::Fibonacci(current, next) => {
+                let value = *current;
+                (*current, *next) = (*next, current.saturating_add(*next));
+                value
+            }
+        };
+        self.backoff.bounds_of(self.attempt, raw)
+    }
+}
+
+/// `base · factor^n`, rounded down, for one `n` after the other. Exact as long as numerator and denominator fit 128 bits, from
+/// there on rounded down at each step; never falling in between.
+#[derive(Clone, Debug)]
+struct Power {
+    factor: Ratio,
+    cap: u128,
+    num: u128,
+    den: u128,
+    /// It changes no more.
+    stands: bool,
+}
+
+impl Power {
+    fn new(base: u64, factor: Ratio, cap: u64) -> Self {
+        Self { factor, cap: cap.into(), num: base.into(), den: 1, stands: base == 0 }
+    }
+
+    fn whole(&self) -> u128 {
+        self.num.checked_div(self.den).unwrap_or(0)
+    }
+
+    fn value(&self) -> u64 {
+        u64::try_from(self.whole()).unwrap_or(u64::MAX)
+    }
+
+    fn step(&mut self) {
+        let value = self.whole();
+        if self.stands || value >= self.cap {
+            self.stands = true;
+            return;
+        }
+        let (num, den) = (u128::from(self.factor.num()), u128::from(self.factor.den()));
+        let grown = self.num.checked_mul(num).zip(self.den.checked_mul(den));
+        (self.num, self.den) = grown.unwrap_or_else(|| (value.saturating_mul(num), den));
+        self.stands = grown.is_none() && self.whole() == value;
+    }
+}
+
+/// `base · factor^times`, rounded down, at most `cap`.
+fn power(base: u64, factor: Ratio, times: u32, cap: u64) -> u64 {
+    let mut power = Power::new(base, factor, cap);
+    for _ in 0..times {
+        if power.stands {
+            break;
+        }
+        power.step();
+    }
+    power.value().min(cap)
 }
 
 /// `base` times the Fibonacci number after `retries` steps from the first, at most `cap`.
@@ -421,6 +544,15 @@ mod tests {
             let backoff = Backoff { shape, cap, jitter: Jitter::None };
             let seed = Seed::new(0, "", "");
             prop_assert!(backoff.delay(n, seed) <= backoff.delay(n.saturating_add(1), seed));
+        }
+
+        #[test]
+        fn one_step_after_the_other_and_the_end_are_as_if_each_were_asked_for(backoff in any_backoff(), n in 1..300_u32) {
+            let mut waiting = Waiting::new(&backoff);
+            for attempt in 1..=n {
+                prop_assert_eq!(waiting.next(), backoff.bounds(attempt), "{}", attempt);
+            }
+            prop_assert_eq!(backoff.limits(), backoff.bounds(u32::MAX));
         }
 
         #[test]

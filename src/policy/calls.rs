@@ -25,6 +25,8 @@ pub struct CallsPolicy {
     pub too_many_message: Setting<Template>,
     /// No call went well. Variables: `rounds`.
     pub all_failed_message: Setting<Template>,
+    /// All calls of tools that the run may make have run. Variables: `tool`, `most`.
+    pub no_calls_left_message: Setting<Template>,
 }
 
 /// Questions to people.

@@ -16,9 +16,9 @@ use super::{Budget, Code, Diagnostic, Findings, Origin, RetryPolicy, Selector, S
 
 /// The most selectors of each kind, of all files together.
 pub(crate) const MOST_SELECTORS: usize = 10_000;
-/// The most texts in the messages of error rows, and their bytes: all are searched for at once.
-const MOST_ERROR_TEXTS: usize = 2_000;
-const MOST_ERROR_BYTES: usize = 64 << 10;
+/// The most texts in error rows, those of the built-in tables counted in, and their bytes: all are searched for at once.
+const MOST_ERROR_TEXTS: usize = 4_000;
+const MOST_ERROR_BYTES: usize = 96 << 10;
 /// What may set a bound, where it cannot be read.
 const BOUNDING: [&str; 13] = [
     "deadline",
@@ -60,9 +60,11 @@ pub(crate) fn too_many_selectors(span: Span) -> Diagnostic {
 pub(super) fn rows_within_budget(parts: &[&Part], findings: &mut Findings) -> bool {
     let (mut texts, mut bytes) = (0_usize, 0_usize);
     for rule in parts.iter().flat_map(|part| &part.blocks.errors) {
-        for text in rule.message.iter().chain(&rule.detail).flat_map(|texts| &texts.0) {
+        let pieces = rule.message.iter().chain(&rule.detail).flat_map(|texts| &texts.0);
+        let phrases = rule.words.iter().flat_map(|words| &words.0).flat_map(|concept| &concept.0);
+        for text in pieces.map(|piece| &piece.0).chain(phrases) {
             texts = texts.saturating_add(1);
-            bytes = bytes.saturating_add(text.0.len());
+            bytes = bytes.saturating_add(text.len());
         }
         if texts > MOST_ERROR_TEXTS || bytes > MOST_ERROR_BYTES {
             let message = format!(

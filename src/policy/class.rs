@@ -4,7 +4,7 @@ use core::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::did_you_mean::closest;
+use super::meaning;
 
 macro_rules! classes {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
@@ -116,9 +116,11 @@ impl ErrorClass {
     /// If there is none; says which one may be meant.
     pub fn parse(name: &str) -> Result<Self, UnknownClass> {
         Self::from_name(name).ok_or_else(|| {
-            let help = match closest(name, Self::ALL.iter().map(|class| class.name())) {
-                Some(meant) => format!(" (did you mean `{meant}`?)"),
-                None => format!("; there are {}", Self::ALL.iter().copied().collect::<ClassSet>()),
+            let classes: Vec<&str> = Self::ALL.iter().map(|class| class.name()).collect();
+            let help = match (meaning::meant(name, &classes), meaning::word(name, &classes).as_slice()) {
+                (Some((meant, _)), _) => format!(" (did you mean `{meant}`?)"),
+                (None, []) => format!("; there are {}", Self::ALL.iter().copied().collect::<ClassSet>()),
+                (None, several) => format!("; it covers several classes here: {}", several.join(", ")),
             };
             UnknownClass { name: name.to_owned(), help }
         })

@@ -85,6 +85,8 @@ codes! {
     ENCODING = "P0010",
     /// A key or list entry without a value.
     BLANK = "P0011",
+    /// A key or password that is written into the file.
+    SECRET = "P0012",
     /// A field that does not exist.
     UNKNOWN_FIELD = "P0101",
     /// A required field is not there.
@@ -115,6 +117,10 @@ codes! {
     EXTENDS = "P0204",
     /// A comment that should suppress a warning and cannot.
     SUPPRESSION = "P0205",
+    /// A budget of money, and a model without a price.
+    NO_PRICE = "P0206",
+    /// A tool or model that the agent does not have.
+    NO_SUCH_NAME = "P0207",
     /// Two patterns overlap and disagree.
     CONFLICT = "P0301",
     /// A value that is never in effect.
@@ -193,6 +199,10 @@ codes! {
     UNCUT = "W0248",
     /// A breaker that opens for all hosts, and for ever.
     OPEN_FOR_ALL = "W0249",
+    /// A budget of a run that is too small for one turn.
+    SMALL_BUDGET = "W0256",
+    /// A condition that has no value for arguments the tool's schema allows.
+    NO_VALUE = "W0266",
     /// A suppression of a warning that is not there.
     UNUSED_SUPPRESSION = "W0299",
 }
@@ -308,6 +318,13 @@ impl Diagnostic {
     #[must_use]
     pub fn fix(mut self, span: Span, title: impl Into<String>, text: impl Into<String>) -> Self {
         self.fix = Some(Fix { span, title: Some(title.into()), text: text.into() });
+        self
+    }
+
+    /// With a replacement of text that repairs it, where the label says what that is.
+    #[must_use]
+    pub(crate) fn fix_as(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.fix = Some(Fix { span, title: None, text: text.into() });
         self
     }
 

@@ -11,12 +11,13 @@ pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if length == 0 || length > LONGEST {
         return None;
     }
-    let tolerance = (length / 3).max(1);
+    // Words that both have tell nothing: `connection_error` is no slip of `execution_error`.
+    let tolerance = |candidate: &str| (own(name, candidate).chars().count() / 3).max(1);
     candidates
         .into_iter()
         .filter(|candidate| candidate.len() <= LONGEST)
         .map(|candidate| (distance(name, candidate), candidate))
-        .filter(|(distance, _)| *distance <= tolerance && *distance < length)
+        .filter(|(distance, candidate)| *distance <= tolerance(candidate) && *distance < length)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
@@ -29,162 +30,27 @@ pub(crate) fn is_certain<'a>(name: &str, meant: &str, candidates: impl IntoItera
     near <= most && others.all(|other| distance(name, other) > near)
 }
 
-/// A field by the name it has in other systems.
-pub(crate) struct Habit {
-    /// Its name here.
-    pub(crate) here: &'static str,
-    /// How it is written.
-    pub(crate) help: &'static str,
-}
-
-/// Names that other systems have, the field of that sense, which must be there, and how it is written.
-const HABITS: &[(&[&str], &str, &str)] = &[
-    (
-        &["timeout", "requesttimeout", "pertrytimeout", "calltimeout", "timeoutms", "timeoutseconds"],
-        "attempt_timeout",
-        "`attempt_timeout` bounds one attempt, `deadline` all attempts of a call",
-    ),
-    (
-        &["retries", "maxretries", "numretries", "retrycount", "maxretry", "retrylimit", "retrymax"],
-        "max_attempts",
-        "`max_attempts` counts the first attempt too: 3 retries are `max_attempts: 4`",
-    ),
-    (
-        &["attempts", "tries", "maxtries", "maxattempt", "limit", "times"],
-        "max_attempts",
-        "`max_attempts` counts the first attempt too",
-    ),
-    (
-        &[
-            "on",
-            "when",
-            "if",
-            "retryif",
-            "retryable",
-            "retryableerrors",
-            "retriable",
-            "exceptions",
-            "retrywhen",
-            "retryonerrors",
-        ],
-        "retry_on",
-        "`retry_on: [rate_limit, timeout]` names classes of errors",
-    ),
-    (
-        &["exclude", "ignore", "noretry", "donotretry", "nonretryable", "fatal"],
-        "never_retry",
-        "`never_retry: [auth_error]` names classes of errors",
-    ),
-    (
-        &[
-            "delay",
-            "wait",
-            "initialdelay",
-            "basedelay",
-            "initialinterval",
-            "interval",
-            "initialbackoff",
-            "factor",
-            "multiplier",
-            "backofffactor",
-            "exponentialbase",
-            "maxdelay",
-            "maxinterval",
-            "maxbackoff",
-            "jitter",
-            "base",
-            "cap",
-            "strategy",
-            "sleep",
-        ],
-        "backoff",
-        "`backoff: {kind: exponential, base: 500ms, factor: 2, cap: 30s, jitter: full}` says all about delays",
-    ),
-    (
-        &["maxelapsedtime", "totaltimeout", "maxtime", "maxduration", "timebudget"],
-        "deadline",
-        "`deadline` bounds all attempts of a call",
-    ),
-    (
-        &["multiplier", "rate", "exponent", "exponentialbase", "backofffactor"],
-        "factor",
-        "`factor: 2` doubles each delay",
-    ),
-    (
-        &[
-            "delay",
-            "wait",
-            "initial",
-            "initialdelay",
-            "basedelay",
-            "initialinterval",
-            "interval",
-            "start",
-            "min",
-        ],
-        "base",
-        "`base` is the first delay",
-    ),
-    (&["wait", "interval", "base", "initialdelay", "seconds"], "delay", "`delay` is what is always waited"),
-    (
-        &["max", "maxdelay", "maxinterval", "maximum", "maxbackoff", "limit"],
-        "cap",
-        "`cap` is the longest delay",
-    ),
-    (&["when", "if", "condition"], "calls", "`calls: [{when: ...}]` holds rules for single calls"),
-    (&["circuitbreaker"], "breaker", "`breaker: {failures: 5, open_for: 1m}` stops calling a tool"),
-    (
-        &["loopdetection", "loopdetector", "repetition", "repetitionthreshold", "stuckdetection"],
-        "loop_guard",
-        "`loop_guard: {same_call: {nudge: 3, block: 5}}` holds back a model that repeats itself",
-    ),
-    (
-        &["threshold", "failurethreshold", "maxfailures", "consecutivefailures"],
-        "failures",
-        "`failures` counts consecutive ones",
-    ),
-    (
-        &["resettimeout", "cooldown", "recoverytimeout", "sleepwindow"],
-        "open_for",
-        "`open_for: 1m` is how long it stays open",
-    ),
-    (
-        &[
-            "maxattempts",
-            "maxretries",
-            "retries",
-            "attempts",
-            "timeout",
-            "deadline",
-            "attempttimeout",
-            "backoff",
-            "delay",
-            "retryon",
-            "neverretry",
-            "budget",
-            "serverdelay",
-            "totaldelay",
-        ],
-        "retry",
-        "write it under `retry:`, as in `retry: {max_attempts: 3, attempt_timeout: 20s}`",
-    ),
-    (
-        &["include", "includes", "inherits", "parent", "import", "imports"],
-        "extends",
-        "`extends: base.yaml` names the file this one stands above",
-    ),
-    (&["llm", "llms", "providers", "model"], "models", "`models:` holds rules for models by name"),
-];
-
-/// What a name means in other systems, if there is a field of that sense here.
-pub(crate) fn elsewhere(name: &str, fields: &[&str]) -> Option<Habit> {
-    if name.len() > LONGEST {
-        return None;
+/// What a name has besides the words it begins or ends with as the other does.
+fn own<'n>(name: &'n str, other: &str) -> &'n str {
+    const ENDS: [char; 6] = ['_', '-', '.', '/', ':', ' '];
+    let common = |one: Option<char>, two: Option<char>| one.is_some() && one == two;
+    let mut pairs = name.chars().zip(other.chars());
+    let same = pairs.by_ref().take_while(|(one, two)| one == two).map(|(one, _)| one.len_utf8());
+    let begins = same.fold(0_usize, usize::saturating_add);
+    let begin = name.get(..begins).unwrap_or_default().rfind(ENDS).map_or(0, |at| at.saturating_add(1));
+    let (mut back, mut there) = (name.chars().rev(), other.chars().rev());
+    let mut ends = 0_usize;
+    loop {
+        let (one, two) = (back.next(), there.next());
+        if !common(one, two) {
+            break;
+        }
+        ends = ends.saturating_add(one.map_or(0, char::len_utf8));
     }
-    let name = fold(name);
-    let known =
-        |(names, here, _): &&(&[&str], &str, &str)| names.contains(&name.as_str()) && fields.contains(here);
-    HABITS.iter().find(known).map(|(_, here, help)| Habit { here, help })
+    let tail = name.len().saturating_sub(ends);
+    let end =
+        name.get(tail..).unwrap_or_default().find(ENDS).map_or(name.len(), |at| tail.saturating_add(at));
+    name.get(begin..end.max(begin)).filter(|own| !own.is_empty()).unwrap_or(name)
 }
 
 /// Edits between the two, a swap of neighbours counting once; case and separators not at all.
@@ -192,7 +58,8 @@ fn distance(a: &str, b: &str) -> usize {
     strsim::osa_distance(&fold(a), &fold(b))
 }
 
-fn fold(name: &str) -> String {
+/// In lower case and without separators.
+pub(super) fn fold(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '-' | '_' | '.' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
@@ -226,6 +93,17 @@ mod tests {
         assert_eq!(closest("", ["a"]), None);
         assert_eq!(closest("b", ["a"]), None);
         assert_eq!(closest(&"a".repeat(100_000), ["a"]), None);
+    }
+
+    #[test]
+    fn words_that_names_share_make_them_no_slip_of_each_other() {
+        assert_eq!(closest("connection_error", ["execution_error", "timeout"]), None);
+        assert_eq!(closest("server_error", ["reducer_error", "auth_error"]), None);
+        assert_eq!(closest("max_tokens", ["max_turns"]), None);
+        assert_eq!(closest("presets/lang-chain", ["presets/ai-agent"]), None);
+        assert_eq!(closest("exection_error", ["execution_error"]), Some("execution_error"));
+        assert_eq!(closest("max_turn", ["max_turns"]), Some("max_turns"));
+        assert_eq!(closest("presets/ai_agnt", ["presets/ai-agent"]), Some("presets/ai-agent"));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use core::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::{
-    Backoff, BreakerPolicy, BudgetScope, ClassSet, ContextWindow, ErrorClass, Expr, LoopGuardPolicy, Origin,
-    Provider, ResultPolicy, Setting, TargetsPolicy, Template, TokensPolicy,
+    Backoff, BreakerPolicy, BudgetScope, ClassSet, ContextWindow, ErrorClass, Expr, LoopGuardPolicy,
+    ModelPrice, Origin, Provider, ResultPolicy, Setting, TargetsPolicy, Template, TokensPolicy, WaitSources,
 };
 use crate::time::Nanos;
 
@@ -208,6 +208,8 @@ pub struct ServerDelay {
     pub max: Bound,
     /// What happens above `max`.
     pub above_max: AboveMax,
+    /// Where a server may say how long to wait: the first of these that says so counts.
+    pub sources: WaitSources,
 }
 
 /// How a hint and the computed backoff are combined.
@@ -362,6 +364,8 @@ pub struct ModelPolicy {
     pub tokens: TokensPolicy,
     /// How many tokens of the window are kept for the reply.
     pub output_reserve: Setting<NonZeroU32>,
+    /// What its tokens cost.
+    pub price: Setting<ModelPrice>,
 }
 
 /// What is done when the run is asked to stop.
@@ -415,14 +419,14 @@ pub struct TurnPolicy {
     pub empty_message: Setting<Template>,
     /// Guidance after a reply that is reasoning only. Variables as above.
     pub reasoning_only_message: Setting<Template>,
-    /// The instruction of the last turn. Variables: `tool`, `turn`, `max_turns`.
+    /// The instruction of the last turn. Variables: `tool`, `turn`, `max_turns`, `reason` (as in the note `final_turn`).
     pub final_turn_message: Setting<Template>,
     /// A tool was called in the last turn of a run without a report. Variables: `tool` (the one called), `turn`,
-    /// `max_turns`.
+    /// `max_turns`, `reason`.
     pub no_tools_message: Setting<Template>,
     /// A reducer refused a reply. Variables: `tool` (`reply`), `reducer`, `error`.
     pub reducer_error_message: Setting<Template>,
-    /// The instruction of the last turn of a run without a report. Variables: `turn`, `max_turns`.
+    /// The instruction of the last turn of a run without a report. Variables: `turn`, `max_turns`, `reason`.
     pub summary_message: Setting<Template>,
     /// The report there is when the model delivers none. Variables: `reason`, `turns`, `max_turns`, `attempts`,
     /// `error_type`, `last_error`.
@@ -446,13 +450,24 @@ pub struct TurnPolicy {
 }
 
 /// What is done about tool calls whose arguments cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum MalformedCalls {
     /// They stay in the conversation, with a result that says what is wrong.
+    #[default]
     Answer,
     /// They are taken out of the reply.
     Drop,
+}
+
+impl MalformedCalls {
+    /// Whether they stay in the conversation.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    pub(crate) const fn is_answer(&self) -> bool {
+        matches!(self, Self::Answer)
+    }
 }
 
 /// What is done when a model call fails after a part of its answer was streamed.

@@ -1,6 +1,7 @@
 //! What rows of the table of errors match, one combination of their lists at a time: so rows can be held against each
 //! other by what they do.
 
+use super::classify::{folded, identifier, phrase};
 use super::{ErrorRow, StatusPattern};
 
 /// More combinations are not looked at.
@@ -14,27 +15,33 @@ pub(crate) struct Facts {
     pub(crate) kind: Option<String>,
     pub(crate) provider: Option<String>,
     pub(crate) messages: Vec<String>,
+    /// Of each list one phrase is there; nobody knows which.
+    pub(crate) words: Vec<Vec<String>>,
     pub(crate) details: Vec<String>,
 }
 
 impl Facts {
     /// Every combination that a row lists; beyond what is compared there are no more.
     pub(crate) fn of(row: &ErrorRow) -> Vec<Self> {
-        let lower = |text: &String| text.to_lowercase();
         let mut all = vec![Self {
             status: None,
             code: None,
             kind: None,
             provider: None,
             messages: vec![],
+            words: row
+                .words
+                .iter()
+                .map(|concept| concept.iter().map(|text| phrase(text)).collect())
+                .collect(),
             details: vec![],
         }];
         each(&mut all, &row.status, |facts, status| facts.status = Some(*status));
         each(&mut all, &row.code, |facts, code| facts.code = Some(code.clone()));
         each(&mut all, &row.kind, |facts, kind| facts.kind = Some(kind.clone()));
-        each(&mut all, &row.provider, |facts, name| facts.provider = Some(lower(name)));
-        each(&mut all, &row.message, |facts, part| facts.messages = vec![lower(part)]);
-        each(&mut all, &row.detail, |facts, part| facts.details = vec![lower(part)]);
+        each(&mut all, &row.provider, |facts, name| facts.provider = Some(name.to_lowercase()));
+        each(&mut all, &row.message, |facts, part| facts.messages = vec![folded(part)]);
+        each(&mut all, &row.detail, |facts, part| facts.details = vec![folded(part)]);
         all
     }
 
@@ -47,7 +54,11 @@ impl Facts {
             }
             (own, other) => own == other,
         };
-        let same = |own: &Option<String>, other: &Option<String>| own.is_none() || own == other;
+        let same = |own: &Option<String>, other: &Option<String>| match (own, other) {
+            (None, _) => true,
+            (Some(own), Some(other)) => folded(own).trim() == folded(other).trim(),
+            (Some(_), None) => false,
+        };
         let within = |own: &[String], other: &[String]| {
             own.iter().all(|part| other.iter().any(|text| text.contains(part.as_str())))
         };
@@ -55,8 +66,25 @@ impl Facts {
             && same(&self.code, &facts.code)
             && same(&self.kind, &facts.kind)
             && same(&self.provider, &facts.provider)
-            && within(&self.messages, &facts.messages)
+            && self.messages.iter().all(|part| facts.holds_piece(part))
+            && self.words.iter().all(|concept| facts.speaks_of(concept))
             && within(&self.details, &facts.details)
+    }
+
+    /// Whether the message certainly holds a piece.
+    fn holds_piece(&self, piece: &str) -> bool {
+        self.messages.iter().any(|text| text.contains(piece))
+            || self.words.iter().any(|concept| concept.iter().all(|text| text.contains(piece)))
+    }
+
+    /// Whether what is known certainly speaks of a concept.
+    fn speaks_of(&self, concept: &[String]) -> bool {
+        let within = |text: &str| concept.iter().any(|phrase| text.contains(phrase.as_str()));
+        let names = [&self.code, &self.kind].into_iter().flatten();
+        names.map(|name| identifier(name)).chain(self.messages.iter().cloned()).any(|text| {
+            // It is looked at as if nothing else stood around it.
+            within(&folded(&format!(" {text} ")))
+        }) || self.words.iter().any(|known| known.iter().all(|text| within(text)))
     }
 
     /// What is known of a failure that both are of; `None`: there is none.
@@ -71,12 +99,8 @@ impl Facts {
             _ => return None,
         };
         let both = |one: &Option<String>, two: &Option<String>| match (one, two) {
-            (Some(one), Some(two)) if one != two => None,
+            (Some(one), Some(two)) if folded(one).trim() != folded(two).trim() => None,
             (one, two) => Some(one.clone().or_else(|| two.clone())),
-        };
-        let joined = |one: &[String], two: &[String]| {
-            let more = two.iter().filter(|text| !one.contains(text));
-            one.iter().chain(more).cloned().collect()
         };
         Some(Self {
             status,
@@ -84,9 +108,15 @@ impl Facts {
             kind: both(&self.kind, &other.kind)?,
             provider: both(&self.provider, &other.provider)?,
             messages: joined(&self.messages, &other.messages),
+            words: joined(&self.words, &other.words),
             details: joined(&self.details, &other.details),
         })
     }
+}
+
+fn joined<T: Clone + PartialEq>(one: &[T], two: &[T]) -> Vec<T> {
+    let more = two.iter().filter(|text| !one.contains(text));
+    one.iter().chain(more).cloned().collect()
 }
 
 /// Each with each of a list; as they are if it is empty.

@@ -117,7 +117,7 @@ impl Expr {
         }
         let value =
             cel::Value::resolve(&compiled.ast, &context).map_err(|error| fail(explain::execution(&error)))?;
-        json::from_cel(&value).map_err(|message| fail((message, None)))
+        json::from_cel(&value, &mut json::MAX_RESULT.clone()).map_err(|message| fail((message, None)))
     }
 
     /// Whether it is true for these variables.

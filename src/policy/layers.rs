@@ -4,20 +4,23 @@
 //! the profile, selectors from less to more specific, calls whose `when` holds, the planner.
 
 use core::num::NonZeroU32;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::decode::{Patch, Spanned};
+use super::diff::{DiffVerdict, verdict_of};
 use super::document::{
     CallRule, ContextLayer, HistoryLayer, LimitsRule, MergedContext, MergedHistory, MergedModel,
     MergedOutput, MergedRetry, MergedTool, MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer,
-    TokensLayer, ToolLayer, TopLimits, TurnLayer,
+    TokensLayer, ToolLayer, TopLimits, TurnLayer, for_all,
 };
 use super::loader::{Part, PartKind};
 use super::merge::{At, Layer as _, Leaf, Limits, Under};
 use super::rules::{Rule, Rules};
-use super::{Approval, Origin, Scope, Selector, Span};
+use super::{Approval, Origin, RunLimits, Scope, Selector, Span};
 
 /// The layers of the built-in file, and those of the user's.
 #[derive(Debug, Default)]
@@ -53,7 +56,7 @@ struct Found {
 /// A layer above the tool's own: a call's or the planner's.
 #[derive(Clone)]
 pub(crate) struct Above<'a> {
-    retry: &'a RetryLayer,
+    retry: Cow<'a, RetryLayer>,
     approval: Option<&'a Patch<Approval>>,
     limits: Option<&'a LimitsRule>,
     at: At,
@@ -141,7 +144,7 @@ impl Layers {
         for rule in self.tiers().into_iter().flat_map(|tier| tier.tools.matching(tool)) {
             for (i, call) in rule.layer.calls.iter().enumerate() {
                 let at = At::new(Scope::Call, format!("{}.calls[{i}]", rule.at.name)).of(rule.at.part);
-                let (retry, approval) = (&call.retry.0, Some(&call.approval));
+                let (retry, approval) = (Cow::Borrowed(&call.retry.0), Some(&call.approval));
                 calls.push((call, Above { retry, approval, limits: call.limits.as_ref(), at }));
             }
         }
@@ -170,6 +173,42 @@ impl Layers {
         }
         limits.apply(&mut merged.retry);
         (merged, limits)
+    }
+
+    /// What a layer above others says that makes the rules of a tool tighter, and nothing else of it. For conditions without a
+    /// value: who cannot tell whether a gate is for a call keeps it shut, and opens none.
+    pub(crate) fn tightening<'a>(&self, name: &str, above: &[Above<'a>], layer: &Above<'a>) -> Above<'a> {
+        let values = |above: &[Above<'_>]| {
+            let mut values = BTreeMap::new();
+            self.tool(name, above).each("", &mut |path, trail| {
+                values.extend(trail.value().map(|(value, _)| (path, value)));
+            });
+            values
+        };
+        let all = [above, core::slice::from_ref(layer)].concat();
+        let (old, new) = (values(above), values(&all));
+        let value = |values: &BTreeMap<String, Value>, path: &str| {
+            values.get(path).or_else(|| values.get(&for_all(path)?)).cloned()
+        };
+        let verdict = |path: &str| {
+            let (old, new) = (value(&old, path), value(&new, path));
+            if old == new { None } else { Some(verdict_of(path, old.as_ref(), new.as_ref())) }
+        };
+        // What is said of all failures is said of each class, too, and there it may be looser; what is said of the class
+        // itself is judged by itself.
+        let said: Vec<String> = layer.entries().into_iter().map(|(path, ..)| path).collect();
+        let of_class = |path: &str, class: &str| for_all(class).is_some_and(|all| all == path);
+        let loosens = |path: &str| {
+            let mut classes =
+                old.keys().chain(new.keys()).filter(|class| of_class(path, class) && !said.contains(class));
+            classes.any(|class| verdict(class) == Some(DiffVerdict::Looser))
+        };
+        let keep = |path: &str| verdict(path) == Some(DiffVerdict::Tighter) && !loosens(path);
+        let mut kept = layer.clone();
+        kept.retry.to_mut().retain("retry", &keep);
+        kept.approval = layer.approval.filter(|_| keep("approval"));
+        kept.at.name = format!("{} (no value)", layer.at.name).into();
+        kept
     }
 
     /// Merges what concerns the retries of a tool.
@@ -272,6 +311,16 @@ impl Layers {
         most.min_by_key(|limit| limit.value)
     }
 
+    /// The budgets of a run: of the user's files the tightest, of the built-in ones what those leave out.
+    pub(crate) fn run_limits(&self) -> RunLimits {
+        let [builtin, user] = self.tiers().map(|tier| {
+            let mut limits = RunLimits::default();
+            tier.limits.iter().filter_map(|top| top.run.as_ref()).for_each(|rule| limits.fold(rule));
+            limits
+        });
+        user.or(&builtin)
+    }
+
     fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         for top in self.tiers().into_iter().flat_map(|tier| &tier.limits) {
@@ -283,7 +332,7 @@ impl Layers {
 
 fn fold_above(merged: &mut MergedRetry, limits: &mut Limits, above: &[Above<'_>]) {
     for layer in above {
-        merged.fold(layer.retry, &layer.at);
+        merged.fold(&layer.retry, &layer.at);
         layer.limits.iter().for_each(|rule| limits.fold(rule));
     }
 }
@@ -314,7 +363,7 @@ impl<'a> Above<'a> {
     /// The planner's layer.
     pub(crate) fn planner(rule: &'a PlannerRule) -> Self {
         let at = At::new(Scope::Planner, "planner");
-        Self { retry: &rule.retry.0, approval: None, limits: rule.limits.as_ref(), at }
+        Self { retry: Cow::Borrowed(&rule.retry.0), approval: None, limits: rule.limits.as_ref(), at }
     }
 }
 

@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 use super::builtin::BUILTIN_TEXTS;
 use super::conflict::{Work, conflicts};
 use super::decode::{self, Patch};
-use super::document::{ErrorRule, PolicyFile, Sought, Words};
+use super::document::{ErrorRule, Piece, PolicyFile, Sought, Words};
 use super::layers::{Above, Layers, unbounded};
 use super::loader::{Loader, Part, PartKind, Read, Resolve, chosen};
 use super::{
     CallOverride, Classified, Code, ContextPolicy, Diagnostic, ErrorClass, ErrorRow, ErrorTable,
     ErrorTableError, Evidence, Findings, HistoryPolicy, ModelPolicy, Origin, OutputPolicy, Place,
-    ReducerRule, Report, Scope, SessionPolicy, SliceRule, SourceId, Sources, Span, ToolPolicy, TurnPolicy,
-    check,
+    ReducerRule, Report, RunLimits, Scope, SessionPolicy, SliceRule, SourceId, Sources, Span, ToolPolicy,
+    TurnPolicy, check,
 };
 
 /// Names of tools come from models; no more of them than this are remembered.
@@ -39,6 +39,7 @@ struct Inner {
     any_tool: Arc<ToolPolicy>,
     any_model: Arc<ModelPolicy>,
     turn: TurnPolicy,
+    run: RunLimits,
     history: HistoryPolicy,
     context: ContextPolicy,
     output: Option<OutputPolicy>,
@@ -117,7 +118,7 @@ impl Policy {
             Ok(inner) => inner,
             Err(sources) => return Err(findings.into_report(*sources)),
         };
-        if findings.has_errors() {
+        if findings.has_errors() && !loader.is_lenient() {
             let sources = inner.sources.clone();
             if let Some(options) = loader.lints().filter(|_| !findings.is_crowded() && !findings.is_overrun())
             {
@@ -216,7 +217,17 @@ impl Policy {
                     Ok(false) => {}
                     Err(error) => {
                         let place = self.0.sources.place_of(rule.when.span);
-                        left_out.push(format!("{place}: `when` has no value for these arguments: {error}"));
+                        let tighter = self.0.layers.tightening(name, &above, &layer);
+                        let kept: Vec<String> =
+                            tighter.entries().into_iter().map(|(path, ..)| format!("`{path}`")).collect();
+                        let applies = match kept.as_slice() {
+                            [] => "nothing of its layer applies, as nothing tightens".to_owned(),
+                            kept => format!("of its layer applies what tightens: {}", kept.join(", ")),
+                        };
+                        left_out.push(format!(
+                            "{place}: `when` has no value for these arguments: {error}; {applies}"
+                        ));
+                        above.push(tighter);
                     }
                 }
             }
@@ -235,6 +246,11 @@ impl Policy {
     /// The rules for the loop of turns.
     pub fn turn(&self) -> &TurnPolicy {
         &self.0.turn
+    }
+
+    /// What a run may spend.
+    pub fn run_limits(&self) -> &RunLimits {
+        &self.0.run
     }
 
     /// The rules for the validity of the history.
@@ -263,6 +279,7 @@ impl Policy {
             Some(row) => Classified {
                 class: row.class,
                 request_at_fault: row.request_at_fault,
+                wait: row.wait,
                 origin: Some(row.origin),
             },
             None => Classified::certain(ErrorClass::ModelError),
@@ -328,6 +345,7 @@ impl Inner {
         };
         let Some(errors) = errors else { return Err(Box::new(sources)) };
         let output = layers.output_wanted().map(|_| output);
+        let run = layers.run_limits();
         Ok(Self {
             sources,
             warnings: None,
@@ -338,6 +356,7 @@ impl Inner {
             layers,
             any_tool: Arc::new(tool),
             any_model: Arc::new(model),
+            run,
             turn,
             output,
             history,
@@ -383,22 +402,23 @@ fn session(parts: &[&Part]) -> SessionPolicy {
     SessionPolicy { slices, reducers: reducers.into_values().flatten().collect() }
 }
 
-/// The texts a row looks for; none if it does not say.
-fn words(sought: Option<&Sought<Words>>) -> Vec<String> {
-    let all = sought.map(|sought| sought.0.as_slice()).unwrap_or_default();
-    all.iter().map(|Words(text)| text.clone()).collect()
+/// What a row looks for; nothing if it does not say.
+fn sought<T, V>(sought: Option<&Sought<T>>, value: impl Fn(&T) -> V) -> Vec<V> {
+    sought.into_iter().flat_map(|sought| &sought.0).map(value).collect()
 }
 
 /// The rows of all files: those of later files first, the built-in ones last.
 fn errors(parts: &[&Part], findings: &mut Findings) -> Option<ErrorTable> {
     let row = |rule: &ErrorRule, scope: Scope| ErrorRow {
-        status: rule.status.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
-        code: words(rule.code.as_ref()),
-        kind: words(rule.r#type.as_ref()),
-        message: words(rule.message.as_ref()),
-        detail: words(rule.detail.as_ref()),
-        provider: words(rule.provider.as_ref()),
+        status: sought(rule.status.as_ref(), Clone::clone),
+        code: sought(rule.code.as_ref(), |Words(text)| text.clone()),
+        kind: sought(rule.r#type.as_ref(), |Words(text)| text.clone()),
+        message: sought(rule.message.as_ref(), |Piece(text)| text.clone()),
+        words: sought(rule.words.as_ref(), |concept| concept.0.clone()),
+        detail: sought(rule.detail.as_ref(), |Piece(text)| text.clone()),
+        provider: sought(rule.provider.as_ref(), |Words(text)| text.clone()),
         request_at_fault: rule.request_at_fault,
+        wait: rule.wait,
         class: rule.class.value,
         origin: rule.class.span.origin(scope),
     };

@@ -38,6 +38,7 @@ pub struct Loader {
     every_profile: bool,
     lints: Option<LintOptions>,
     incomplete: bool,
+    lenient: bool,
 }
 
 /// What was read, ready to be merged.
@@ -135,6 +136,18 @@ impl Loader {
     pub const fn incomplete(mut self) -> Self {
         self.incomplete = true;
         self
+    }
+
+    /// Makes a policy of what could be read, whatever is wrong with the rest. It is to be compared with, not to be used.
+    #[cfg(feature = "host")]
+    pub(crate) const fn lenient(mut self) -> Self {
+        self.lenient = true;
+        self
+    }
+
+    /// Whether mistakes keep a policy from being made.
+    pub(super) const fn is_lenient(&self) -> bool {
+        self.lenient
     }
 
     /// Whether mistakes are looked for in every profile.
@@ -380,7 +393,9 @@ impl<'r> Reading<'r> {
     /// The way that leads to a parent, and where each file on it says so.
     fn with_chain(&self, problem: Diagnostic, last: &str) -> Diagnostic {
         let names: Vec<&str> = self.chain.iter().map(|(name, _)| name.as_str()).chain([last]).collect();
-        let mut problem = problem.help(format!("the chain is {}", names.join(" -> ")));
+        // Of a single step nothing is to be told that the place does not say.
+        let chain = (names.len() > 2).then(|| format!("the chain is {}", names.join(" -> ")));
+        let mut problem = problem.help_if(chain);
         for (name, at) in &self.chain {
             if let Some(at) = at {
                 problem = problem.also(*at, format!("`{name}` is extended here"));
@@ -392,8 +407,16 @@ impl<'r> Reading<'r> {
 
 fn no_builtin(path: &str, span: Span) -> Diagnostic {
     let problem = Diagnostic::error(Code::UNKNOWN_NAME, span, format!("there is no `{path}`"));
-    let known: Vec<&str> = [DEFAULT_NAME].into_iter().chain(PRESETS.iter().map(|(name, _)| *name)).collect();
-    match closest(path, known.iter().copied()) {
+    let known: Vec<&'static str> =
+        [DEFAULT_NAME].into_iter().chain(PRESETS.iter().map(|(name, _)| *name)).collect();
+    // `builtin:preset/x` and `builtin:x` are slips of the same.
+    let last = |path: &'static str| path.rsplit(['/', ':']).next().unwrap_or(path);
+    let name = path.rsplit(['/', ':']).next().unwrap_or(path);
+    let near = closest(name, known.iter().copied().map(last));
+    match near.and_then(|near| known.iter().copied().find(|known| last(known) == near)) {
+        Some(meant) if name == last(meant) => {
+            problem.label(format!("did you mean `{meant}`?")).fix(span, "write its whole name", meant)
+        }
         Some(meant) => problem.meant(span, path, meant, known.iter().copied()),
         None => problem.help(format!("there are {}", decode::list(&known))),
     }

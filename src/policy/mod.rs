@@ -41,14 +41,17 @@ mod load;
 mod loader;
 mod loop_guard;
 mod lost;
+mod meaning;
 mod merge;
 mod names;
 mod origin;
+mod price;
 mod ratio;
 mod render;
 mod report;
 mod result;
 mod rules;
+mod run_limits;
 mod scalar;
 mod secret;
 mod seed;
@@ -58,14 +61,15 @@ mod sharing;
 mod source;
 mod targets;
 mod template;
-mod texts;
 mod tokens;
 #[cfg(feature = "yaml-value")]
 mod value;
 mod visible;
+mod wait_source;
 mod written_schema;
 pub mod yaml;
 
+pub(in crate::policy) use backoff::Waiting;
 pub use backoff::{Backoff, Jitter, Shape};
 pub use breaking::{BreakerPolicy, BreakerScope, CountWindow, Counting};
 #[cfg(feature = "host")]
@@ -81,6 +85,7 @@ pub use did_you_mean::closest as did_you_mean;
 #[cfg(feature = "host")]
 pub(crate) use did_you_mean::closest;
 pub use diff::{Comparison, DiffGroup, DiffRow, DiffSubject, DiffVerdict, Names, SubjectKind};
+pub use document::{Dollars, PriceEntry};
 #[cfg(feature = "host")]
 pub(crate) use document::{Fraction, Lasting, PerClass, PolicyFile};
 pub use duration::{DurationError, parse_duration};
@@ -99,7 +104,7 @@ pub use explain::{
 pub(crate) use expr::kind;
 pub use expr::{Expr, ExprError};
 pub use json_schema::{Problem, Schema, SchemaError};
-pub use lint::{KnownModel, KnownTool, LintOptions};
+pub use lint::{Completeness, KnownModel, KnownNames, KnownTool, LintOptions};
 pub use load::{CallPolicy, Policy, json_schema};
 #[cfg(feature = "host")]
 pub(crate) use loader::Text;
@@ -107,11 +112,13 @@ pub use loader::{Loader, Resolve};
 pub use loop_guard::{LoopGuardPolicy, Repeats, Stages};
 pub(crate) use origin::Spot;
 pub use origin::{Origin, Place, Scope, Setting, SourceId};
+pub use price::{Cost, ModelPrice, Price};
 pub use ratio::{Ratio, RatioError, parse_millionths, parse_ppm};
-pub use report::{Findings, Report};
+pub use report::{Findings, Report, Said};
 pub use result::{Cap, Keep, OverMax, ResultForm, ResultPolicy, Size, Unit, estimated_tokens};
+pub use run_limits::{RunLimits, UnknownPrice};
 #[cfg(feature = "host")]
-pub(crate) use secret::formed;
+pub(crate) use secret::{formed, written as written_secret};
 pub use seed::Seed;
 pub use selector::{Selector, SelectorError};
 pub use sharing::BudgetScope;
@@ -120,4 +127,5 @@ pub use targets::{Advance, ContextWindow, Provider, TargetWait, TargetsPolicy};
 pub use template::{Template, TemplateError};
 pub use tokens::{CountBy, TokensPolicy};
 pub use visible::visible;
+pub use wait_source::{WaitSource, WaitSources};
 pub use written_schema::WrittenSchema;

@@ -6,20 +6,45 @@ use annotate_snippets::{AnnotationKind, Element, Group, Level, Patch, Renderer, 
 use serde_json::{Value, json};
 
 use super::source::Source;
-use super::{Diagnostic, Report, Severity, Sources, Span};
+use super::{Diagnostic, Report, Said, Severity, Sources, Span, columns};
 
 /// Lines longer than this are not shown; the place is named instead.
 const LONGEST_LINE: usize = 2_000;
+/// How many columns a long list has where no terminal is.
+const COLUMNS: usize = 100;
+/// The columns before a help, and before a message.
+const HELP: usize = 12;
+const TITLE: usize = 16;
+/// Narrower texts are not broken.
+const NARROWEST: usize = 30;
 /// Two places further apart than this are shown in two excerpts.
 const SAME_EXCERPT: u32 = 40;
 
 impl Report {
     /// With the text and carets. `styled` adds ANSI colours.
     pub fn human(&self, styled: bool) -> String {
+        self.human_within(styled, None, &mut Said::default())
+    }
+
+    /// The same for a terminal of so many columns, beside other reports: a long list is given once in all. Where no terminal
+    /// is, lines are as long as what is said, but for long lists.
+    pub fn human_within(&self, styled: bool, width: Option<usize>, said: &mut Said) -> String {
         let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
+        let renderer = width.map_or_else(|| renderer.clone(), |width| renderer.clone().term_width(width));
         let mut out = String::new();
         let sources = self.sources().shown();
         for diagnostic in self.diagnostics() {
+            let mut shown = diagnostic.clone();
+            shown.help = said.new_of(diagnostic).map(str::to_owned).collect();
+            for help in &mut shown.help {
+                if width.is_some() || Said::is_long(help) {
+                    *help = wrapped(help, width.unwrap_or(COLUMNS).saturating_sub(HELP));
+                }
+            }
+            if let Some(width) = width {
+                shown.message = wrapped(&shown.message, width.saturating_sub(TITLE));
+            }
+            let diagnostic = &shown;
             out.push_str(&renderer.render(&groups(diagnostic, &sources)));
             out.push_str("\n\n");
         }
@@ -35,6 +60,23 @@ impl Report {
         let diagnostics: Vec<Value> = self.diagnostics().iter().map(|d| one(d, self.sources())).collect();
         json!({"format": 1, "diagnostics": diagnostics, "more": self.more()})
     }
+}
+
+/// A text in lines of so many columns, broken at blanks.
+fn wrapped(text: &str, width: usize) -> String {
+    let width = width.max(NARROWEST);
+    let (mut lines, mut line) = (String::new(), String::new());
+    for word in text.split(' ') {
+        if !line.is_empty() && columns(&line).saturating_add(columns(word)).saturating_add(1) > width {
+            lines.push_str(&line);
+            lines.push('\n');
+            line.clear();
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines + &line
 }
 
 fn groups<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Vec<Group<'a>> {

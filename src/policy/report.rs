@@ -157,6 +157,30 @@ impl Report {
         kept.saturating_add(self.dropped.0).saturating_add(self.dropped.1)
     }
 
+    /// How many errors and how many warnings there are, shown or not.
+    pub fn count(&self) -> (usize, usize) {
+        let errors = self.diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
+        let warnings = self.diagnostics.len().saturating_sub(errors);
+        (errors.saturating_add(self.dropped.0), warnings.saturating_add(self.dropped.1))
+    }
+
+    /// One line per problem, as it is displayed, with what to do at its end. A long list is said once.
+    pub fn lines(&self, said: &mut Said) -> String {
+        let mut text = String::new();
+        for d in self.diagnostics() {
+            let one = one_line(d, &self.sources);
+            text.push_str(&one);
+            for help in said.new_of(d) {
+                text.extend(["; help: ", &*visible(help)]);
+            }
+            text.push('\n');
+        }
+        if self.more() > 0 {
+            text.extend(["and ", &self.more().to_string(), " more\n"]);
+        }
+        text
+    }
+
     /// The texts.
     pub const fn sources(&self) -> &Sources {
         &self.sources
@@ -177,14 +201,8 @@ impl fmt::Display for Report {
     /// One line per problem: `team.yaml:5:7: error[P0101]: unknown field ...`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, d) in self.diagnostics().iter().enumerate() {
-            let place = self.sources.place_of(d.span);
             let newline = if i == 0 { "" } else { "\n" };
-            let place = place.to_string();
-            let (place, message) = (visible(&place), visible(&d.message));
-            write!(f, "{newline}{place}: {}[{}]: {message}", d.severity, d.code)?;
-            if let Some(label) = &d.label {
-                write!(f, " ({})", visible(label))?;
-            }
+            write!(f, "{newline}{}", one_line(d, &self.sources))?;
         }
         if self.more() > 0 {
             write!(f, "\nand {} more", self.more())?;
@@ -194,6 +212,33 @@ impl fmt::Display for Report {
 }
 
 impl std::error::Error for Report {}
+
+/// A problem in a line: `team.yaml:5:7: error[P0101]: unknown field ...`.
+fn one_line(d: &Diagnostic, sources: &Sources) -> String {
+    let place = sources.place_of(d.span).to_string();
+    let label = d.label.as_ref().map(|label| format!(" ({})", visible(label))).unwrap_or_default();
+    format!("{}: {}[{}]: {}{label}", visible(&place), d.severity, d.code, visible(&d.message))
+}
+
+/// The long helps that were given already: nobody reads a list of all classes twice.
+#[derive(Debug, Default)]
+pub struct Said(HashSet<String>);
+
+/// Longer helps are given once.
+const LONG: usize = 200;
+
+impl Said {
+    /// Whether a help is given once.
+    pub(super) const fn is_long(help: &str) -> bool {
+        help.len() > LONG
+    }
+
+    /// What is to be done about a problem, without what was said at length already.
+    pub(super) fn new_of<'d>(&mut self, d: &'d Diagnostic) -> impl Iterator<Item = &'d str> + use<'_, 'd> {
+        let is_new = |help: &&String| !Self::is_long(help) || self.0.insert((*help).clone());
+        d.help.iter().filter(is_new).map(String::as_str)
+    }
+}
 
 #[cfg(test)]
 mod tests {

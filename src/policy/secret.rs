@@ -31,6 +31,18 @@ pub(crate) fn formed(text: &str) -> Vec<Range<usize>> {
     apart(forms::anywhere(text))
 }
 
+/// The first bytes of a text of a document that are a secret for certain: a key of a well-known service, or a password or
+/// key in an address.
+pub(crate) fn written(text: &str) -> Option<Range<usize>> {
+    let in_query = |range: &Range<usize>| {
+        let before = text.get(..range.start).unwrap_or_default();
+        before.rsplit(char::is_whitespace).next().is_some_and(|word| word.contains("://"))
+    };
+    let assigned = forms::assigned(text).into_iter().filter(in_query);
+    let all = forms::keys(text).into_iter().chain(forms::in_addresses(text)).chain(assigned);
+    all.filter(|range| !range.is_empty()).min_by_key(|range| range.start)
+}
+
 /// The ranges in their order, those that meet as one.
 fn apart(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     found.sort_unstable_by_key(|range| (range.start, range.end));
@@ -175,6 +187,28 @@ mod tests {
         assert_eq!(shown("c: [-H, 'X: Bearer ab12cd']\n"), "c: [-H, 'X: Bearer ******']\n");
         for text in ["t: {sk-learn: 1}\n", "a bearer of news\n", "task-1234567: x\n"] {
             assert_eq!(shown(text), text);
+        }
+    }
+
+    #[test]
+    fn a_text_holds_a_secret_only_for_certain() {
+        let found = |text: &str| written(text).map(|range| text[range].to_owned());
+        for (text, secret) in [
+            ("use sk-proj-12345678 for it", "sk-proj-12345678"),
+            ("https://x.y/v1?api_key=q777x", "q777x"),
+            ("https://x.y/v1?a=1&key=q777x", "q777x"),
+            ("https://me:p4ss@x.y/", "me:p4ss"),
+            ("Authorization: Bearer ab12cd34", "ab12cd34"),
+        ] {
+            assert_eq!(found(text).as_deref(), Some(secret), "{text}");
+        }
+        for text in [
+            "set token=abc in the form",
+            "a bearer of news",
+            "https://x.y/v1?page=2",
+            "https://x.y/?api_key={{ key }}",
+        ] {
+            assert_eq!(found(text), None, "{text}");
         }
     }
 

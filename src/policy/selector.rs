@@ -53,6 +53,40 @@ impl Selector {
         Ok(Self { text: text.into(), stars, literals: length.saturating_sub(stars) })
     }
 
+    /// Why no tool can have a name that this selects, if none can: it holds a sign of another language of patterns, or one
+    /// that no provider takes in a name.
+    pub(crate) fn never_a_tool(&self) -> Option<SelectorError> {
+        self.refused(|c| {
+            c.is_whitespace()
+                || matches!(c, '|' | ',' | ';' | '?' | '!' | '[' | ']' | '{' | '}' | '(' | ')' | '<' | '>')
+                || matches!(c, '^' | '$' | '+' | '=' | '&' | '%' | '\\' | '"' | '\'' | '`')
+        })
+    }
+
+    /// The same of models, whose names are less plain: `claude[1m]` is one.
+    pub(crate) fn never_a_model(&self) -> Option<SelectorError> {
+        self.refused(|c| matches!(c, '|' | ',' | ';' | '?' | '{' | '}' | '^' | '$' | '\\'))
+    }
+
+    fn refused(&self, refused: impl Fn(char) -> bool) -> Option<SelectorError> {
+        let sign = self.text.chars().find(|c| refused(*c))?;
+        let several =
+            alternatives(&self.text).filter(|names| names.iter().all(|name| !name.contains(&refused)));
+        let help = match several {
+            Some(names) => {
+                let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+                format!("write an entry for each of {}", names.join(", "))
+            }
+            None => match as_star(&self.text).filter(|text| !text.contains(&refused)) {
+                Some(star) => {
+                    format!("`*` is the only sign of a pattern, for any run of characters: `{star}`")
+                }
+                None => "write a name, or a pattern in which `*` stands for any run of characters".to_owned(),
+            },
+        };
+        Some(SelectorError { message: format!("no name holds `{sign}`: `{}`", self.text), help: Some(help) })
+    }
+
     /// Whether `name` is selected. Linear in the length of both.
     pub fn matches(&self, name: &str) -> bool {
         // Each literal takes a byte at least.
@@ -162,6 +196,59 @@ impl Selector {
     pub(crate) fn ending(&self) -> &str {
         self.text.rsplit_once('*').map_or(&*self.text, |(_, ending)| ending)
     }
+}
+
+/// The most names that are written out of a pattern.
+const MOST_NAMES: usize = 6;
+
+/// The few names that a pattern of another language means, if it is one that lists them: `a|b`, `a, b`, `{a,b}`,
+/// `get_[ab]`.
+fn alternatives(text: &str) -> Option<Vec<String>> {
+    let brackets = [('{', '}'), ('(', ')'), ('[', ']')];
+    let inner = brackets.iter().find_map(|(open, close)| {
+        let (before, rest) = text.split_once(*open)?;
+        let (inner, after) = rest.split_once(*close)?;
+        Some((before, inner, after, *open == '['))
+    });
+    let (before, inner, after, one_of) = inner.unwrap_or(("", text, "", false));
+    let parts: Vec<String> = if one_of {
+        // A range, or all but those, is no list.
+        if inner.contains(['-', '^', '!']) {
+            return None;
+        }
+        inner.chars().map(String::from).collect()
+    } else {
+        inner.split(['|', ',', ';', ' ']).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    };
+    let names = parts.into_iter().map(|part| format!("{before}{part}{after}"));
+    Some(names.collect::<Vec<_>>()).filter(|names| (2..=MOST_NAMES).contains(&names.len()))
+}
+
+/// A pattern of another language with `*` in place of what stands for more than itself: `x?` and `^x.*$` are `x*`.
+fn as_star(text: &str) -> Option<String> {
+    let text = text.trim_start_matches('^').trim_end_matches('$');
+    let (mut star, mut rest) = (String::new(), text.chars().peekable());
+    while let Some(c) = rest.next() {
+        match c {
+            '[' | '(' | '{' => {
+                let close = match c {
+                    '[' => ']',
+                    '(' => ')',
+                    _ => '}',
+                };
+                rest.by_ref().find(|c| *c == close)?;
+                star.push('*');
+            }
+            '.' if matches!(rest.peek(), Some('*' | '+')) => {}
+            '\\' => star.push(rest.next().filter(|c| *c == '.').unwrap_or('*')),
+            '?' | '+' => star.push('*'),
+            c => star.push(c),
+        }
+    }
+    while star.contains("**") {
+        star = star.replace("**", "*");
+    }
+    (star != "*" && !star.is_empty()).then_some(star)
 }
 
 /// One step of the walk through two patterns at once.
@@ -305,6 +392,35 @@ mod tests {
             assert_eq!(Selector::parse(text).unwrap_err().message, message);
         }
         assert!(Selector::parse(&"é".repeat(256)).is_ok());
+    }
+
+    #[test]
+    fn what_no_tool_can_be_called_is_refused_with_what_to_write() {
+        let help = |text: &str| selector(text).never_a_tool().unwrap().help.unwrap();
+        for (text, names) in [
+            ("a|b", "`a`, `b`"),
+            ("pay, later", "`pay`, `later`"),
+            ("db_{read,write}", "`db_read`, `db_write`"),
+            ("get_[ab]", "`get_a`, `get_b`"),
+            ("(get|list)_user", "`get_user`, `list_user`"),
+        ] {
+            assert_eq!(help(text), format!("write an entry for each of {names}"));
+        }
+        for (text, star) in
+            [("x?", "x*"), ("^get_.*$", "get_*"), ("get_[a-z]+", "get_*"), (r"db\.\w+", "db.*")]
+        {
+            assert!(help(text).ends_with(&format!(": `{star}`")), "{text}: {}", help(text));
+        }
+        for text in ["!x", "a b c d e f g", "[", "x\\", "?", "(a"] {
+            assert!(selector(text).never_a_tool().is_some(), "{text}");
+        }
+        for text in ["http.get", "http_*", "ns:tool", "a/b-c", "größe", "*", "@x/y"] {
+            assert!(selector(text).never_a_tool().is_none(), "{text}");
+        }
+        for text in ["claude-opus[1m]", "openai/gpt-4.1:free", "my model (new)"] {
+            assert!(selector(text).never_a_model().is_none(), "{text}");
+        }
+        assert!(selector("gpt-4o|gpt-5").never_a_model().is_some());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The texts policies and other documents are read from, and what a byte offset in one of them means to people.
 
+use core::fmt;
 use core::ops::Range;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ pub struct Sources {
 }
 
 /// One named text.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Source {
     name: String,
     text: String,
@@ -42,6 +43,16 @@ pub struct Span {
 pub(crate) const PLANNER: SourceId = SourceId(u16::MAX);
 /// The source of what is chosen on the command line or by the host. It has no text.
 pub(crate) const CHOICE: SourceId = SourceId(u16::MAX - 1);
+
+/// Without its text: there may be secrets in it.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("name", &self.name)
+            .field("bytes", &self.text.len())
+            .finish_non_exhaustive()
+    }
+}
 
 impl Sources {
     /// No texts.
@@ -263,5 +274,13 @@ mod tests {
     #[test]
     fn an_unknown_source_still_has_a_name() {
         assert_eq!(Sources::new().place(Origin::BUILTIN).to_string(), "(unknown):1:1");
+    }
+
+    #[test]
+    fn the_text_is_not_in_the_debug_form_of_what_holds_it() {
+        let text = "version: 1\napi_key: sk-proj-abcdefghijklmnopqrstuvwxyz012345\n";
+        let report = crate::policy::Policy::from_yaml("p.yaml", text).unwrap_err();
+        let shown = format!("{report:?} {report:#?}");
+        assert!(shown.contains("p.yaml") && !shown.contains("sk-proj-abc"), "{shown}");
     }
 }

@@ -5,6 +5,8 @@
 //! and scalars that YAML readers disagree on are errors, never guesses. Knows nothing about policies.
 
 mod flow;
+mod kept;
+mod slips;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,7 +16,9 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError};
 
 use super::excerpt::excerpt;
 use super::scalar::{self, Scalar};
-use super::{Code, Diagnostic, Findings, SourceId, Sources, Span};
+use super::{Code, Diagnostic, Findings, Fix, SourceId, Sources, Span};
+
+pub use kept::is_kept;
 
 /// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
@@ -88,6 +92,11 @@ pub fn load(
     };
     let id = sources.add(name, text);
     (id, parse(id, text, findings))
+}
+
+/// Where the value of `key:value` begins in a text that looks so.
+pub(super) fn glued(text: &str) -> Option<usize> {
+    slips::glued(text)
 }
 
 /// Reads the text of a source.
@@ -410,12 +419,12 @@ impl<'a> Builder<'a> {
                     }
                     Kind::Map { entries, seen, key } => match key.take() {
                         None => *key = Some(pending(node, blank, (seen, entries), self.text, findings)),
-                        Some(PendingKey { dropped: true, .. }) => {}
+                        Some(PendingKey { dropped: true, key }) => {
+                            again(&key, &node, entries, self.text, findings);
+                        }
                         Some(PendingKey { key, .. }) => {
                             if blank {
-                                let message = format!("`{}` has no value", key.name);
-                                let problem = Diagnostic::error(Code::BLANK, key.span, message);
-                                findings.push(problem.help("write a value, or remove the line"));
+                                findings.push(no_value(&key, self.text));
                                 node.data = Data::Reported;
                             }
                             entries.push((key, node));
@@ -429,7 +438,9 @@ impl<'a> Builder<'a> {
     fn finish(self) -> Option<Node> {
         if self.root.is_none() && !self.findings.has_errors() {
             let span = Span::new(self.source, 0, 0);
-            self.findings.push(Diagnostic::error(Code::MISSING_FIELD, span, "the file is empty"));
+            let problem = Diagnostic::error(Code::MISSING_FIELD, span, "the file is empty");
+            self.findings
+                .push(problem.help("begin it with `version: 1`; `unfazed init` writes a first policy"));
         }
         self.root
     }
@@ -462,6 +473,7 @@ impl<'a> Builder<'a> {
         Step::GiveUp
     }
 
+    /// Says what is wrong with a text that cannot be read on.
     fn syntax_error(&mut self, error: &ScanError) {
         let at = error.marker().byte_offset().unwrap_or(self.text.len()).min(self.text.len());
         let rest = self.text.get(at..).unwrap_or_default();
@@ -477,22 +489,33 @@ impl<'a> Builder<'a> {
                 self.findings.push(Diagnostic::error(Code::SYNTAX, span, message));
                 return;
             }
-            _ => {
-                let message = format!("this is not valid YAML: {}", error.info());
-                Diagnostic::error(Code::SYNTAX, span, message)
-            }
+            _ => match slips::find(self.text, at, error.kind()) {
+                Some(slip) => {
+                    self.findings.push(self.slip(slip));
+                    return;
+                }
+                None => Diagnostic::error(Code::SYNTAX, span, slips::words(error.kind(), &error.info())),
+            },
         };
-        let line = self.text.get(..at).unwrap_or_default();
-        let line = line.rsplit_once('\n').map_or(line, |(_, line)| line);
-        if rest.starts_with('\t') || (line.contains('\t') && line.trim().is_empty()) {
-            problem = problem.help("indent with spaces; YAML forbids tabs for that");
-        }
         if let Some(Frame { kind: Kind::Map { entries, .. }, .. }) = self.stack.last()
             && let Some((key, _)) = entries.last()
         {
             problem = problem.also(key.span, "in the mapping of this key");
         }
         self.findings.push(problem);
+    }
+
+    fn slip(&self, slip: slips::Slip) -> Diagnostic {
+        let span = |at: core::ops::Range<usize>| Span::new(self.source, offset(at.start), offset(at.end));
+        let mut problem = Diagnostic::error(Code::SYNTAX, span(slip.at), slip.message);
+        problem.help = slip.help;
+        if let Some((at, label)) = slip.also {
+            problem = problem.also(span(at), label);
+        }
+        match slip.repair {
+            Some(repair) => problem.fix(span(repair.at), repair.title, repair.text),
+            None => problem,
+        }
     }
 }
 
@@ -521,8 +544,10 @@ fn pending(
         return PendingKey { key: Key { name: written.into(), span }, dropped: true };
     };
     if &*name == "<<" {
-        let problem = Diagnostic::error(Code::MERGE_KEY, span, "merge keys (`<<`) are not used here");
-        findings.push(problem.help("write the fields out; an alias `*name` may stand for a whole value"));
+        let problem = Diagnostic::error(Code::MERGE_KEY, span, "merge keys (`<<`) are not supported");
+        findings.push(problem.help(
+            "write the fields out; an alias `*name` may stand for a whole value, and a pattern such as `get_*` for several tools",
+        ));
         return PendingKey { key: Key { name, span }, dropped: true };
     }
     let first = seen.before(&name, span, entries);
@@ -531,6 +556,57 @@ fn pending(
         findings.push(problem.label("set again here").also(first, "first set here"));
     }
     PendingKey { key: Key { name, span }, dropped: first.is_some() }
+}
+
+/// A key without a value; `{key:value}` is one, too.
+fn no_value(key: &Key, text: &str) -> Diagnostic {
+    let written = text.get(key.span.range()).unwrap_or_default();
+    if let Some(at) = slips::glued(written).filter(|_| written == &*key.name) {
+        let at = key.span.start.saturating_add(offset(at));
+        let message = format!("a space is missing after the `:` of `{}`", excerpt(written, 60));
+        let place = Span { start: at, end: at, ..key.span };
+        return Diagnostic::error(Code::BLANK, key.span, message).fix(place, "write a space", " ");
+    }
+    let problem = Diagnostic::error(Code::BLANK, key.span, format!("`{}` has no value", key.name));
+    problem.help("write a value, or remove the line")
+}
+
+/// Says what to do about a key that was there before: it goes if it says the same, with all of its lines.
+fn again(key: &Key, node: &Node, entries: &[(Key, Node)], text: &str, findings: &mut Findings) {
+    let Some((_, first)) = entries.iter().find(|(other, _)| other.name == key.name) else { return };
+    let of_key = |problem: &Diagnostic| problem.code == Code::DUPLICATE_KEY && problem.span == key.span;
+    let Some(problem) = findings.recent(of_key) else { return };
+    if first.to_json() != node.to_json() {
+        let help = match (&first.data, &node.data) {
+            (Data::Map(_), Data::Map(_)) => {
+                format!("write the fields of both below one `{}`, or give one another name", key.name)
+            }
+            _ => "keep the one that is meant, and remove the other".to_owned(),
+        };
+        problem.help = vec![help];
+        return;
+    }
+    problem.help = vec!["it says the same again: remove it".to_owned()];
+    problem.fix = whole_entry(key, node, text).map(|span| Fix { span, title: None, text: String::new() });
+}
+
+/// An entry of a mapping with its lines, or with the comma before it; `None`: a comment would go with it.
+fn whole_entry(key: &Key, node: &Node, text: &str) -> Option<Span> {
+    let (start, end) = (key.span.start as usize, node.span.end.max(key.span.end) as usize);
+    if text.get(start..end)?.contains('#') {
+        return None;
+    }
+    let before = text.get(..start)?;
+    let line = before.rfind('\n').map_or(0, |at| at.saturating_add(1));
+    let rest = text.get(end..)?;
+    let until = rest.find('\n').map_or(rest.len(), |at| at.saturating_add(1));
+    let alone = before.get(line..)?.trim().is_empty() && rest.get(..until)?.trim().is_empty();
+    let (start, end) = match before.trim_end().strip_suffix(',') {
+        _ if alone => (line, end.saturating_add(until)),
+        Some(kept) => (kept.len(), end),
+        None => return None,
+    };
+    Some(Span { start: offset(start), end: offset(end), ..key.span })
 }
 
 fn not_utf8(bytes: &[u8], span: Span) -> Diagnostic {

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::cursor::Cursor;
-use super::{Reason, Refusal, Repair, string, structure};
+use super::structure::Open;
+use super::{Reason, Refusal, Repair, bare, string, structure};
 
 const FENCE: &str = "```";
 
@@ -13,6 +14,11 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Value, Refusal> {
     open_fence(cursor)?;
     let value = first(cursor)?;
     finish(cursor, &value)?;
+    // A word in brackets, within a sentence.
+    let made_of_words = cursor.repairs.contains(Repair::UnquotedText) && value.is_array();
+    if made_of_words && cursor.repairs.contains(Repair::TextAround) {
+        return cursor.refuse(Reason::NoValue);
+    }
     Ok(value)
 }
 
@@ -21,10 +27,13 @@ fn open_fence(cursor: &mut Cursor<'_>) -> Result<(), Refusal> {
     let rest = cursor.rest();
     let Some(fence) = rest.find(FENCE) else { return Ok(()) };
     let before = rest.get(..fence).unwrap_or_default();
-    if before.contains(['{', '[', '"', '\'']) {
+    // The fence may stand inside of a string.
+    let in_a_string = before.starts_with(['"', '\'']) || before.matches('"').count() % 2 == 1;
+    if before.contains(['{', '[']) || in_a_string {
         return Ok(());
     }
-    prose(cursor, before)?;
+    cursor.work(before.len());
+    prose_before(cursor, before)?;
     cursor.advance(fence.saturating_add(FENCE.len()));
     let language = cursor.rest().bytes().take_while(u8::is_ascii_alphanumeric).count();
     cursor.advance(language);
@@ -40,7 +49,7 @@ fn first(cursor: &mut Cursor<'_>) -> Result<Value, Refusal> {
             return if is_key(cursor, quote) {
                 structure::unopened(cursor)
             } else {
-                string::value(cursor, None).map(Value::String)
+                string::value(cursor, Open(&[])).map(Value::String)
             };
         }
         _ => {}
@@ -52,7 +61,7 @@ fn first(cursor: &mut Cursor<'_>) -> Result<Value, Refusal> {
         return Ok(value);
     }
     let Some(start) = rest.find(['{', '[']) else { return cursor.refuse(Reason::NoValue) };
-    prose(cursor, rest.get(..start).unwrap_or_default())?;
+    prose_before(cursor, rest.get(..start).unwrap_or_default())?;
     cursor.advance(start);
     structure::value(cursor)
 }
@@ -74,12 +83,25 @@ fn is_key(cursor: &mut Cursor<'_>, quote: u8) -> bool {
     cursor.byte(next) == Some(b':')
 }
 
+/// As [`prose`], of text before the value: two names with colons may be members of an object without its brace.
+fn prose_before(cursor: &mut Cursor<'_>, text: &str) -> Result<(), Refusal> {
+    let named = |part: &&str| {
+        let part = part.trim_start();
+        let name = bare::name(part);
+        name > 0 && part.get(name..).is_some_and(|rest| rest.trim_start().starts_with(':'))
+    };
+    cursor.work(text.len());
+    if text.split([',', '\n']).filter(named).count() > 1 {
+        return cursor.refuse(Reason::UnclearSurroundings);
+    }
+    prose(cursor, text)
+}
+
 /// Refuses text beside the value that may be part of it.
 fn prose(cursor: &mut Cursor<'_>, text: &str) -> Result<(), Refusal> {
     cursor.work(text.len());
     let looks_like_members = text.contains(['}', ']'])
         || ["\":", "\",", "':", "',", "\" :", "' :"].iter().any(|sign| text.contains(sign))
-        || text.bytes().filter(|byte| *byte == b':').count() > 1
         || text.trim_end().ends_with(',');
     if looks_like_members {
         return cursor.refuse(Reason::UnclearSurroundings);
@@ -114,7 +136,15 @@ fn finish(cursor: &mut Cursor<'_>, value: &Value) -> Result<(), Refusal> {
 
 /// Goes past brackets too many, a last comma, and the end of a fence.
 fn trailing(cursor: &mut Cursor<'_>) -> Result<(), Refusal> {
-    cursor.skip()?;
+    match cursor.skip() {
+        // After the value, a comment may be cut off.
+        Err(refusal) if refusal.reason == Reason::OpenComment => {
+            cursor.repaired(Repair::Comment);
+            cursor.advance(cursor.rest().len());
+            return Ok(());
+        }
+        skipped => skipped?,
+    }
     while matches!(cursor.peek(), Some(b'}' | b']')) {
         cursor.repaired(Repair::ExtraBracket);
         cursor.advance(1);

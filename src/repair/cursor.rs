@@ -2,6 +2,17 @@
 
 use super::{Reason, Refusal, Repair, Repairs};
 
+/// Which reading is taken where a text has two that only a schema can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Neither: the text is refused.
+    Neither,
+    /// The number, the literal, the first of two members of the same name.
+    First,
+    /// The text, the last of two members of the same name.
+    Second,
+}
+
 /// A place in the text.
 pub(super) struct Cursor<'t> {
     text: &'t str,
@@ -9,14 +20,32 @@ pub(super) struct Cursor<'t> {
     pub(super) repairs: Repairs,
     /// How many bytes have been looked at, those looked at again included.
     pub(super) steps: usize,
+    pub(super) choice: Choice,
+    /// There was something with two readings.
+    pub(super) ambiguous: bool,
 }
 
 /// How often a byte may be looked at on average. The parser stays well below; this is the net under it.
 const LOOKS: usize = 16;
 
 impl<'t> Cursor<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
-        Self { text, at: 0, repairs: Repairs::default(), steps: 0 }
+    pub(super) fn new(text: &'t str, choice: Choice) -> Self {
+        Self { text, at: 0, repairs: Repairs::default(), steps: 0, choice, ambiguous: false }
+    }
+
+    /// Which of two readings is taken.
+    ///
+    /// # Errors
+    /// Neither is.
+    pub(super) fn choose(&mut self, reason: Reason, at: usize) -> Result<Choice, Refusal> {
+        self.ambiguous = true;
+        match self.choice {
+            Choice::Neither => Err(Refusal { reason, at }),
+            taken => {
+                self.repaired(Repair::ChosenBySchema);
+                Ok(taken)
+            }
+        }
     }
 
     pub(super) fn refuse<T>(&self, reason: Reason) -> Result<T, Refusal> {
@@ -25,6 +54,10 @@ impl<'t> Cursor<'t> {
 
     pub(super) fn rest(&self) -> &'t str {
         self.text.get(self.at..).unwrap_or_default()
+    }
+
+    pub(super) fn rest_from(&self, at: usize) -> &'t str {
+        self.text.get(at..).unwrap_or_default()
     }
 
     /// The text between two places that are borders of characters.
@@ -81,10 +114,17 @@ impl<'t> Cursor<'t> {
 
     /// The next place from `at` on that is no blank space.
     pub(super) fn after_blanks(&mut self, at: usize) -> usize {
-        let rest = self.bytes().get(at..).unwrap_or_default();
-        let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-        self.work(blanks.saturating_add(1));
-        at.saturating_add(blanks)
+        let mut next = at;
+        loop {
+            let rest = self.bytes().get(next..).unwrap_or_default();
+            let blanks = rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let wide = wide_blank(rest.get(blanks..).unwrap_or_default());
+            next = next.saturating_add(blanks).saturating_add(wide);
+            if wide == 0 {
+                self.work(next.saturating_sub(at).saturating_add(1));
+                return next;
+            }
+        }
     }
 
     /// Goes over blank space and comments.
@@ -101,8 +141,9 @@ impl<'t> Cursor<'t> {
         loop {
             let from = self.at;
             self.at = self.after_blanks(from);
-            // A form feed is blank, but not to JSON.
-            if self.bytes().get(from..self.at).is_some_and(|blanks| blanks.contains(&b'\x0c')) {
+            // A form feed is blank, and so is a byte order mark or a blank of Unicode, but not to JSON.
+            let blanks = self.bytes().get(from..self.at).unwrap_or_default();
+            if blanks.iter().any(|byte| *byte == b'\x0c' || !byte.is_ascii()) {
                 self.repaired(Repair::TextAround);
             }
             let rest = self.rest();
@@ -112,20 +153,24 @@ impl<'t> Cursor<'t> {
                     Some(inside) => inside.saturating_add(4),
                     None => return self.refuse(Reason::OpenComment),
                 },
-                // A byte order mark, or a blank that only Unicode knows.
-                _ => match rest.chars().next() {
-                    Some(blank) if !blank.is_ascii() && (blank == '\u{feff}' || blank.is_whitespace()) => {
-                        self.repaired(Repair::TextAround);
-                        self.advance(blank.len_utf8());
-                        continue;
-                    }
-                    _ => return Ok(()),
-                },
+                _ => return Ok(()),
             };
             self.repaired(Repair::Comment);
             self.advance(length);
         }
     }
+}
+
+/// The length of a blank that only Unicode knows, or of a byte order mark, at the beginning of the bytes of a text.
+fn wide_blank(bytes: &[u8]) -> usize {
+    let length = match bytes.first() {
+        Some(0xc2) => 2,
+        Some(0xe1..=0xe3 | 0xef) => 3,
+        _ => return 0,
+    };
+    let char = bytes.get(..length).and_then(|bytes| core::str::from_utf8(bytes).ok());
+    let blank = char.is_some_and(|char| char.chars().all(|char| char == '\u{feff}' || char.is_whitespace()));
+    if blank { length } else { 0 }
 }
 
 /// Whether a byte can neither be blank nor begin a comment.

@@ -35,10 +35,12 @@ repairs! {
     Comment = "comment",
     /// A comma before a closing bracket was left out.
     TrailingComma = "trailing_comma",
-    /// A comma too many between two members of an object was left out.
+    /// A comma too many between two members was left out.
     ExtraComma = "extra_comma",
     /// A comma between two members was put in.
     MissingComma = "missing_comma",
+    /// A colon between a key and its value was put in.
+    MissingColon = "missing_colon",
     /// A quote at the beginning or the end of a text was put in.
     MissingQuote = "missing_quote",
     /// A quote that was written twice was taken once.
@@ -47,8 +49,16 @@ repairs! {
     UnescapedQuote = "unescaped_quote",
     /// Single quotes were taken as double ones.
     SingleQuotes = "single_quotes",
+    /// Typographic quotes, as word processors put them, were taken as double ones.
+    SmartQuotes = "smart_quotes",
     /// A key without quotes was taken as a key.
     UnquotedKey = "unquoted_key",
+    /// A text without quotes was taken as a text.
+    UnquotedText = "unquoted_text",
+    /// A member that came twice with the same value was taken once.
+    RepeatedKey = "repeated_key",
+    /// A number that begins or ends with a dot was completed: `.5`, `1.`.
+    NumberForm = "number_form",
     /// `True`, `False` and `None` were taken as `true`, `false` and `null`.
     PythonLiteral = "python_literal",
     /// `...` where a member is due was left out.
@@ -63,6 +73,12 @@ repairs! {
     ExtraBracket = "extra_bracket",
     /// Closing brackets at the end in the wrong order were put right.
     MismatchedBracket = "mismatched_bracket",
+    /// The text stopped before its end: what was open was closed there. This is certain only if a schema then holds.
+    ClosedAtEnd = "closed_at_end",
+    /// A text of JSON that was escaped once too often was read without its escapes.
+    EscapedText = "escaped_text",
+    /// Of two readings the one was taken that holds the schema.
+    ChosenBySchema = "chosen_by_schema",
     /// A text of JSON was taken for what it says, because the schema wants that.
     UnpackedText = "unpacked_text",
 }

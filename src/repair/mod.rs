@@ -1,8 +1,10 @@
 //! Repair of JSON that a model wrote badly. Pure: text in; a value and the names of its repairs, or a refusal.
 //!
 //! Text that is JSON is never changed. Text that can be read in one way only is repaired. Text that can be read in
-//! two ways, or that stops before its end is known, is refused: a guess would run a tool with arguments nobody sent.
-//! So is a number with more digits than can be kept.
+//! two ways is refused: a guess would run a tool with arguments nobody sent. So is a number with more digits than can be
+//! kept. A text that stops where a string, a number or a member is not over is closed there, but not certain
+//! ([`Repaired::is_certain`]). A schema decides both ([`repair_for`]): of two readings the one that holds it, and a value
+//! that was closed at the end if it holds it.
 //!
 //! No recursion: open objects and arrays are on a stack of their own. The text is gone through once, and size, depth
 //! and work are bounded.
@@ -20,12 +22,15 @@
 mod around;
 mod bare;
 mod cursor;
+mod escaped;
 mod kind;
 mod number;
+mod quote;
 mod refusal;
 mod string;
 mod structure;
 
+use cursor::{Choice, Cursor};
 use serde_json::Value;
 
 pub use kind::{Repair, Repairs};
@@ -45,6 +50,20 @@ pub struct Repaired {
     pub value: Value,
     /// Each kind of repair that was made, once; empty: the text was JSON as it stood.
     pub repairs: Repairs,
+}
+
+impl Repaired {
+    /// Whether the text can mean nothing else. Where it stops before its end, and what was open is closed there, more may
+    /// have been meant: such a value is only to be taken if a schema holds.
+    ///
+    /// ```
+    /// use unfazed::repair::repair;
+    /// assert!(repair("{'city': 'Oslo',}").unwrap().is_certain());
+    /// assert!(!repair(r#"{"city": "Os"#).unwrap().is_certain());
+    /// ```
+    pub const fn is_certain(&self) -> bool {
+        !self.repairs.contains(Repair::ClosedAtEnd)
+    }
 }
 
 /// Reads a value from text that should be JSON.
@@ -79,12 +98,42 @@ fn ends_as_it_begins(text: &str) -> bool {
 /// # Errors
 /// As there.
 pub fn repair_broken(text: &str) -> Result<Repaired, Refusal> {
-    if text.len() > MAX_BYTES {
-        return Err(Refusal { reason: Reason::TooLarge, at: MAX_BYTES });
+    read(text, Choice::Neither).map_err(|(refusal, _)| refusal)
+}
+
+/// As [`repair_broken`], where a schema is at hand: it decides whether a text that stops before its end may be closed
+/// there, and between readings of which none is certain.
+///
+/// # Errors
+/// As there; and the schema does not decide.
+pub fn repair_for(text: &str, holds: &dyn Fn(&Value) -> bool) -> Result<Repaired, Refusal> {
+    let ambiguous = match read(text, Choice::Neither) {
+        Ok(found) if found.is_certain() || holds(&found.value) => return Ok(found),
+        Ok(_) => return Err(Refusal { reason: Reason::NotDecided, at: text.len() }),
+        Err((refusal, false)) => return Err(refusal),
+        Err((refusal, true)) => refusal,
+    };
+    let held = |choice| read(text, choice).ok().filter(|found| holds(&found.value));
+    match (held(Choice::First), held(Choice::Second)) {
+        (Some(found), None) | (None, Some(found)) => Ok(found),
+        (Some(first), Some(second)) if first.value == second.value => Ok(first),
+        _ => Err(ambiguous),
     }
-    let mut cursor = cursor::Cursor::new(text);
-    let value = around::read(&mut cursor)?;
-    Ok(Repaired { value, repairs: cursor.repairs })
+}
+
+/// The value and its repairs; or why not, and whether it is for two readings.
+fn read(text: &str, choice: Choice) -> Result<Repaired, (Refusal, bool)> {
+    if text.len() > MAX_BYTES {
+        return Err((Refusal { reason: Reason::TooLarge, at: MAX_BYTES }, false));
+    }
+    if let Some(value) = escaped::read(text) {
+        return Ok(Repaired { value, repairs: Repairs::from_iter([Repair::EscapedText]) });
+    }
+    let mut cursor = Cursor::new(text, choice);
+    match around::read(&mut cursor) {
+        Ok(value) => Ok(Repaired { value, repairs: cursor.repairs }),
+        Err(refusal) => Err((refusal, cursor.ambiguous)),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,11 @@
 //! Numbers that would not stay what they are. Integers of 64 bits are kept, all other numbers are floats.
 
-use serde_json::Number;
+use std::borrow::Cow;
+
+use serde_json::{Number, Value};
+
+use super::cursor::Cursor;
+use super::{Reason, Refusal, Repair};
 
 /// Integers with fewer digits fit into 64 bits.
 const SHORT: usize = 19;
@@ -29,6 +34,54 @@ pub(crate) fn too_long(json: &str) -> Option<(usize, &str)> {
         at = at.saturating_add(length);
     }
     None
+}
+
+/// The number that a word is: one of JSON, or one that lacks the digit before or after its dot.
+pub(super) fn read(cursor: &mut Cursor<'_>, word: &str, at: usize) -> Result<Option<Value>, Refusal> {
+    let whole = completed(word);
+    match whole.parse::<Number>() {
+        Ok(number) if is_kept(&whole, &number) => {
+            if whole.len() != word.len() {
+                cursor.repaired(Repair::NumberForm);
+            }
+            Ok(Some(Value::Number(number)))
+        }
+        Ok(_) => Err(Refusal { reason: Reason::NumberChanges, at }),
+        Err(_) => Ok(None),
+    }
+}
+
+fn completed(word: &str) -> Cow<'_, str> {
+    let digits = word.strip_prefix('-').unwrap_or(word);
+    let sign = word.get(..word.len().saturating_sub(digits.len())).unwrap_or_default();
+    match digits.split_once('.') {
+        Some(("", fraction)) if fraction.starts_with(|char: char| char.is_ascii_digit()) => {
+            format!("{sign}0.{fraction}").into()
+        }
+        Some((_, "")) => format!("{word}0").into(),
+        _ => word.into(),
+    }
+}
+
+/// The number that a word is in other languages, where it may be a text as well: `+1`, `007`, `1_000`, `0x1f`.
+pub(super) fn other_form(word: &str) -> Option<Value> {
+    let hex = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
+    if let Some(hex) = hex.filter(|hex| !hex.starts_with('+')) {
+        return u64::from_str_radix(hex, 16).ok().map(Value::from);
+    }
+    let unsigned = word.strip_prefix('+').unwrap_or(word);
+    if !unsigned.starts_with(|char: char| char.is_ascii_digit()) || unsigned.ends_with('_') {
+        return None;
+    }
+    let digits = unsigned.replace('_', "");
+    let significant = digits.trim_start_matches('0');
+    let whole = if significant.starts_with(|char: char| char.is_ascii_digit()) {
+        significant.to_owned()
+    } else {
+        format!("0{significant}")
+    };
+    let number = whole.parse::<Number>().ok().filter(|number| is_kept(&whole, number))?;
+    (whole != word).then_some(Value::Number(number))
 }
 
 /// Whether a number says the same as it was written. Another spelling, `1.50` and `1.5`, is the same.

@@ -61,6 +61,10 @@ reasons! {
     NotAValue = "neither a string in quotes, a number nor a literal",
     /// A number would not be the same afterwards.
     NumberChanges = "a number has more digits than can be kept: send it as a string",
+    /// A number, a literal or a text: the text can be each.
+    TwoReadings = "a value can be read in two ways, and no schema decides",
+    /// The text is cut off; closed there, it does not hold the schema, or there is none.
+    NotDecided = "the text is cut off, and no schema holds if it is closed there",
     /// Something else than a key, or no colon after it.
     NotAMember = "a key and a colon are due",
     /// Something else than a comma or a closing bracket after a value.

@@ -4,7 +4,12 @@
 //! they come in pairs that look like pairs; else it is not clear what the model meant.
 
 use super::cursor::Cursor;
+use super::quote::{Quote, colon, colon_is_missing, comma_is_missing, ends_here};
+use super::structure::Open;
 use super::{Reason, Refusal, Repair, Repairs, bare};
+
+/// What may stand before the first quote of a pair inside a text.
+const OPENING: &str = "([{<=:/-*_~|>«¿¡";
 
 /// A string while it is read.
 #[derive(Default)]
@@ -19,49 +24,65 @@ struct Reading {
     letters: bool,
 }
 
-/// Reads a string; `inside` is the bracket of what it stands in.
-pub(super) fn value(cursor: &mut Cursor<'_>, inside: Option<u8>) -> Result<String, Refusal> {
-    let quote = open(cursor);
+/// Reads a string that stands in what is `open`.
+pub(super) fn value(cursor: &mut Cursor<'_>, open: Open<'_>) -> Result<String, Refusal> {
+    let quote = Quote::open(cursor);
     let mut reading = Reading::default();
-    if cursor.peek() == Some(quote) && !ends_here(cursor, cursor.at.saturating_add(1), inside) {
-        reading.doubled = true;
-        cursor.advance(1);
+    if quote.stands_at(cursor, cursor.at) {
+        let after = cursor.at.saturating_add(quote.len());
+        if !ends_here(cursor, after, open) && !comma_is_missing(cursor, after, open) {
+            reading.doubled = true;
+            cursor.advance(quote.len());
+        }
     }
     loop {
-        reading.run(cursor, quote)?;
-        let after = cursor.at.saturating_add(1);
-        if ends_here(cursor, after, inside) {
-            cursor.advance(1);
+        if let Err(refusal) = reading.run(cursor, quote) {
+            return if cursor.at_end() && reading.is_plain() {
+                reading.close_at_end(cursor, open)
+            } else {
+                Err(refusal)
+            };
+        }
+        let after = cursor.at.saturating_add(quote.len());
+        if ends_here(cursor, after, open) || reading.is_plain() && comma_is_missing(cursor, after, open) {
+            cursor.advance(quote.len());
             return reading.finish(cursor);
         }
-        let twice = cursor.byte(after) == Some(quote);
-        if twice && reading.inner.is_multiple_of(2) && ends_here(cursor, after.saturating_add(1), inside) {
+        let twice = quote.stands_at(cursor, after) && !reading.text.ends_with(is_measure);
+        let past = after.saturating_add(quote.len());
+        if twice && reading.inner.is_multiple_of(2) && ends_here(cursor, past, open) {
             reading.doubled = true;
-            cursor.advance(2);
+            cursor.at = past;
+            cursor.work(quote.len());
             return reading.finish(cursor);
         }
         reading.inner_quote(cursor, quote)?;
     }
 }
 
+/// After a number, a quote may stand for inches or seconds: `5'10""`.
+const fn is_measure(char: char) -> bool {
+    char.is_ascii_digit()
+}
+
 /// Reads a key in quotes.
 pub(super) fn key(cursor: &mut Cursor<'_>) -> Result<String, Refusal> {
     let (start, before) = (cursor.at, cursor.repairs);
-    let quote = open(cursor);
+    let quote = Quote::open(cursor);
     let mut reading = Reading::default();
     reading.run(cursor, quote)?;
-    cursor.advance(1);
+    cursor.advance(quote.len());
     if reading.text.is_empty() && !colon(cursor, cursor.at) {
         reading.doubled = true;
         reading.run(cursor, quote)?;
-        cursor.advance(1);
+        cursor.advance(quote.len());
     }
-    let after = cursor.at.saturating_add(1);
-    if cursor.peek() == Some(quote) && colon(cursor, after) {
+    let after = cursor.at.saturating_add(quote.len());
+    if quote.stands_at(cursor, cursor.at) && colon(cursor, after) {
         reading.doubled = true;
-        cursor.advance(1);
+        cursor.advance(quote.len());
     }
-    if colon(cursor, cursor.at) {
+    if colon(cursor, cursor.at) || reading.is_plain() && colon_is_missing(cursor, cursor.at) {
         return reading.finish(cursor);
     }
     unclosed_key(cursor, start, before)
@@ -80,78 +101,28 @@ fn unclosed_key(cursor: &mut Cursor<'_>, start: usize, before: Repairs) -> Resul
     Ok(key.to_owned())
 }
 
-fn open(cursor: &mut Cursor<'_>) -> u8 {
-    let quote = cursor.peek().unwrap_or(b'"');
-    if quote == b'\'' {
-        cursor.repaired(Repair::SingleQuotes);
-    }
-    cursor.advance(1);
-    quote
-}
-
-fn colon(cursor: &mut Cursor<'_>, at: usize) -> bool {
-    let next = cursor.after_blanks(at);
-    cursor.byte(next) == Some(b':')
-}
-
-/// Whether a string that ends before `after` is followed by what may follow one.
-pub(super) fn ends_here(cursor: &mut Cursor<'_>, after: usize, inside: Option<u8>) -> bool {
-    let next = cursor.after_blanks(after);
-    let rest = cursor.bytes().get(next..).unwrap_or_default();
-    match rest {
-        [] | [b'/', b'/' | b'*', ..] | [b'#', ..] | [b'`', b'`', b'`', ..] => true,
-        [b',', ..] => inside.is_some_and(|inside| member_follows(cursor, next.saturating_add(1), inside)),
-        [b'}', ..] if inside == Some(b'{') => true,
-        [b']', ..] if inside == Some(b'[') => true,
-        [b'}' | b']', ..] => inside.is_some() && only_brackets_follow(cursor, rest),
-        // A comma is missing at the end of a line.
-        [b'"', ..] => inside.is_some() && cursor.between(after, next).contains('\n'),
-        _ => false,
-    }
-}
-
-/// Whether what follows a comma may be a member of an object or an array.
-fn member_follows(cursor: &mut Cursor<'_>, at: usize, inside: u8) -> bool {
-    let next = cursor.after_blanks(at);
-    let rest = cursor.between(next, cursor.bytes().len());
-    let Some(first) = rest.bytes().next() else { return true };
-    let either = matches!(first, b'"' | b'\'' | b'/' | b'#' | b'.' | b'`') || rest.starts_with('…');
-    if inside == b'[' {
-        let literal = ["true", "false", "null", "True", "False", "None"];
-        return either
-            || matches!(first, b']' | b'{' | b'[' | b'-' | b'0'..=b'9')
-            || literal.iter().any(|literal| rest.starts_with(literal));
-    }
-    if either || matches!(first, b'}' | b',') {
-        return true;
-    }
-    let name = bare::name(rest);
-    cursor.work(name);
-    let end = next.saturating_add(name);
-    let end = if cursor.byte(end) == Some(b'"') { end.saturating_add(1) } else { end };
-    name > 0 && colon(cursor, end)
-}
-
-fn only_brackets_follow(cursor: &mut Cursor<'_>, rest: &[u8]) -> bool {
-    let run =
-        rest.iter().take_while(|byte| matches!(byte, b'}' | b']') || byte.is_ascii_whitespace()).count();
-    cursor.work(run);
-    matches!(rest.get(run), None | Some(b'`'))
-}
-
 impl Reading {
     /// Reads up to the next quote, where the cursor then stands.
-    fn run(&mut self, cursor: &mut Cursor<'_>, quote: u8) -> Result<(), Refusal> {
+    fn run(&mut self, cursor: &mut Cursor<'_>, quote: Quote) -> Result<(), Refusal> {
+        let first = quote.first();
         loop {
             let rest = cursor.rest();
-            let special = |byte: &u8| *byte == quote || *byte == b'\\' || *byte < 0x20;
+            let special = |byte: &u8| *byte == first || *byte == b'\\' || *byte < 0x20;
             let length = rest.as_bytes().iter().position(special).unwrap_or(rest.len());
             self.text.push_str(rest.get(..length).unwrap_or_default());
             cursor.advance(length);
             match cursor.peek() {
                 None => return cursor.refuse(Reason::CutInString),
                 Some(b'\\') => self.escape(cursor, quote)?,
-                Some(byte) if byte == quote => return Ok(()),
+                Some(byte) if byte == first => {
+                    if quote.stands_at(cursor, cursor.at) {
+                        return Ok(());
+                    }
+                    // Another sign that begins with the same byte.
+                    let sign = cursor.rest().chars().next().unwrap_or_default();
+                    self.text.push(sign);
+                    cursor.advance(sign.len_utf8());
+                }
                 Some(control) => {
                     cursor.repaired(Repair::ControlCharacter);
                     self.text.push(char::from(control));
@@ -161,14 +132,14 @@ impl Reading {
         }
     }
 
-    fn escape(&mut self, cursor: &mut Cursor<'_>, quote: u8) -> Result<(), Refusal> {
+    fn escape(&mut self, cursor: &mut Cursor<'_>, quote: Quote) -> Result<(), Refusal> {
         let Some(next) = cursor.byte(cursor.at.saturating_add(1)) else {
             return cursor.refuse(Reason::CutInString);
         };
         let plain = match next {
             b'"' | b'\\' | b'/' => Some(next),
             b'\'' => {
-                if quote != next {
+                if quote.first() != next {
                     cursor.repaired(Repair::BadEscape);
                 }
                 Some(next)
@@ -243,21 +214,51 @@ impl Reading {
         }
     }
 
-    /// Takes a quote that does not end the string.
-    fn inner_quote(&mut self, cursor: &mut Cursor<'_>, quote: u8) -> Result<(), Refusal> {
+    /// Takes a quote that does not end the string, if it can be one of a pair: the first has a blank or an opening sign
+    /// before it and a word after it, the second a word or a closing sign before it and none after it.
+    fn inner_quote(&mut self, cursor: &mut Cursor<'_>, quote: Quote) -> Result<(), Refusal> {
         let begins = self.inner.is_multiple_of(2);
-        let after = cursor.byte(cursor.at.saturating_add(1));
-        let before = cursor.byte(cursor.at.saturating_sub(1));
-        let blank = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_whitespace());
-        // Two strings with something between them, or the end of a key, and no pair of quotes.
-        let no_pair = if begins { blank(after) || after == Some(b'+') } else { blank(before) };
-        if no_pair || self.doubled || colon(cursor, cursor.at.saturating_add(1)) {
+        let after = cursor.rest_from(cursor.at.saturating_add(quote.len())).chars().next().unwrap_or(' ');
+        let before = self.text.chars().next_back().unwrap_or('(');
+        let one_of_a_pair = if begins {
+            (before.is_whitespace() || OPENING.contains(before))
+                && !(after.is_whitespace() || "+,:;)]}".contains(after))
+        } else {
+            !before.is_whitespace() && !after.is_alphanumeric()
+        };
+        if !one_of_a_pair || self.doubled || colon(cursor, cursor.at.saturating_add(quote.len())) {
             return cursor.refuse(Reason::UnclearQuotes);
         }
         self.inner = self.inner.saturating_add(1);
-        self.text.push(char::from(quote));
-        cursor.advance(1);
+        self.text.push_str(quote.as_str());
+        cursor.advance(quote.len());
         cursor.check_work()
+    }
+
+    /// Whether nothing unusual about quotes was seen.
+    const fn is_plain(&self) -> bool {
+        self.inner == 0 && !self.doubled
+    }
+
+    /// Closes a string at the end of the text, before the brackets that close what is open.
+    fn close_at_end(mut self, cursor: &mut Cursor<'_>, open: Open<'_>) -> Result<String, Refusal> {
+        let text = self.text.trim_end();
+        let text = text.strip_suffix("```").map_or(text, str::trim_end);
+        let is_close = |char: char| matches!(char, '}' | ']') || char.is_whitespace();
+        let kept = text.trim_end_matches(is_close);
+        let brackets =
+            text.get(kept.len()..).unwrap_or_default().bytes().filter(|byte| !byte.is_ascii_whitespace());
+        let blank_end = self.text.len() > text.len() && kept.len() == text.len();
+        // After an escaped quote, the backslash may be the last sign of a path.
+        let path = kept.ends_with('"');
+        if path || self.kept || kept.is_empty() || blank_end || !open.closed_by(brackets) || !balanced(kept) {
+            return cursor.refuse(Reason::CutInString);
+        }
+        let kept = kept.len();
+        self.text.truncate(kept);
+        cursor.repaired(Repair::MissingQuote);
+        cursor.repaired(Repair::ClosedAtEnd);
+        self.finish(cursor)
     }
 
     fn finish(self, cursor: &mut Cursor<'_>) -> Result<String, Refusal> {
@@ -275,6 +276,12 @@ impl Reading {
         }
         Ok(self.text)
     }
+}
+
+/// Whether a text closes all the brackets that it opens.
+fn balanced(text: &str) -> bool {
+    let count = |sign: char| text.matches(sign).count();
+    count('{') == count('}') && count('[') == count(']')
 }
 
 fn hex(cursor: &Cursor<'_>, at: usize, digits: usize) -> Option<u32> {

@@ -2,15 +2,19 @@
 
 use serde_json::{Map, Value};
 
+use super::cursor::Choice;
 use super::cursor::Cursor;
-use super::{MAX_DEPTH, Reason, Refusal, Repair, bare, string};
+use super::quote::{Quote, colon_is_missing, key_follows, name_follows};
+use super::{MAX_DEPTH, Reason, Refusal, Repair, bare, quote, string};
 
 /// An object or array that is open.
-enum Frame {
+pub(super) enum Frame {
     Object {
         map: Map<String, Value>,
         /// The key whose value is due.
         key: String,
+        /// Where the key stands.
+        at: usize,
         /// It began with two braces.
         doubled: bool,
     },
@@ -34,7 +38,7 @@ enum Due {
 
 impl Frame {
     fn object() -> Self {
-        Self::Object { map: Map::new(), key: String::new(), doubled: false }
+        Self::Object { map: Map::new(), key: String::new(), at: 0, doubled: false }
     }
 
     const fn bracket(&self) -> u8 {
@@ -44,12 +48,26 @@ impl Frame {
         }
     }
 
-    fn take(&mut self, value: Value) {
+    fn take(&mut self, cursor: &mut Cursor<'_>, value: Value) -> Result<(), Refusal> {
         match self {
-            Self::Object { map, key, .. } => {
-                map.insert(std::mem::take(key), value);
+            Self::Object { map, key, at, .. } => {
+                let key = std::mem::take(key);
+                match map.get(&key) {
+                    Some(known) if *known == value => cursor.repaired(Repair::RepeatedKey),
+                    Some(_) if cursor.choose(Reason::DuplicateKey, *at)? == Choice::First => return Ok(()),
+                    _ => {}
+                }
+                map.insert(key, value);
             }
             Self::Array(list) => list.push(value),
+        }
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Object { map, .. } => map.is_empty(),
+            Self::Array(list) => list.is_empty(),
         }
     }
 
@@ -61,9 +79,26 @@ impl Frame {
     }
 }
 
+/// What a value stands in: the objects and arrays that are open, innermost last.
+#[derive(Clone, Copy)]
+pub(super) struct Open<'s>(pub(super) &'s [Frame]);
+
+impl Open<'_> {
+    /// The bracket of the innermost.
+    pub(super) fn inside(self) -> Option<u8> {
+        self.0.last().map(Frame::bracket)
+    }
+
+    /// Whether closing brackets close the innermost, and so on.
+    pub(super) fn closed_by(self, mut brackets: impl Iterator<Item = u8>) -> bool {
+        let mut open = self.0.iter().rev().map(|frame| if frame.bracket() == b'{' { b'}' } else { b']' });
+        brackets.all(|bracket| open.next() == Some(bracket))
+    }
+}
+
 /// Reads the object or array the cursor stands at.
 pub(super) fn value(cursor: &mut Cursor<'_>) -> Result<Value, Refusal> {
-    let mut parser = Parser { cursor, stack: Vec::new(), due: Due::First };
+    let mut parser = Parser { cursor, stack: Vec::new(), due: Due::First, end: 0 };
     parser.open()?;
     parser.run()
 }
@@ -71,7 +106,7 @@ pub(super) fn value(cursor: &mut Cursor<'_>) -> Result<Value, Refusal> {
 /// Reads the members of an object whose first brace is missing.
 pub(super) fn unopened(cursor: &mut Cursor<'_>) -> Result<Value, Refusal> {
     cursor.repaired(Repair::MissingBracket);
-    Parser { cursor, stack: vec![Frame::object()], due: Due::First }.run()
+    Parser { cursor, stack: vec![Frame::object()], due: Due::First, end: 0 }.run()
 }
 
 struct Parser<'c, 't> {
@@ -79,6 +114,8 @@ struct Parser<'c, 't> {
     /// What is open, innermost last; never empty while it runs.
     stack: Vec<Frame>,
     due: Due,
+    /// Where the last value ended.
+    end: usize,
 }
 
 impl Parser<'_, '_> {
@@ -105,7 +142,7 @@ impl Parser<'_, '_> {
     }
 
     fn member(&mut self) -> Result<Option<Value>, Refusal> {
-        let Some(byte) = self.cursor.peek() else { return self.cursor.refuse(Reason::CutOff) };
+        let Some(byte) = self.cursor.peek() else { return self.cut() };
         if matches!(byte, b'}' | b']') {
             if self.due == Due::Member {
                 self.cursor.repaired(Repair::TrailingComma);
@@ -117,18 +154,19 @@ impl Parser<'_, '_> {
             self.due = Due::AfterEllipsis;
             return Ok(None);
         }
+        // Before the first member, a member may be missing.
+        if byte == b',' && self.due == Due::Member {
+            self.cursor.repaired(Repair::ExtraComma);
+            self.cursor.advance(1);
+            return Ok(None);
+        }
         if self.inside() == b'[' {
             self.value()?;
             return Ok(None);
         }
         match byte {
-            b',' => {
-                self.cursor.repaired(Repair::ExtraComma);
-                self.cursor.advance(1);
-                self.due = Due::Member;
-            }
             b'{' if self.due == Due::First => self.second_brace()?,
-            _ => self.key(byte)?,
+            _ => self.key()?,
         }
         Ok(None)
     }
@@ -143,37 +181,41 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    fn key(&mut self, first: u8) -> Result<(), Refusal> {
-        let at = self.cursor.at;
-        let read = match first {
-            b'"' | b'\'' => string::key(self.cursor)?,
-            _ => bare::key(self.cursor)?,
+    fn key(&mut self) -> Result<(), Refusal> {
+        let start = self.cursor.at;
+        let read = if Quote::opened_by(self.cursor.rest().as_bytes()).is_some() {
+            string::key(self.cursor)?
+        } else {
+            bare::key(self.cursor)?
         };
         self.cursor.skip()?;
         match self.cursor.peek() {
             Some(b':') => self.cursor.advance(1),
             None => return self.cursor.refuse(Reason::CutOff),
+            Some(_) if colon_is_missing(self.cursor, self.cursor.at) => {
+                self.cursor.repaired(Repair::MissingColon);
+            }
             Some(_) => return self.cursor.refuse(Reason::NotAMember),
         }
-        let Some(Frame::Object { map, key, .. }) = self.stack.last_mut() else { return Ok(()) };
-        if map.contains_key(&read) {
-            return Err(Refusal { reason: Reason::DuplicateKey, at });
-        }
+        let Some(Frame::Object { key, at, .. }) = self.stack.last_mut() else { return Ok(()) };
         *key = read;
+        *at = start;
         self.due = Due::Value;
         Ok(())
     }
 
     fn value(&mut self) -> Result<(), Refusal> {
-        let inside = Some(self.inside());
+        let open = Open(&self.stack);
         let value = match self.cursor.peek() {
             None => return self.cursor.refuse(Reason::CutOff),
             Some(b'{' | b'[') => return self.open(),
-            Some(b'"' | b'\'') => Value::String(string::value(self.cursor, inside)?),
-            Some(_) => bare::value(self.cursor, inside)?,
+            Some(b'"' | b'\'') => Value::String(string::value(self.cursor, open)?),
+            Some(0xe2) if Quote::opened_by(self.cursor.rest().as_bytes()).is_some() => {
+                Value::String(string::value(self.cursor, open)?)
+            }
+            Some(_) => bare::value(self.cursor, open)?,
         };
-        self.take(value);
-        Ok(())
+        self.take(value)
     }
 
     fn next(&mut self) -> Result<Option<Value>, Refusal> {
@@ -188,9 +230,26 @@ impl Parser<'_, '_> {
                 Ok(None)
             }
             Some(byte @ (b'}' | b']')) => self.close(byte),
-            Some(b'"') if !ellipsis => Ok(self.missing_comma()),
-            Some(b'{' | b'[') if !ellipsis && self.inside() == b'[' => Ok(self.missing_comma()),
+            Some(byte) if !ellipsis && self.comma_is_missing(byte) => Ok(self.missing_comma()),
             Some(_) => self.cursor.refuse(Reason::Unexpected),
+        }
+    }
+
+    /// Whether the next byte begins a member that no comma stands before.
+    fn comma_is_missing(&mut self, byte: u8) -> bool {
+        let at = self.cursor.at;
+        let next_line = self.cursor.between(self.end, at).contains('\n');
+        match (self.inside(), byte) {
+            (_, b'"') => true,
+            (b'{', b'\'') => key_follows(self.cursor, at),
+            (b'{', _) => name_follows(self.cursor, at),
+            (_, b'{' | b'[' | b'\'') => true,
+            (_, b'0'..=b'9' | b'-') if next_line => true,
+            _ => {
+                let text = self.end.checked_sub(1).and_then(|at| self.cursor.byte(at));
+                let after_text = matches!(text, Some(b'"' | b'\''));
+                after_text && quote::comma_is_missing(self.cursor, self.end, Open(&self.stack))
+            }
         }
     }
 
@@ -226,8 +285,17 @@ impl Parser<'_, '_> {
         if self.stack.is_empty() {
             return Ok(Some(value));
         }
-        self.take(value);
+        self.take(value)?;
         Ok(None)
+    }
+
+    /// At the end of the text, where a member is due: what is open is closed, unless it is nothing but open.
+    fn cut(&mut self) -> Result<Option<Value>, Refusal> {
+        if self.stack.first().is_none_or(Frame::is_empty) && self.stack.len() < 2 {
+            return self.cursor.refuse(Reason::CutOff);
+        }
+        self.cursor.repaired(Repair::ClosedAtEnd);
+        self.close_all(Repair::MissingBracket)
     }
 
     /// At the end of the text, brackets in the wrong order can only mean the end of everything.
@@ -250,17 +318,20 @@ impl Parser<'_, '_> {
         }
         self.cursor.repaired(repair);
         let Some(innermost) = self.stack.pop().map(Frame::into_value) else { return Ok(None) };
-        let close = |inner: Value, mut outer: Frame| {
-            outer.take(inner);
-            outer.into_value()
-        };
-        Ok(Some(self.stack.drain(..).rev().fold(innermost, close)))
+        let mut value = innermost;
+        while let Some(mut outer) = self.stack.pop() {
+            outer.take(self.cursor, value)?;
+            value = outer.into_value();
+        }
+        Ok(Some(value))
     }
 
-    fn take(&mut self, value: Value) {
+    fn take(&mut self, value: Value) -> Result<(), Refusal> {
         if let Some(frame) = self.stack.last_mut() {
-            frame.take(value);
+            frame.take(self.cursor, value)?;
         }
+        self.end = self.cursor.at;
         self.due = Due::Next;
+        Ok(())
     }
 }

@@ -50,7 +50,10 @@ fn text_around_the_value_is_left_out() {
     repaired("\u{feff}{\"a\": [1]}", &a, "text_around");
     repaired("\u{c}{\"a\": [1]}", &a, "text_around");
     repaired("{\"a\": [1]}\u{b}", &a, "text_around");
+    repaired("Note: it's done. The \"arguments\" are: {\"a\": [1]}", &a, "text_around");
+    repaired("{\"a\": [1]} Note: x. Also: y", &a, "text_around");
     refused("path: /tmp, options: {\"a\": 1}", Reason::UnclearSurroundings);
+    refused("path: /tmp\noptions: {\"a\": 1}", Reason::UnclearSurroundings);
     refused("{\"a\": 1}, \"b\": 2}", Reason::UnclearSurroundings);
     refused("{\"a\": 1} see 3]", Reason::UnclearSurroundings);
     refused("I cannot do that.", Reason::NoValue);
@@ -62,7 +65,8 @@ fn there_is_one_value() {
     repaired("{\"a\": 1}\n{\"a\": 1}", &json!({"a": 1}), "repeated_value");
     refused("{\"a\": 1}\n{\"a\": 2}", Reason::TwoValues);
     refused("{\"a\": 1} and {\"a\": ", Reason::TwoValues);
-    refused("use [search] with {\"a\": 1}", Reason::NotAValue);
+    refused("use [search] with {\"a\": 1}", Reason::TwoValues);
+    refused("use [search] now", Reason::NoValue);
 }
 
 #[test]
@@ -73,8 +77,24 @@ fn commas_too_many_or_too_few() {
     repaired("{\"a\": 1 \"b\": 2}", &json!({"a": 1, "b": 2}), "missing_comma");
     repaired("{\"a\": \"x\"\n \"b\": 2}", &json!({"a": "x", "b": 2}), "missing_comma");
     repaired("[{\"a\": 1} {\"a\": 2}]", &json!([{"a": 1}, {"a": 2}]), "missing_comma");
-    refused("[1,, 2]", Reason::MissingValue);
-    refused("[1 2]", Reason::NotAValue);
+    repaired("{\"a\": \"x\" \"b\": 2}", &json!({"a": "x", "b": 2}), "missing_comma");
+    repaired("{\"a\":\"x\"\"b\":2}", &json!({"a": "x", "b": 2}), "missing_comma");
+    repaired("[\"a\" \"b\" 3]", &json!(["a", "b", 3]), "missing_comma");
+    repaired("[1\n2]", &json!([1, 2]), "missing_comma");
+    repaired("{a: 1\nb: 2}", &json!({"a": 1, "b": 2}), "missing_comma, unquoted_key");
+    repaired("[1,, 2]", &json!([1, 2]), "extra_comma");
+    repaired("[\"a\",, [\"b\"]]", &json!(["a", ["b"]]), "extra_comma");
+    refused("[1 2]", Reason::Unexpected);
+    refused("[, 1]", Reason::MissingValue);
+    refused("{\"limit\": {, \"b\": []}", Reason::NotAMember);
+    refused("{\"k\": \"v\", [\"x\"] }", Reason::UnclearQuotes);
+}
+
+#[test]
+fn a_colon_is_put_in_between_a_key_and_a_whole_value() {
+    repaired("{\"a\" \"b\", \"c\" 1}", &json!({"a": "b", "c": 1}), "missing_colon");
+    refused("{\"a\", \"b\": 1}", Reason::NotAMember);
+    refused("{\"a\" \"b\": 1}", Reason::NotAMember);
 }
 
 #[test]
@@ -96,17 +116,63 @@ fn brackets_too_many() {
 }
 
 #[test]
-fn what_is_cut_off_is_not_made_up() {
-    refused("{\"path\": \"/etc/pass", Reason::CutInString);
+fn what_is_cut_off_where_nothing_tells_what_was_meant_is_not_made_up() {
     refused("{\"path\": \"a\\", Reason::CutInString);
+    refused("{\"path\": \"a\\u00", Reason::CutInString);
+    refused("{\"path\": \"C:\\x\\\"}", Reason::CutInString);
+    refused("{\"path\": \"", Reason::CutInString);
+    refused("{\"code\": \"f() {}", Reason::CutInString);
+    refused("{\"list\": [\"x\", \"y}", Reason::CutInString);
     refused("{\"pa", Reason::CutInString);
-    refused("{\"limit\": 12", Reason::CutInScalar);
     refused("{\"limit\": tru", Reason::CutInScalar);
+    refused("{\"limit\": 1.5e", Reason::CutInScalar);
     refused("{\"limit\":", Reason::CutOff);
     refused("{\"limit\"", Reason::NotAMember);
-    refused("{\"a\": 1,", Reason::CutOff);
-    refused("{\"a\": [", Reason::CutOff);
     refused("{", Reason::CutOff);
+    refused("[\n", Reason::CutOff);
+}
+
+#[test]
+fn what_is_closed_at_the_end_is_not_certain_and_a_schema_decides() {
+    for (text, value) in [
+        ("{\"path\": \"/etc/pass", json!({"path": "/etc/pass"})),
+        ("{\"path\": \"/etc/pass}", json!({"path": "/etc/pass"})),
+        ("{\"path\": [\"a\", \"b\n]\n}\n```", json!({"path": ["a", "b"]})),
+        ("{\"limit\": 12", json!({"limit": 12})),
+        ("{\"a\": 1,", json!({"a": 1})),
+        ("{\"a\": [", json!({"a": []})),
+    ] {
+        let found = repair(text).unwrap();
+        assert_eq!((&found.value, found.is_certain()), (&value, false), "{text}");
+        assert_eq!(repair_for(text, &|_| true).unwrap().value, value, "{text}");
+        assert_eq!(repair_for(text, &|_| false).unwrap_err().reason, Reason::NotDecided, "{text}");
+    }
+    assert!(repair_for("{\"a\": 1,}", &|_| false).unwrap().is_certain());
+}
+
+#[test]
+fn a_schema_decides_between_two_readings_of_which_one_holds() {
+    for (text, first, second) in [
+        ("{\"n\": 12\"}", json!(12), json!("12")),
+        ("{\"n\": true\"}", json!(true), json!("true")),
+        ("{\"n\": 007}", json!(7), json!("007")),
+        ("{\"n\": +1}", json!(1), json!("+1")),
+        ("{\"n\": 1_000}", json!(1000), json!("1_000")),
+        ("{\"n\": 0x1F}", json!(31), json!("0x1F")),
+        ("{\"n\": yes}", json!(true), json!("yes")),
+        ("{\"n\": NULL}", json!(null), json!("NULL")),
+        ("{\"n\": 1, \"n\": 2,}", json!(1), json!(2)),
+    ] {
+        assert!(repair(text).is_err(), "{text}");
+        for value in [first, second] {
+            let found = repair_for(text, &|found| found["n"] == value).unwrap();
+            assert!(found.repairs.contains(Repair::ChosenBySchema), "{text}");
+            assert_eq!(found.value, json!({ "n": value }), "{text}");
+        }
+        for holds in [true, false] {
+            assert!(repair_for(text, &|_| holds).is_err(), "{text}");
+        }
+    }
 }
 
 #[test]
@@ -126,14 +192,15 @@ fn quotes_too_few() {
     repaired("{\"a: 1, \"b\": 2}", &json!({"a": 1, "b": 2}), "missing_quote");
     refused("{\"a\": \"x, \"b\": 1}", Reason::UnclearQuotes);
     refused("{\"a\": \"x, \"b\": 1, \"c\": \"\"}", Reason::UnclearQuotes);
-    refused("{\"a\": \"x}", Reason::CutInString);
-    refused("{\"a\": hello}", Reason::NotAValue);
 }
 
 #[test]
 fn quotes_inside_a_text_belong_to_it_where_they_are_pairs() {
     repaired("{\"a\": \"say \"hi\" to all\"}", &json!({"a": "say \"hi\" to all"}), "unescaped_quote");
     repaired("{\"a\": \"say \"hi\"\"}", &json!({"a": "say \"hi\""}), "unescaped_quote");
+    repaired("{\"size\": \"10 inch\"\"}", &json!({"size": "10 inch"}), "doubled_quote");
+    refused("{\"size\": \"5'10\"\", \"w\": 3}", Reason::UnclearQuotes);
+    refused("{\"a\": \"v\"al\"ue\"}", Reason::UnclearQuotes);
     repaired("{\"code\": \"print(\"hi\")\"}", &json!({"code": "print(\"hi\")"}), "unescaped_quote");
     refused("{\"a\": \"\"yes\", he said\"}", Reason::UnclearQuotes);
     refused("{\"a\": \"5\" disk\"}", Reason::UnclearQuotes);
@@ -151,9 +218,55 @@ fn other_languages() {
     repaired("{'a': 'x \"y\"'}", &json!({"a": "x \"y\""}), "single_quotes");
     repaired("None", &Value::Null, "python_literal");
     refused("{'a': 'it's'}", Reason::UnclearQuotes);
+    repaired("{“a”: “x \"y\"”, ‘b’: ”z”}", &json!({"a": "x \"y\"", "b": "z"}), "smart_quotes");
+    repaired("{2: 2, ünï: 1}", &json!({"2": 2, "ünï": 1}), "unquoted_key");
+    refused("{‘a’: ‘it’s’}", Reason::UnclearQuotes);
     refused("{\"a\": NaN}", Reason::NotAValue);
-    refused("{\"a\": 0x1F}", Reason::NotAValue);
+    refused("{\"a\": 0x1F}", Reason::TwoReadings);
     refused("{\"a\": undefined}", Reason::NotAValue);
+}
+
+#[test]
+fn words_without_quotes_are_a_text_where_they_can_be_nothing_else() {
+    for text in [
+        "hello",
+        "New York",
+        "hello world!",
+        "2024-01-01",
+        "12:30",
+        "0.0.1",
+        "30s",
+        "746de9ad-d4ff-4c66-97d7-00a92ad46967",
+        "https://example.com/a?b=c",
+        "a@b.org",
+        "/tmp/x",
+    ] {
+        repaired(&format!("{{\"a\": {text}, \"b\": 1}}"), &json!({"a": text, "b": 1}), "unquoted_text");
+    }
+    repaired("[x, y z // last\n]", &json!(["x", "y z"]), "comment, unquoted_text");
+    repaired("{a: b \"c\": 1}", &json!({"a": "b", "c": 1}), "missing_comma, unquoted_key, unquoted_text");
+    for text in
+        ["hello, world", "x: y", "f(x)", "/re/", "1/3", "10n", "null and void", "wait...", "a \"b\"", "it's"]
+    {
+        assert!(repair(&format!("{{\"a\": {text}, \"b\": 1}}")).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_number_is_completed_where_only_a_digit_is_missing() {
+    repaired("[.5, -.5, 1.]", &json!([0.5, -0.5, 1.0]), "number_form");
+    refused("[1.5.]", Reason::NotAValue);
+    refused("[.]", Reason::NotAValue);
+    refused("[.12345678901234567890123]", Reason::NumberChanges);
+}
+
+#[test]
+fn json_that_was_escaped_once_too_often() {
+    let value = json!({"a": "x \"y\"\n", "b": [1]});
+    let once = value.to_string();
+    repaired(&once.replace('\\', "\\\\").replace('"', "\\\""), &value, "escaped_text");
+    repaired("{\\n  \"a\": [1,\\n 2]\\n}", &json!({"a": [1, 2]}), "escaped_text");
+    refused("{\\\"a\\\": \"b\"}", Reason::NotAMember);
 }
 
 #[test]
@@ -193,11 +306,11 @@ fn backslashes_are_kept_where_they_are_no_escapes() {
 #[test]
 fn a_key_comes_once() {
     refused("{\"a\": 1, \"a\": 2,}", Reason::DuplicateKey);
-    refused("{\"a\": 1, a: 1}", Reason::DuplicateKey);
+    repaired("{\"a\": [1], a: [1]}", &json!({"a": [1]}), "unquoted_key, repeated_key");
 }
 
 #[test]
 fn a_refusal_says_why_and_where() {
-    let refusal = repair("{\"a\": hello}").unwrap_err();
+    let refusal = repair("{\"a\": NaN}").unwrap_err();
     assert_eq!(refusal.to_string(), "neither a string in quotes, a number nor a literal at byte 6");
 }

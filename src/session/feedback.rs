@@ -32,7 +32,7 @@ pub struct RetryFeedback {
     /// When the next attempt may start, RFC 3339. Never shown to the model: prompts stay the same from run to run.
     /// Example: `2026-01-01T00:00:00.200Z`
     #[serde(with = "rfc3339")]
-    #[schemars(with = "String", extend("format" = "date-time"))]
+    #[schemars(with = "String", regex(pattern = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z$"))]
     pub retry_scheduled_at: Instant,
     /// The wait before the next attempt, in seconds.
     /// Example: `1.5`
@@ -116,6 +116,8 @@ pub enum StopReason {
     MayHaveActed,
     /// The request itself is at fault: the same bytes will never work at this target.
     RequestAtFault,
+    /// The server says that a retry cannot help.
+    ShouldNotRetry,
     /// A reducer failed on this action.
     ReducerError,
     /// `max_attempts` are used up.
@@ -132,6 +134,8 @@ pub enum StopReason {
     TotalDelay,
     /// There would be another attempt, but the policy is in shadow.
     Shadow,
+    /// A budget of the run (`limits.run`) leaves nothing for another call of a model.
+    RunBudget,
 }
 
 impl StopReason {
@@ -145,9 +149,11 @@ impl StopReason {
             | Self::NotRetryable
             | Self::MayHaveActed
             | Self::RequestAtFault
+            | Self::ShouldNotRetry
             | Self::ReducerError
             | Self::CircuitOpen
-            | Self::Shadow => false,
+            | Self::Shadow
+            | Self::RunBudget => false,
         }
     }
 
@@ -160,6 +166,7 @@ impl StopReason {
             Self::NotRetryable => "not retryable",
             Self::MayHaveActed => "it may have acted",
             Self::RequestAtFault => "the request itself is at fault",
+            Self::ShouldNotRetry => "the server says that a retry cannot help",
             Self::ReducerError => "a reducer failed",
             Self::Attempts => "attempts exhausted",
             Self::Deadline => "deadline",
@@ -168,6 +175,7 @@ impl StopReason {
             Self::Budget => "retry budget used up",
             Self::TotalDelay => "total delay used up",
             Self::Shadow => "decided in shadow only",
+            Self::RunBudget => "budget of the run used up",
         }
     }
 }

@@ -25,6 +25,8 @@ pub enum FinalReason {
     Loop,
     /// The user or the host asked for the end.
     UserStop,
+    /// A budget of the run (`limits.run`) has enough left for one turn.
+    Budget,
 }
 
 impl FinalReason {
@@ -37,6 +39,7 @@ impl FinalReason {
             Self::ReportAttempt => "a report was refused",
             Self::Loop => "the model repeats itself",
             Self::UserStop => "the run is to end",
+            Self::Budget => "the budget of the run is used up",
         }
     }
 }
@@ -104,6 +107,8 @@ pub enum FailureReason {
     DeadlineExceeded,
     /// The user or the host stopped it.
     Stopped,
+    /// A budget of the run (`limits.run`) is used up.
+    BudgetExhausted,
 }
 
 impl FailureReason {
@@ -114,6 +119,7 @@ impl FailureReason {
             Self::SessionFailed => "the run failed",
             Self::DeadlineExceeded => "the time is over",
             Self::Stopped => "the run was stopped",
+            Self::BudgetExhausted => "the budget of the run is used up",
         }
     }
 }

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::policy::{Cost, Price};
+
 /// What a message costs besides its text.
 pub(crate) const PER_MESSAGE: u64 = 4;
 /// What a tool call costs besides its name and arguments.
@@ -95,6 +97,10 @@ pub struct Usage {
     /// Example: `30`
     #[serde(default, skip_serializing_if = "is_none")]
     pub cache_write: u64,
+    /// Tokens of the reply that are reasoning.
+    /// Example: `15`
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub reasoning: u64,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -150,11 +156,68 @@ impl Usage {
             output: self.output.saturating_add(other.output),
             cache_read: self.cache_read.saturating_add(other.cache_read),
             cache_write: self.cache_write.saturating_add(other.cache_write),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
         }
+    }
+
+    /// What they cost. Kinds of tokens are parts of those of the request and the reply, whatever is reported of them.
+    pub fn cost(self, price: Price) -> Cost {
+        let read = self.cache_read.min(self.input);
+        let written = self.cache_write.min(self.input.saturating_sub(read));
+        let reasoning = self.reasoning.min(self.output);
+        let plain = self.input.saturating_sub(read).saturating_sub(written);
+        Cost::of([
+            (plain, price.input),
+            (read, price.cache_read.unwrap_or(price.input)),
+            (written, price.cache_write.unwrap_or(price.input)),
+            (self.output.saturating_sub(reasoning), price.output),
+            (reasoning, price.reasoning.unwrap_or(price.output)),
+        ])
     }
 
     /// Input and output together.
     pub const fn total(self) -> u64 {
         self.input.saturating_add(self.output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRICE: Price = Price {
+        input: 2_500_000,
+        output: 10_000_000,
+        cache_read: Some(250_000),
+        cache_write: None,
+        reasoning: Some(20_000_000),
+    };
+
+    #[test]
+    fn tokens_cost_what_the_price_says() {
+        let usage = Usage { input: 1_000_000, output: 100_000, ..Usage::default() };
+        assert_eq!(usage.cost(PRICE).to_string(), "3.5");
+        assert_eq!(Usage { input: 1, ..Usage::default() }.cost(PRICE).to_string(), "0.0000025");
+    }
+
+    #[test]
+    fn tokens_of_a_cache_and_of_reasoning_have_prices_of_their_own() {
+        let tokens =
+            Usage { input: 1_000_000, cache_read: 800_000, cache_write: 100_000, ..Usage::default() };
+        // 100 000 and the 100 000 written at 2.50, 800 000 at 0.25.
+        assert_eq!(tokens.cost(PRICE).to_string(), "0.7");
+        // 40 000 at 10, 60 000 at 20.
+        let thinking = Usage { output: 100_000, reasoning: 60_000, ..Usage::default() };
+        assert_eq!(thinking.cost(PRICE).to_string(), "1.6");
+        assert_eq!(thinking.cost(Price { reasoning: None, ..PRICE }).to_string(), "1");
+    }
+
+    #[test]
+    fn no_number_of_tokens_overflows_nor_counts_twice() {
+        let tokens =
+            Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: 1, reasoning: 2 };
+        assert_eq!(tokens.cost(PRICE), Cost(u64::MAX));
+        let more_than_all = Usage { input: 10, cache_read: 500, ..Usage::default() };
+        assert_eq!(more_than_all.cost(PRICE), Cost(10 * 250_000));
     }
 }

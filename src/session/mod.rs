@@ -10,6 +10,7 @@
     )
 )]
 
+mod arguments;
 mod feedback;
 mod final_report;
 mod history;
@@ -17,6 +18,8 @@ mod message;
 mod reduction;
 mod slices;
 
+pub(crate) use arguments::is_object;
+pub use arguments::object_arguments;
 pub use feedback::{AttemptRecord, FeedbackSource, ReducerError, RetryExhausted, RetryFeedback, StopReason};
 pub use final_report::{FailureReason, FailureReport, FinalReason, ReportSource};
 pub use history::{HistoryRepair, InjectedResult, Splice, splice};

@@ -11,6 +11,9 @@ pub const FEEDBACK: &str = "feedback";
 /// The slice the built-in policy keeps [`ReducerError`]s in.
 pub const REDUCER_ERRORS: &str = "reducer_errors";
 
+/// The largest value of a slice: 8 bytes for each value in it, and its texts and keys.
+const MOST_BYTES: usize = 16 << 20;
+
 /// The values of all slices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -136,7 +139,13 @@ impl Slices {
         {
             // Without a check nothing can fail after the value is known: no copy to fall back on is needed.
             match &rule.change {
-                Change::Append(value) => return eval(value, &vars).map(|value| list.push(value)),
+                Change::Append(value) => {
+                    let value = eval(value, &vars)?;
+                    let held = list.iter().chain([&value]).map(bytes).fold(0, usize::saturating_add);
+                    within(&rule.slice, held)?;
+                    list.push(value);
+                    return Ok(());
+                }
                 Change::KeepLast(count) => {
                     list.drain(..surplus(list.len(), *count));
                     return Ok(());
@@ -146,6 +155,7 @@ impl Slices {
         }
         let Some(current) = self.0.get(&rule.slice) else { return Ok(()) };
         let next = changed(&rule.change, current, &mut vars)?;
+        within(&rule.slice, bytes(&next))?;
         if let Some(check) = &rule.check {
             vars.insert("slice".into(), next.clone());
             if !check.holds(&vars).map_err(|e| format!("`check`: {e}"))? {
@@ -171,6 +181,38 @@ fn reads(rule: &ReducerRule, variable: &str) -> bool {
     };
     let exprs = [rule.when.as_ref(), change, rule.check.as_ref()];
     exprs.into_iter().flatten().any(|expr| expr.reads(variable))
+}
+
+/// Refuses a value that a slice cannot hold.
+fn within(slice: &str, bytes: usize) -> Result<(), String> {
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    Err(format!(
+        "the value of the slice `{slice}` would be larger than {} MiB; keep less of it",
+        MOST_BYTES >> 20
+    ))
+}
+
+/// What a value takes; does not recurse.
+fn bytes(value: &Value) -> usize {
+    let mut bytes: usize = 0;
+    let mut stack = vec![value];
+    while let Some(part) = stack.pop() {
+        bytes = bytes.saturating_add(8);
+        match part {
+            Value::String(text) => bytes = bytes.saturating_add(text.len()),
+            Value::Array(list) => stack.extend(list),
+            Value::Object(entries) => {
+                for (key, value) in entries {
+                    bytes = bytes.saturating_add(key.len());
+                    stack.push(value);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    bytes
 }
 
 /// How many of `length` elements are more than `count`.

@@ -9,7 +9,7 @@ use super::document::{
 use super::latency::Latency;
 use crate::engine::{Catalogue, Decision, NameClash, ToolFacts, ToolSpec, reported};
 use crate::policy::decode::{self, Document, Spanned, VersionOne};
-use crate::policy::{ErrorClass, Fraction, PerClass, Policy, Problem, Report};
+use crate::policy::{ErrorClass, Fraction, PerClass, Policy, Problem, Report, UnknownPrice};
 use crate::session::Usage;
 use crate::time::Nanos;
 
@@ -192,6 +192,14 @@ impl Scenario {
         windows.sort_unstable();
         windows.dedup();
         windows
+    }
+
+    /// Whether the policy says what the models cost, if it bounds what a run may: a scenario says nothing of it.
+    ///
+    /// # Errors
+    /// A model whose price is unknown.
+    pub fn prices(&self, policy: &Policy) -> Result<(), UnknownPrice> {
+        policy.prices(self.models.iter().map(|model| (model.service.name.as_str(), None)))
     }
 
     /// Plays it with agents under a policy. The same scenario and policy always come to the same.

@@ -10,7 +10,7 @@ use crate::cases::{
     Answered, Line, OutcomeRule, PlannedCall, Plot, Record, START, Setup, Tokens, outcomes, play, timeline,
 };
 use crate::engine::{self, Catalogue, Decision, NameClash, ToolSpec};
-use crate::policy::{Effect, Policy};
+use crate::policy::{Effect, Policy, UnknownPrice};
 use crate::time::Nanos;
 
 /// So often the planner and people are asked at most; they always say the same.
@@ -50,6 +50,9 @@ pub enum StoryError {
     /// A tool of the name that the policy takes the final report by.
     #[error(transparent)]
     Names(#[from] NameClash),
+    /// The policy bounds what a run may cost, and the price of a model is unknown.
+    #[error(transparent)]
+    Price(#[from] UnknownPrice),
     /// It cannot be played to its end.
     #[error("{0}")]
     Endless(String),
@@ -100,6 +103,7 @@ impl Story {
     /// If an outcome is not understood, or there is no end.
     pub fn of_model(policy: &Policy, models: &[String], ends: &str, seed: u64) -> Result<Self, StoryError> {
         let plot = Plot::Turn(again_and_again(ends)?);
+        policy.prices(models.iter().map(|model| (model.as_str(), None)))?;
         let record = play(&setup(policy, Catalogue::default(), models.to_vec(), plot, seed));
         let attempts = record.model_calls;
         Self::told(record, attempts.into())

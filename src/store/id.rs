@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::new_uuid;
+
 const MAX_CHARS: usize = 128;
 
 /// The id of a session: letters, digits, `.`, `_` and `-`, not beginning with a dot, at most 128 of them. No such
@@ -44,7 +46,7 @@ pub enum SessionIdError {
 impl SessionId {
     /// A new id: a UUID of version 7. Later ones sort after earlier ones.
     pub fn generate() -> Self {
-        Self(uuid::Uuid::now_v7().to_string())
+        Self(new_uuid().to_string())
     }
 
     /// As text.

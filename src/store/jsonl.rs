@@ -105,9 +105,9 @@ impl Store for JsonlStore {
             io::ErrorKind::AlreadyExists => StoreError::Exists { id: id.clone(), path: path.clone() },
             _ => io_error("make", &path, source),
         })?;
-        lock(&file, id, &path)?;
         let mut log = self.log(file, path.clone(), 0);
-        let written = log.append(&[RecordRef::Session(header)]).and_then(|()| {
+        let locked = lock(&log.file, id, &path);
+        let written = locked.and_then(|()| log.append(&[RecordRef::Session(header)])).and_then(|()| {
             log.turn_ended()?;
             self.sync_dir().map_err(|source| StoreError::Write { path: path.clone(), source })
         });
@@ -255,6 +255,7 @@ impl SessionLog for JsonlLog {
 impl JsonlLog {
     /// Writes all lines or, after an error, none.
     fn write_lines(&mut self) -> Result<(), StoreError> {
+        self.check_linked()?;
         if self.torn {
             self.cut_off()?;
         }
@@ -265,6 +266,18 @@ impl JsonlLog {
             return Err(self.write_error(source));
         }
         self.length += self.lines.len() as u64;
+        Ok(())
+    }
+
+    /// What is added to a file that was deleted is lost with it.
+    fn check_linked(&self) -> Result<(), StoreError> {
+        #[cfg(unix)]
+        {
+            let stat = self.file.metadata().map_err(|source| self.write_error(source))?;
+            if std::os::unix::fs::MetadataExt::nlink(&stat) == 0 {
+                return Err(StoreError::Deleted { path: self.path.clone() });
+            }
+        }
         Ok(())
     }
 
@@ -477,7 +490,7 @@ mod tests {
             let survived = scene.read().len();
             scene.store.open(&scene.id).unwrap().append(&[state(3)]).unwrap();
             assert_eq!(scene.read().len(), survived + 1, "cut at {cut}");
-            assert!(scene.written().ends_with("\"seq\":3,\"hash\":\"h\"}\n"));
+            assert!(scene.written().lines().last().unwrap().contains("\"seq\":3,\"hash\":\"h\""));
         }
     }
 

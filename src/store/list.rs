@@ -56,12 +56,12 @@ pub(super) fn info(id: &SessionId, log: &Path) -> Result<SessionInfo, StoreError
         return Err(io_error("open", log, io::Error::other("it is not a file")));
     }
     let mut meta = match read_meta(log) {
-        Some(meta) => meta,
-        None => of_log(log)?,
+        // A run that was killed as it began may be in the log alone.
+        Some(meta) if meta.status != SessionStatus::New => meta,
+        Some(known) if known.named => SessionMeta { title: known.title, named: true, ..of_log(log)? },
+        _ => of_log(log)?,
     };
-    if matches!(meta.status, SessionStatus::Running | SessionStatus::New) && !is_written(log) {
-        meta.status = SessionStatus::BrokenOff;
-    }
+    meta.status = meta.status.now(is_written(log));
     let updated = stat.modified().ok().and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     let updated = updated.and_then(|since| u64::try_from(since.as_nanos()).ok()).map(Instant);
     Ok(SessionInfo {

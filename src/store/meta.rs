@@ -149,6 +149,14 @@ impl SessionStatus {
         Self::Stopped,
     ];
 
+    /// Where the run stands now: one that has not ended is running only while somebody writes to its session.
+    pub(super) const fn now(self, is_written: bool) -> Self {
+        match self {
+            Self::Running if !is_written => Self::BrokenOff,
+            status => status,
+        }
+    }
+
     /// As it is written.
     pub const fn name(self) -> &'static str {
         match self {

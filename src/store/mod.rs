@@ -57,7 +57,8 @@ pub trait Store: Send + Sync {
     }
 
     /// Opens a session to go on with it, and shows `each` line of its log on the way. A line that it does not understand is
-    /// damage.
+    /// damage, and so is one whose checksum does not match: [`Line::parse`] says so. All lines are read before the log can be
+    /// written.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -114,7 +115,8 @@ pub trait Store: Send + Sync {
 
 /// The open log of one session. Nobody else can write to it until this is dropped.
 pub trait SessionLog: Send {
-    /// Adds records at the end: all of them or, after an error, none.
+    /// Adds records at the end: all of them or, after an error, none. Each is the line that [`RecordRef::write_to`] makes,
+    /// whose checksum [`Line::parse`] verifies before anything is added to the log again.
     ///
     /// # Errors
     /// They could not be written. What was in the log before is still in it, and whole.
@@ -207,6 +209,15 @@ pub enum StoreError {
         path: PathBuf,
         /// What is wrong with the record.
         why: String,
+    },
+    /// Its log was deleted while it was open.
+    #[error(
+        "the log of the session was deleted while it was being written: `{}`; what it held is lost, and nothing more can be kept",
+        path.display()
+    )]
+    Deleted {
+        /// The log.
+        path: PathBuf,
     },
     /// The address of a database cannot be read.
     #[error(

@@ -71,8 +71,11 @@ impl Journal for Recorder {
     ) -> Result<(), JournalError> {
         let bytes = state.to_bytes();
         let (seq, hash) = (state.seq, State::digest_of(&bytes));
-        // Kept first: the log must not name a state that is nowhere.
-        self.log.keep_state(&bytes).map_err(failed)?;
+        // Kept first: then the log names no state that is nowhere. The file only helps to resume under another policy, so a
+        // run does not end for it.
+        if let Err(error) = self.log.keep_state(&bytes) {
+            tracing::warn!(error = %error, "the state beside the session's log is not up to date");
+        }
         self.add(&[
             RecordRef::Directives { seq, policy, list: directives },
             RecordRef::State { seq, hash: &hash },

@@ -133,20 +133,20 @@ impl<'i> Reading<'i> {
     }
 
     fn line(&mut self, line: Line<'_>) -> Result<(), RecordError> {
-        match line.kind {
+        match line.kind() {
             LineKind::Session => {
-                if let Record::Session(header) = parse(line.json)? {
+                if let Record::Session(header) = parse(line.json())? {
                     self.header = Some(header);
                 }
             }
             LineKind::Event => {
-                let envelope = event(line.json)?;
+                let envelope = event(line.json())?;
                 self.take();
                 self.pending = Some(envelope);
             }
-            LineKind::Directives => self.decided_by(line.json)?,
+            LineKind::Directives => self.decided_by(line.json())?,
             LineKind::State => {
-                if let Record::State { seq, hash } = parse(line.json)? {
+                if let Record::State { seq, hash } = parse(line.json())? {
                     self.take();
                     self.hash = hash;
                     if self.compares && self.differs.is_none() && self.fold.state().digest() != self.hash {
@@ -192,10 +192,9 @@ impl<'i> Reading<'i> {
         let mut again = Self { compares: true, ..Self::new(self.interpreter) };
         for record in store.read(id)? {
             let mut line = Vec::new();
-            let record = record?;
             // What was read can be written.
-            let _ = record.as_ref().write_to(&mut line);
-            let _ = again.line(Line::of(&record, &line));
+            let _ = record?.as_ref().write_to(&mut line);
+            let _ = Line::parse(&line).and_then(|line| again.line(line));
         }
         let seq = again.differs.unwrap_or(again.fold.state().seq);
         Ok(ResumeError::Diverged { id: id.clone(), seq })
@@ -229,10 +228,9 @@ fn event(line: &[u8]) -> Result<Envelope, RecordError> {
 
 /// The digest of the policy that decided, where it stands in lines of this version.
 fn policy_of(line: &[u8]) -> Option<String> {
-    let rest = line.strip_prefix(br#"{"v":1,"kind":"directives","seq":"#)?;
+    let rest = line.strip_prefix(br#"{"v":2,"kind":"directives","seq":"#)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let rest = rest.get(digits..)?.strip_prefix(br#","policy":""#)?;
     let end = rest.iter().position(|byte| !byte.is_ascii_hexdigit())?;
-    let whole = rest.get(end) == Some(&b'"') && line.trim_ascii_end().ends_with(b"]}");
-    whole.then(|| String::from_utf8_lossy(&rest[..end]).into_owned())
+    (rest.get(end) == Some(&b'"')).then(|| String::from_utf8_lossy(&rest[..end]).into_owned())
 }

@@ -4,18 +4,19 @@ use std::io::{BufRead, Read};
 
 use super::mend::{parse, without_zeros};
 use super::read::ReadError;
-use crate::engine::{Record, RecordError};
+use crate::engine::{Checksum, Record, RecordError, verify};
+
+/// Fewer zero bytes among text were not left by a crash, which loses whole sectors: a byte was changed.
+const FEWEST_ZEROS: usize = 16;
 
 /// The longest line that is read.
 pub(super) const MAX_LINE: u64 = 64 * 1024 * 1024;
 
-/// A line of a log.
+/// A line of a log whose checksum was verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// What it is.
-    pub kind: LineKind,
-    /// The record as it was written: JSON.
-    pub json: &'a [u8],
+    kind: LineKind,
+    json: &'a [u8],
 }
 
 /// What a line is, by its beginning.
@@ -106,11 +107,16 @@ impl<R: BufRead> Scan<R> {
         let line = without_zeros(&self.buffer);
         let kind = match kind(line) {
             // What a crash leaves behind must not be taken for a whole record.
-            Some(kind) if ended && !line.contains(&0) => kind,
+            Some(kind) if ended && !line.contains(&0) => match verify(line) {
+                Ok(Checksum::Matches) => kind,
+                Ok(Checksum::None) | Err(_) => {
+                    return Err(ReadError::Damaged { line: self.line + 1, source: RecordError::Changed });
+                }
+            },
             _ => match parse(line) {
                 Ok(record) => kind_of(&record),
                 // The tail of a log that was cut off; but a log without a header is none.
-                Err(RecordError::Malformed(_)) if self.line > 0 && (!ended || self.is_torn_here()?) => {
+                Err(RecordError::Malformed(_)) if self.line > 0 && self.is_torn_here(ended)? => {
                     self.end = Some(End::Torn);
                     return Ok(None);
                 }
@@ -153,10 +159,15 @@ impl<R: BufRead> Scan<R> {
         }
     }
 
-    /// Whether a line with zero bytes in it, which cannot be read, is where a crash has cut the log off: after it there is
-    /// no record any more.
-    fn is_torn_here(&mut self) -> Result<bool, ReadError> {
-        if !self.buffer.contains(&0) {
+    /// Whether a line that cannot be read is where a crash has cut the log off: it has no end, or it has zero bytes in it
+    /// and there is no record after it.
+    fn is_torn_here(&mut self, ended: bool) -> Result<bool, ReadError> {
+        if !ended {
+            // A whole record and one byte more: its line end was changed.
+            let whole = self.buffer.split_last().map(|(_, line)| verify(without_zeros(line)));
+            return Ok(whole != Some(Ok(Checksum::Matches)));
+        }
+        if !self.buffer.contains(&0) || has_lone_zeros(&self.buffer) {
             return Ok(false);
         }
         let line = std::mem::take(&mut self.buffer);
@@ -173,9 +184,15 @@ impl<R: BufRead> Scan<R> {
     }
 }
 
+/// Whether a line of text has fewer zero bytes in a row than a crash leaves behind.
+fn has_lone_zeros(line: &[u8]) -> bool {
+    let text = line.iter().any(|byte| !matches!(byte, 0 | b'\n'));
+    text && line.split(|byte| *byte != 0).any(|zeros| (1..FEWEST_ZEROS).contains(&zeros.len()))
+}
+
 /// What a line is, if it begins as lines of this version do.
 fn kind(line: &[u8]) -> Option<LineKind> {
-    let rest = line.strip_prefix(br#"{"v":1,"kind":""#)?;
+    let rest = line.strip_prefix(br#"{"v":2,"kind":""#)?;
     let kinds: [(&[u8], LineKind); 3] = [
         (b"event\",", LineKind::Event),
         (b"directives\",", LineKind::Directives),
@@ -194,8 +211,21 @@ const fn kind_of(record: &Record) -> LineKind {
 }
 
 impl<'a> Line<'a> {
-    /// The line of a record.
-    pub(super) fn of(record: &Record, json: &'a [u8]) -> Self {
-        Self { kind: kind_of(record), json }
+    /// The line of a record, as stores show it to [`Store::open_with`](super::Store::open_with).
+    ///
+    /// # Errors
+    /// It is no record, or not as it was written.
+    pub fn parse(json: &'a [u8]) -> Result<Self, RecordError> {
+        parse(json).map(|record| Self { kind: kind_of(&record), json })
+    }
+
+    /// What it is.
+    pub const fn kind(&self) -> LineKind {
+        self.kind
+    }
+
+    /// The record as it was written: JSON.
+    pub const fn json(&self) -> &'a [u8] {
+        self.json
     }
 }

@@ -9,7 +9,7 @@ use unfazed::engine::{
     TurnMeasure, Work,
 };
 use unfazed::policy::{Effect, ErrorClass, Policy};
-use unfazed::session::{HistoryRepair, Reduction, ToolCall};
+use unfazed::session::{HistoryRepair, Reduction, Splice, ToolCall};
 use unfazed::time::{Instant, Nanos};
 
 use crate::cost::Cost;
@@ -59,6 +59,19 @@ pub(crate) fn policy(t: &mut Tape) -> String {
         t.of(&["exhausted", "attempt", "skip"]),
         t.of(&["target", "round", "turn"]),
     ));
+    if t.once_in(3) {
+        let budgets = [
+            "model_calls: 1",
+            "model_calls: 2",
+            "model_calls: 4",
+            "tool_calls: 0",
+            "tool_calls: 2",
+            "time: 3s",
+            "time: 30s",
+            "tokens: 9000",
+        ];
+        text.push(format!("limits: {{run: {{{}}}}}\n", t.of(&budgets)));
+    }
     if t.once_in(2) {
         text.push(format!(
             "output: {{schema: {{type: object, required: [total]}}, on_exhausted: {}, retry: {{{}}}}}\n",
@@ -67,6 +80,13 @@ pub(crate) fn policy(t: &mut Tape) -> String {
         ));
     }
     text.concat()
+}
+
+/// The conversation, as it is measured.
+const TOKENS: u64 = 1_000;
+
+fn without_the_first() -> Splice {
+    Splice { at: 0, remove: 1, insert: Vec::new() }
 }
 
 fn retry(t: &mut Tape, all: bool) -> String {
@@ -127,6 +147,16 @@ fn server_delay(t: &mut Tape) -> &'static str {
 
 /// A run of that policy: what it cost, and how many events it had; `None`: it does not end.
 pub(crate) fn play(policy: &Policy, targets: &[String], t: &mut Tape) -> Option<(Cost, usize)> {
+    play_under(policy, targets, t, |_| None)
+}
+
+/// As [`play`], where the policy may be replaced after each event.
+pub(crate) fn play_under(
+    policy: &Policy,
+    targets: &[String],
+    t: &mut Tape,
+    next: impl Fn(&mut Tape) -> Option<Policy>,
+) -> Option<(Cost, usize)> {
     let interpreter = Interpreter::new(policy.clone(), Catalogue::new(tools()).unwrap());
     let mut host =
         Host { interpreter, state: State::new(), now: Instant(0), open: Vec::new(), ..Host::default() };
@@ -140,6 +170,8 @@ pub(crate) fn play(policy: &Policy, targets: &[String], t: &mut Tape) -> Option<
         task: String::new(),
         targets: targets.to_vec(),
         windows: BTreeMap::new(),
+
+        prices: BTreeMap::new(),
         tools: tools().iter().map(ToolFacts::from).collect(),
         deadline: None,
     };
@@ -148,6 +180,11 @@ pub(crate) fn play(policy: &Policy, targets: &[String], t: &mut Tape) -> Option<
         let Some(work) = host.open.pop() else { break };
         let event = host.answer(work, t);
         host.tell(event);
+        if let Some(policy) = next(t).filter(|_| !host.finished) {
+            let digest = policy.digest().to_owned();
+            host.interpreter = Interpreter::new(policy, host.interpreter.tools().clone());
+            host.tell(Event::PolicyChanged { policy: digest });
+        }
     }
     assert!(host.finished || !host.open.is_empty(), "the run is not over and nothing is asked for");
     let events = usize::try_from(host.state.seq).unwrap();
@@ -229,9 +266,22 @@ impl Host {
 
     fn answer(&mut self, work: Work, t: &mut Tape) -> Event {
         match work {
-            Work::PrepareTurn(turn) => turn.prepared(TurnMeasure::default()),
-            Work::RepairHistory(work) => work.repaired(HistoryRepair::default()),
-            Work::ReduceContext(work) => work.reduced(Reduction::default()),
+            Work::PrepareTurn(turn) => {
+                turn.prepared(TurnMeasure { messages: 9, message_tokens: TOKENS, ..TurnMeasure::default() })
+            }
+            // A repair and a reduction change something, so that the call is made once more.
+            Work::RepairHistory(work) => work.repaired(HistoryRepair {
+                splices: vec![without_the_first()],
+                dropped: 1,
+                ..HistoryRepair::default()
+            }),
+            Work::ReduceContext(work) => work.reduced(Reduction {
+                splices: vec![without_the_first()],
+                dropped: 1,
+                messages: 8,
+                message_tokens: TOKENS / 2,
+                ..Reduction::default()
+            }),
             Work::Summarize(work) => work.failed(Failure::of(ErrorClass::ModelError, "no")),
             Work::CallModel(call) => self.answer_model(call, t),
             Work::RunTool(run) => self.answer_tool(run, t),
@@ -248,7 +298,14 @@ impl Host {
 
     fn answer_model(&mut self, call: CallModel, t: &mut Tape) -> Event {
         if t.below(3) == 1 {
-            return call.failed(self.failure(&[ErrorClass::Overloaded, ErrorClass::Timeout], t));
+            let classes = [
+                ErrorClass::Overloaded,
+                ErrorClass::Timeout,
+                ErrorClass::Overloaded,
+                ErrorClass::ContextOverflow,
+                ErrorClass::OrphanToolCall,
+            ];
+            return call.failed(self.failure(&classes, t));
         }
         let mut reply = ModelReply::default();
         match t.below(6) {

@@ -19,10 +19,13 @@ use unfazed::time::Nanos;
 
 use tape::Tape;
 
+/// No call is made once more after a refusal that was cured.
+const UNCURED: &str = "history: {check: never}\ncontext: {recover: false}\n";
+
 /// A report, or none; two turns; models are tried three times, one second apart.
 fn policy(output: &str) -> String {
     format!(
-        "turn: {{max_turns: 2}}
+        "{UNCURED}turn: {{max_turns: 2}}
 models:
   '*': {{retry: {{max_attempts: 3, retry_on: [overloaded], backoff: {{kind: constant, delay: 1s}}}}}}
   spare: {{retry: {{max_attempts: 2}}}}
@@ -33,6 +36,12 @@ models:
 /// Plays replies and says how often models were called and how long the run took; each tool runs at once.
 #[track_caller]
 fn play(policy: &str, models: &str, replies: &str, calls: u64, asleep: u64) {
+    play_after("[]", policy, models, replies, calls, asleep);
+}
+
+/// The same, after that conversation.
+#[track_caller]
+fn play_after(history: &str, policy: &str, models: &str, replies: &str, calls: u64, asleep: u64) {
     let inline = policy.replace('\n', "\n  ");
     let text = format!(
         "version: 1
@@ -42,6 +51,7 @@ tools: {{search: {{outcomes: [ok x9]}}}}
 cases:
   - name: the worst run
     models: {models}
+    history: {history}
     replies: [{replies}]
     expect: {{attempts: {calls}, elapsed: {asleep}s}}
 "
@@ -103,10 +113,12 @@ fn where_attempts_count_together_there_are_no_more_than_at_one_model() {
 
 #[test]
 fn a_wait_for_corrected_arguments_may_come_before_every_turn_but_the_first() {
-    let policy = "turn: {max_turns: 3}
-models: {'*': {retry: {max_attempts: 1}}}
-tools: {'*': {retry: {max_attempts: 2, backoff: {kind: constant, delay: 5m}}}}
-";
+    let policy = &format!(
+        "{UNCURED}turn: {{max_turns: 3}}
+models: {{'*': {{retry: {{max_attempts: 1}}}}}}
+tools: {{'*': {{retry: {{max_attempts: 2, backoff: {{kind: constant, delay: 5m}}}}}}}}
+"
+    );
     let wrong = "{calls: [{name: search, arguments: '1 2'}]}";
     assert_eq!(bounds(policy, &[]), (3, 600));
     play(policy, "[main]", &[wrong, SEARCH, "{text: done}"].join(", "), 3, 300);
@@ -116,6 +128,30 @@ tools: {'*': {retry: {max_attempts: 2, backoff: {kind: constant, delay: 5m}}}}
         ["{name: search, arguments: {}}", "{name: search, arguments: '1 2'}"].join(", ")
     );
     play(policy, "[main]", &[wrong, &again, "{text: done}"].join(", "), 3, 600);
+}
+
+#[test]
+fn a_call_whose_conversation_is_reduced_after_a_refusal_is_made_once_more() {
+    let policy = "history: {check: never}
+turn: {max_turns: 1}
+models: {'*': {retry: {max_attempts: 1}}}
+context: {reduce: [{kind: truncate, keep_last: 1, over: 100 chars, head: 50 chars, tail: 10 chars}]}
+";
+    let refused = "{error: {status: 400, code: context_length_exceeded, message: too long}}";
+    assert_eq!(bounds(policy, &["main"]), (2, 0));
+    let long = "a long story ".repeat(40);
+    let history = format!(
+        "[{{role: user, text: '{long}'}}, {{role: assistant, text: '{long}'}}, {{role: user, text: and?}}]"
+    );
+    play_after(&history, policy, "[main]", &[refused, "{text: done}"].join(", "), 2, 0);
+}
+
+#[test]
+fn a_budget_of_the_run_bounds_what_turns_and_attempts_do_not() {
+    let policy = format!("{}limits: {{run: {{model_calls: 4, time: 3s}}}}\n", policy(""));
+    assert_eq!(bounds(&policy, &["main"]), (4, 3));
+    let replies = [BUSY, BUSY, SEARCH, "{text: done}"].join(", ");
+    play(&policy.replace(", time: 3s", ""), "[main]", &replies, 4, 2);
 }
 
 const SENDS: &str = "version: 1
@@ -141,6 +177,18 @@ fn whether_a_run_has_acted_is_found_out_after_each_attempt_that_another_may_foll
 fn errors(report: &Report) -> impl Iterator<Item = Code> {
     let errors = report.all().iter().filter(|found| found.severity == Severity::Error);
     errors.map(|found| found.code)
+}
+
+#[test]
+fn a_run_whose_policy_is_replaced_has_work_or_an_end() {
+    count::holds("a run whose policy is replaced has work or an end", file!(), 600, |choices| {
+        let mut t = Tape::new(choices);
+        let make = |t: &mut Tape| Policy::from_yaml("x.yaml", &adversary::policy(t)).ok();
+        let Some(policy) = make(&mut t) else { return 0 };
+        let next = |t: &mut Tape| if t.once_in(9) { make(t) } else { None };
+        let played = adversary::play_under(&policy, &["main".to_owned(), "spare".to_owned()], &mut t, next);
+        played.map_or(0, |(_, events)| events)
+    });
 }
 
 #[test]

@@ -45,6 +45,32 @@ fn each_kind_of_change() {
 }
 
 #[test]
+fn a_slice_that_doubles_stops_at_its_budget_and_keeps_its_value() {
+    let double = policy("{kind: set, value: slice + slice}", &"x".repeat(1000));
+    let mut host = Host::calls(&double, &["a"]);
+    for n in 0..20 {
+        host.propose(&[("x", "a", json!({"n": n}))]);
+        host.tool_succeeds(json!(n));
+    }
+    let held = host.state.slices.get("seen").and_then(|value| value.as_str()).map(str::len);
+    assert_eq!(held, Some(1000 << 14), "16 MiB are enough for 14 doublings of 1000 bytes");
+    let errors: Vec<String> = host.state.slices.reducer_errors().map(|error| error.message).collect();
+    assert_eq!(errors.len(), 6, "{errors:?}");
+    assert!(errors[0].contains("is larger than 16 MiB"), "{}", errors[0]);
+
+    // Many small values, and one that is put into a list again and again.
+    let grow = policy("{kind: append, value: 'event.data'}", "[]");
+    let mut host = Host::calls(&grow, &["a"]);
+    for n in 0..20 {
+        host.propose(&[("x", "a", json!({"n": n}))]);
+        host.tool_succeeds(json!("y".repeat(1 << 20)));
+    }
+    assert_eq!(host.state.slices.get("seen").and_then(|value| value.as_array()).map(Vec::len), Some(15));
+    let error = host.state.slices.reducer_errors().next().unwrap().message;
+    assert_eq!(error, "the value of the slice `seen` would be larger than 16 MiB; keep less of it");
+}
+
+#[test]
 fn a_condition_decides_whether_it_runs() {
     let policy = policy("{kind: append, value: event.data}", "[]")
         .replace("slice: seen,", "slice: seen, when: event.data > 1,");

@@ -70,7 +70,7 @@ fn valid_arguments_begin_the_count_anew() {
 #[test]
 fn arguments_that_are_no_json_are_a_malformed_tool_call() {
     let mut host = Host::calls(CORRECTIONS, &["search"]);
-    host.propose(&[("a", "search", json!("{\"n\": 1"))]);
+    host.propose(&[("a", "search", json!("{\"n\": "))]);
     assert_eq!(host.feedback()[0].error_type, ErrorClass::MalformedToolCall);
 }
 

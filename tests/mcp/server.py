@@ -41,6 +41,14 @@ def tools():
         tool("grow"), tool("shrink"), tool("bend"), tool("mixed"), tool("deep"), tool("odd"), tool("chat"),
         tool("broken", {"type": "objekt"}), tool("gone"), tool("bad"),
     ]
+    if MODE == "lists":
+        deep = OBJECT
+        for _ in range(150):
+            deep = {"type": "object", "properties": {"a": deep}}
+        bare = tool("bare")
+        del bare["inputSchema"]
+        return [tool("half"), bare, tool("deep", deep), {**tool("long"), "description": "x" * 2_000_000},
+                tool("lost"), tool("void"), {"name": 7}]
     if shrunk:
         all_tools = [kept for kept in all_tools if kept["name"] != "send"]
     return all_tools + ([tool("grown")] if grown else [])
@@ -116,6 +124,15 @@ def call(ident, params):
     if name == "deep":
         say_raw('{"jsonrpc": "2.0", "id": %s, "result": {"content": [], "structuredContent": %s}}'
                 % (json.dumps(ident), '{"a":' * 10_000 + "1" + "}" * 10_000))
+        return None
+    if name == "half":
+        say_raw('{"jsonrpc": "2.0", "id": %s, "result": {"content": [{"type": "text", "te' % json.dumps(ident))
+        return None
+    if name == "lost":
+        say_raw('{"jsonrpc": "2.0", "result": {"content": [{"type": "te')
+        return None
+    if name == "void":
+        say({"id": ident})
         return None
     if name == "odd":
         return arguments["answer"]

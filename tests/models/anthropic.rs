@@ -24,7 +24,7 @@ fn thoughtful() -> Answer {
     Answer {
         text: "Let me look. 🦊".into(),
         calls: vec![call("look", r#"{"item":42}"#, "toolu_1"), call("rest", "", "toolu_2")],
-        usage: Some(Usage { input: 500, output: 20, cache_read: 300, cache_write: 100 }),
+        usage: Some(Usage { input: 500, output: 20, cache_read: 300, cache_write: 100, reasoning: 0 }),
         extra: [("reasoning_content".to_owned(), json!("First the price, then the rest."))]
             .into_iter()
             .collect(),
@@ -52,8 +52,9 @@ async fn an_answer_is_the_same_whole_and_streamed() {
         text: "Let me look. 🦊".into(),
         calls: vec![call("toolu_1", "look", r#"{"item":42}"#), call("toolu_2", "rest", "{}")],
         finish: FinishReason::ToolCalls,
-        usage: Some(Usage { input: 500, output: 20, cache_read: 300, cache_write: 100 }),
+        usage: Some(Usage { input: 500, output: 20, cache_read: 300, cache_write: 100, reasoning: 0 }),
         extra: [("thinking_anthropic".to_owned(), kept)].into_iter().collect(),
+        ..ModelReply::default()
     };
     for way in BOTH {
         let entry = Entry::new(Outcome::Answer(thoughtful()));

@@ -1,6 +1,8 @@
 //! Models over real sockets on loopback: what a call returns, and what it makes of everything that goes wrong.
 
 mod anthropic;
+mod encoded;
+mod lessons;
 mod long;
 mod partial;
 mod timeouts;
@@ -42,6 +44,7 @@ fn request(messages: &[Message], timeout: Nanos) -> ModelRequest<'_> {
         messages,
         tools: Vec::new(),
         tool_choice: ToolChoice::Auto,
+        max_output: None,
         timeout: Some(timeout),
         timeouts: CallTimeouts::default(),
         streamed: None,
@@ -140,6 +143,7 @@ async fn an_answer_is_the_same_whole_streamed_and_in_process() {
         finish: FinishReason::ToolCalls,
         usage: answer.usage,
         extra: answer.extra.clone(),
+        ..ModelReply::default()
     };
     for way in CHAT {
         let entry = Entry::new(Outcome::Answer(answer.clone()));

@@ -240,7 +240,7 @@ async fn an_answer_without_a_reason_to_stop_counts_only_where_the_server_is_know
         let failure = raw(ok(kind, body)).await.unwrap_err();
         assert_eq!(failure.class, Some(ErrorClass::NetworkError), "{body}");
         assert!(failure.message.contains("does not say why the model stopped"), "{}", failure.message);
-        let lenient = OpenAiConfig { finish_optional: true, ..OpenAiConfig::default() };
+        let lenient = OpenAiConfig { finish_optional: Some(true), ..OpenAiConfig::default() };
         assert_eq!(raw_from(lenient, ok(kind, body)).await.unwrap().text, "hello");
     }
 }

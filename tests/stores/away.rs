@@ -59,6 +59,25 @@ fn a_server_that_stays_away_stops_the_writer_and_what_it_had_is_whole() {
     assert_eq!(seqs(&store, "trip"), [1, 2]);
 }
 
+/// It takes connections and never answers.
+#[test]
+#[ignore = "it needs PostgreSQL: see the top of main.rs"]
+fn a_server_that_is_frozen_holds_a_writer_no_longer_than_its_patience() {
+    let database = Database::on(Server::new());
+    let patience = Duration::from_secs(6);
+    let store = PgStore::connect(database.config().patience(patience)).unwrap();
+    let mut log = store.create(&id("trip"), &header()).unwrap();
+    append(&mut *log, &[state(1)]).unwrap();
+    server::signal(database.server.pid(), "-STOP");
+    let start = std::time::Instant::now();
+    let said = append(&mut *log, &[state(2)]).unwrap_err().to_string();
+    drop(log);
+    let held = start.elapsed();
+    server::signal(database.server.pid(), "-CONT");
+    assert!(said.contains("it does not answer"), "{said}");
+    assert!(held < patience + Duration::from_secs(4), "{held:?}");
+}
+
 /// An agent whose first turn calls the tool.
 fn agent(tool: impl Fn() + Send + Sync + Copy + 'static) -> Agent {
     let spec = ToolSpec {

@@ -243,11 +243,7 @@ impl Place for Database {
 
 /// Kills a server with all its processes, and waits until they are gone.
 pub(crate) fn kill(pid: u32) {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    let all: Vec<String> =
-        std::iter::once(pid.to_string()).chain(children.split_whitespace().map(str::to_owned)).collect();
-    // Some may have gone by themselves.
-    let _ = Command::new("kill").arg("-9").args(&all).stderr(Stdio::null()).status().unwrap();
+    let all = signal(pid, "-KILL");
     let end = Instant::now() + Duration::from_secs(30);
     let lives = |pid: &String| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
@@ -256,6 +252,16 @@ pub(crate) fn kill(pid: u32) {
     while all.iter().any(lives) {
         assert!(Instant::now() < end, "the server cannot be killed");
     }
+}
+
+/// Sends a signal to a server and all its processes, and says which they are.
+pub(crate) fn signal(pid: u32, signal: &str) -> Vec<String> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let all: Vec<String> =
+        std::iter::once(pid.to_string()).chain(children.split_whitespace().map(str::to_owned)).collect();
+    // Some may have gone by themselves.
+    let _ = Command::new("kill").arg(signal).args(&all).stderr(Stdio::null()).status().unwrap();
+    all
 }
 
 fn is_root() -> bool {

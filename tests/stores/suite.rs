@@ -311,7 +311,7 @@ pub(crate) fn the_log_is_shown_line_by_line_when_it_is_opened(place: &dyn Place)
     drop(log);
     let mut lines = Vec::new();
     let mut each = |line: unfazed::store::Line<'_>| {
-        lines.push((line.kind, Record::parse(line.json)?));
+        lines.push((line.kind(), Record::parse(line.json())?));
         Ok(())
     };
     drop(store.open_with(&id("trip"), &mut each).unwrap());

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use unfazed::context::{Estimate, estimate_message, findings, measure, reduce, repair};
 use unfazed::engine::{
     Answer, Ask, BreakerPhase, CallModel, Catalogue, Decision, Directive, Directives, Drive, EffectState,
-    Envelope, Event, Failure, FinishReason, Hint, Interpreter, ModelReply, Note, Order, Proposal, Question,
-    RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, Wait, Work, may_run_again,
+    Envelope, Event, Failure, FinishReason, Interpreter, ModelReply, Note, Order, PrepareTurn, Proposal,
+    Question, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, Wait, Work, may_run_again,
 };
 use unfazed::policy::{
     Approval, Attempts, Bound, CallOverride, Cap, Effect, ErrorClass, HistoryCheck, Policy, RetryPolicy,
@@ -16,6 +16,7 @@ use unfazed::policy::{
 use unfazed::session::{FeedbackSource, Message, RetryFeedback, ToolCall, Usage, splice};
 use unfazed::time::{Instant, Nanos};
 
+use crate::failures::{class_of, failure};
 use crate::invariants::Invariants;
 use crate::meter::{Meter, Waiting, is_check, waiting};
 use crate::tape::Tape;
@@ -56,6 +57,12 @@ pub(crate) struct Host {
     pub(crate) targets: &'static [&'static str],
     pub(crate) meter: Meter,
     pub(crate) now: Instant,
+    /// The policy, the tools or the models were others before: what holds under one policy only is not held against it.
+    pub(crate) changed: bool,
+    /// The tools there are.
+    pub(crate) tools: Vec<ToolSpec>,
+    /// Models that were removed.
+    pub(crate) gone: BTreeSet<&'static str>,
     drive: Drive,
     deadline: Option<Instant>,
     ids: u32,
@@ -82,7 +89,7 @@ pub(crate) fn interpreter(policy: &Policy) -> Interpreter {
     Interpreter::new(policy.clone(), Catalogue::new(tools()).unwrap())
 }
 
-fn tools() -> Vec<ToolSpec> {
+pub(crate) fn tools() -> Vec<ToolSpec> {
     let tool = |name: &str, effect| ToolSpec {
         name: name.into(),
         description: String::new(),
@@ -113,6 +120,9 @@ impl Host {
             finished: false,
             targets: &TARGETS[..=t.below(TARGETS.len())],
             meter: Meter::default(),
+            changed: false,
+            tools: tools(),
+            gone: BTreeSet::new(),
             drive,
             now: START,
             deadline,
@@ -160,7 +170,8 @@ impl Host {
             task: "do it".into(),
             targets: self.targets.iter().map(|target| (*target).to_owned()).collect(),
             windows: BTreeMap::new(),
-            tools: tools().iter().map(ToolFacts::from).collect(),
+            prices: BTreeMap::new(),
+            tools: self.tools.iter().map(ToolFacts::from).collect(),
             deadline: self.deadline,
         }));
     }
@@ -188,6 +199,7 @@ impl Host {
         }
         if self.open.is_empty() {
             assert_eq!(self.drive, Drive::Calls, "law 2: the run is not over and nothing is asked for");
+            self.check_idle();
             if t.is_over() {
                 self.cancel();
                 return false;
@@ -221,7 +233,7 @@ impl Host {
     pub(crate) fn answer_other(&mut self, work: Work, t: &mut Tape) -> Event {
         match work {
             Work::RepairHistory(work) => {
-                let found = repair(&self.conversation, work.orphan_calls);
+                let found = repair(&self.conversation, work.orphan_calls, work.malformed_calls);
                 work.repaired(found)
             }
             Work::ReduceContext(work) => {
@@ -245,7 +257,7 @@ impl Host {
 
     /// What may come unasked at any time.
     fn interfere(&mut self, t: &mut Tape) {
-        let tools: Vec<ToolFacts> = tools().iter().map(ToolFacts::from).collect();
+        let tools: Vec<ToolFacts> = self.tools.iter().map(ToolFacts::from).collect();
         let event = match t.below(3) {
             0 => Event::ToolsChanged { tools },
             1 => Event::PolicyChanged { policy: self.interpreter.policy().digest().to_owned() },
@@ -303,10 +315,7 @@ impl Host {
                 Order::Work(work) => {
                     assert!(!self.finished, "law 3: {work:?} is asked for after the end");
                     match &work {
-                        Work::PrepareTurn(turn) => {
-                            self.invariants.prepare(turn, self.interpreter.policy());
-                            self.prepare_turn();
-                        }
+                        Work::PrepareTurn(turn) => self.prepare_turn(turn),
                         Work::CallModel(call) => self.check_model(call),
                         Work::RunTool(run) => self.check_tool(run),
                         Work::Wait(wait) => self.check_wait(wait),
@@ -325,7 +334,9 @@ impl Host {
 
     fn note(&mut self, note: Note) {
         assert!(!self.finished, "law 3: {note:?} comes after the end");
-        self.invariants.note(&note, self.interpreter.policy(), &self.state, self.targets);
+        if !self.changed {
+            self.invariants.note(&note, self.interpreter.policy(), &self.state, self.targets);
+        }
         match note {
             Note::Append { message } => {
                 if !matches!(message, Message::Assistant { .. }) {
@@ -387,7 +398,11 @@ impl Host {
 
     /// A run has at most `max_turns` turns. Its last one is gone through again only as long as there are attempts
     /// at the report, each time using up one.
-    fn prepare_turn(&mut self) {
+    fn prepare_turn(&mut self, turn: &PrepareTurn) {
+        if self.changed {
+            return;
+        }
+        self.invariants.prepare(turn, self.interpreter.policy());
         self.prepared += 1;
         self.meter.turn();
         let policy = self.interpreter.policy();
@@ -400,8 +415,11 @@ impl Host {
 
     fn check_model(&mut self, call: &CallModel) {
         let checked = self.interpreter.policy().history().check.value == HistoryCheck::BeforeCall;
-        self.check_history(if checked { 0 } else { self.brought });
+        self.check_history(if checked && !self.changed { 0 } else { self.brought });
         assert!(self.deadline.is_none_or(|deadline| self.now < deadline), "law 5: a call after the deadline");
+        if self.changed {
+            return self.check_attempt(call);
+        }
         if self.invariants.call(call, self.interpreter.policy(), self.now) {
             self.meter.model(call);
         }
@@ -432,7 +450,7 @@ impl Host {
         let room = |limit: Attempts, under_way: u32| limit.limit().is_none_or(|limit| under_way < limit);
         let all = room(policy.turn().calls.parallel.value, self.under_way(None));
         let same = room(policy.tool(&run.tool).concurrency.value, self.under_way(Some(&run.tool)));
-        assert!(all && same, "law 12: {run:?} is one too many at once");
+        assert!(self.changed || all && same, "law 12: {run:?} is one too many at once");
         let asks = policy.call(&run.tool, &run.arguments, None).policy.approval.value == Approval::Always;
         let agreed = self.agreed.contains(&run.tool) || self.calls[&run.call].agreed;
         assert!(!asks || agreed, "law 11: {run:?} runs and nobody has agreed to it");
@@ -460,7 +478,9 @@ impl Host {
         let breaker = self.breakers.get(&run.tool);
         let open = matches!(breaker, Some((BreakerPhase::Open, _)));
         assert!(!open, "law 7: {} runs while its breaker is open: {breaker:?}", run.tool);
-        self.invariants.run(run);
+        if !self.changed {
+            self.invariants.run(run);
+        }
         self.meter.run(run);
         if is_check(run) {
             assert_eq!(run.tool, WITNESS, "law 6: another tool finds out whether it has acted");
@@ -470,7 +490,7 @@ impl Host {
         call.runs += 1;
         assert_eq!(run.attempt, call.runs, "law 5: attempts are counted");
         assert!(run.max_attempts.is_none_or(|most| run.attempt <= most), "law 5: {run:?} is one too many");
-        if let Some(why) = call.may_not_run {
+        if let Some(why) = call.may_not_run.filter(|_| !self.changed) {
             panic!("{why}: {run:?}");
         }
         if call.runs == 1 {
@@ -523,6 +543,9 @@ impl Host {
     }
 
     pub(crate) fn answer_model(&mut self, call: CallModel, t: &mut Tape) -> Event {
+        if self.gone.contains(&*call.target) {
+            return call.failed(Failure::of(ErrorClass::NotFound, "there is no such model"));
+        }
         if t.below(4) == 3 {
             let failure = failure(t);
             self.meter.cost.asked |= failure.retry_after.wait().is_some();
@@ -559,6 +582,10 @@ impl Host {
     }
 
     pub(crate) fn answer_tool(&mut self, run: RunTool, t: &mut Tape) -> Event {
+        if !self.tools.iter().any(|tool| tool.name == run.tool) {
+            let failure = Failure::of(ErrorClass::ToolUnavailable, "there is no such tool");
+            return run.finished(ToolOutcome::Failed { failure, effect: EffectState::NotStarted });
+        }
         if is_check(&run) && t.below(4) > 0 {
             let data = [json!({"count": 0}), json!({"count": 1}), json!("nobody knows")][t.below(3)].clone();
             return run.finished(ToolOutcome::Ok { data });
@@ -584,7 +611,7 @@ impl Host {
         let policy = self.interpreter.policy().call(&run.tool, &run.arguments, None).policy;
         let known = match policy.effect.value {
             Effect::Unknown => {
-                tools().into_iter().find(|tool| tool.name == run.tool).and_then(|tool| tool.effect)
+                self.tools.iter().find(|tool| tool.name == run.tool).and_then(|tool| tool.effect)
             }
             known => Some(known),
         };
@@ -658,27 +685,4 @@ fn check_bounds(policy: &RetryPolicy, series: &Value, slept: Nanos, wait: &Wait)
         let started = Instant(series["started"].as_u64().unwrap());
         assert!(wait.until < started.saturating_add(length), "law 5: a wait past a deadline: {wait:?}");
     }
-}
-
-fn class_of(policy: &Policy, failure: &Failure) -> ErrorClass {
-    failure.classified(policy).class
-}
-
-fn failure(t: &mut Tape) -> Failure {
-    let mut failure = Failure::of(t.of(ErrorClass::ALL), "it broke");
-    if t.once_in(4) {
-        failure.class = None;
-        failure.status = Some(t.of(&[429, 500, 503, 401, 404]));
-    }
-    failure.retry_after = match t.below(6) {
-        0 => Hint::Wait(Nanos(t.of(&[0, 1, 700_000_000, 3_000_000_000, 90_000_000_000, u64::MAX]))),
-        1 => Hint::Ignored("tomorrow".into()),
-        _ => Hint::None,
-    };
-    if failure.class == Some(ErrorClass::MalformedToolCall) && t.once_in(2) {
-        let shown = r#"raw='{"name": "alpha", "arguments": {"n": 1}', err=unexpected end of JSON input"#;
-        failure.message = format!("error parsing tool call: {shown}");
-    }
-    failure.received = t.of(&[0, 0, 0, 1, 500]);
-    failure
 }

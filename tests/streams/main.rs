@@ -2,9 +2,12 @@
 //!
 //! Each stream is a tape of choices. `UNFAZED_STREAMS=1000000` runs more of them.
 
+mod changed;
+mod changes;
 #[path = "../bounds/cost.rs"]
 mod cost;
 mod count;
+mod failures;
 mod host;
 mod invariants;
 mod meter;
@@ -29,16 +32,32 @@ const STEPS: usize = 5_000;
 /// The most choices of a stream.
 const CHOICES: usize = 400;
 
+/// A stream under one policy.
 fn live(drive: Drive, choices: Vec<u16>) -> (&'static Made, Host) {
+    played(drive, choices, |_, _| {})
+}
+
+/// A stream in which the policy, the tools and the models change, and the process is killed.
+fn changing(drive: Drive, choices: Vec<u16>) -> Host {
+    let change = |host: &mut Host, t: &mut Tape| {
+        if !host.finished && t.once_in(8) {
+            host.change(t);
+        }
+    };
+    played(drive, choices, change).1
+}
+
+fn played(drive: Drive, choices: Vec<u16>, between: impl Fn(&mut Host, &mut Tape)) -> (&'static Made, Host) {
     let mut t = Tape::new(choices);
     let made = made(t.below(POLICIES));
     let mut host = Host::start(&made.policy, drive, &mut t);
     for _ in 0..STEPS {
+        between(&mut host, &mut t);
         if host.act(&mut t) {
             continue;
         }
         assert!(host.finished, "law 3: the run has ended");
-        if drive == Drive::Turns {
+        if drive == Drive::Turns && !host.changed {
             let bounds = made.bounds(host.targets.len());
             cost::holds(&bounds, &host.meter.cost)
                 .unwrap_or_else(|error| panic!("law 14: {error}\n{}", made.text));
@@ -116,6 +135,20 @@ fn a_run_that_the_host_drives_keeps_every_law() {
         let (made, host) = live(Drive::Calls, choices);
         replays(made, &host);
         host.events.len()
+    });
+}
+
+#[test]
+fn a_run_whose_rules_change_has_work_or_an_end() {
+    count::holds("a run whose rules change has work or an end", file!(), CHOICES, |choices| {
+        changing(Drive::Turns, choices).events.len()
+    });
+}
+
+#[test]
+fn so_has_one_that_the_host_drives() {
+    count::holds("so has one that the host drives", file!(), CHOICES, |choices| {
+        changing(Drive::Calls, choices).events.len()
     });
 }
 

@@ -39,7 +39,7 @@ fn half() -> Tools {
 }
 
 fn facts() -> ModelFacts {
-    let price = Price { input: 2_500_000, output: 10_000_000, cache_read: None, cache_write: None };
+    let price = Price { input: 2_500_000, output: 10_000_000, ..Price::default() };
     ModelFacts { provider: "openai".into(), model: "gpt-5".into(), price: Some(price) }
 }
 

@@ -1,7 +1,10 @@
 //! `unfazed check`: all problems of policy, agent and script files at once, and what their policies hardly mean.
 
+mod agents;
+mod fix;
 mod github;
 mod sarif;
+mod unified;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -13,12 +16,17 @@ use unfazed::engine::ToolSpec;
 use unfazed::host::PolicyFiles;
 use unfazed::host::scripted::Script;
 use unfazed::host::tools_file::ToolsFile;
-use unfazed::policy::{CallFile, Effect, KnownTool, LintOptions, Loader, Report};
+use unfazed::policy::{CallFile, Effect, KnownTool, LintOptions, Loader, Report, Said};
 use unfazed::simulate::Scenario;
 
+use self::agents::Agents;
+use self::fix::Fixed;
 use super::exit::{self, Exit, Failed};
 use super::named::{self, Kind, Named};
 use super::{files, out, policies};
+
+/// So many codes are named.
+const MOST_CODES: usize = 8;
 
 /// Checks policy, agent, script, test and scenario files, and the files an agent file names; prints every problem with its place
 #[derive(clap::Args)]
@@ -27,9 +35,18 @@ use super::{files, out, policies};
   unfazed check policies/ --deny-warnings --format github
   unfazed check policy.yaml --tools tools.json
   unfazed check base.yaml team.yaml --together    # as layers of one policy
+  unfazed check policies/ --fix           # repairs what can be meant in one way only
+  unfazed check policies/ --fix --diff    # shows the repairs, and writes nothing
 
 `unfazed rule` lists everything that is looked for. A comment keeps a warning quiet:
-  # unfazed: ignore[W0205] why it is meant")]
+  # unfazed: ignore[W0205] why it is meant
+
+Exit codes:
+  0    no problem, or none is left after --fix; warnings are none without --deny-warnings
+  1    a problem; with --diff: something to repair, or an error that is left
+  2    the command was not understood, or a file cannot be read or written
+  3    there is nothing to check")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     /// Files, or folders whose `.yaml` and `.yml` files are checked.
     #[arg(required = true, value_name = "PATH")]
@@ -40,12 +57,19 @@ pub(crate) struct Args {
     /// Checks policies with that profile only; all profiles are checked without it.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
-    /// The host's tools and models, as JSON: their names, effects, arguments and own retries.
+    /// The host's tools and models, as JSON: their names, effects, arguments and own retries; or what `unfazed tools AGENT
+    /// --format json` prints.
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
     /// The most attempts that one call may lead to, over all layers (W0202).
     #[arg(long, value_name = "N", default_value_t = LintOptions::MOST_ATTEMPTS, value_parser = clap::value_parser!(u32).range(1..))]
     most_attempts: u32,
+    /// Repairs what can be meant in one way only, in the files themselves. Comments, layout and every other value stay.
+    #[arg(long)]
+    fix: bool,
+    /// Prints the repairs as a unified diff, and writes nothing.
+    #[arg(long)]
+    diff: bool,
     /// How problems are printed.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -75,7 +99,7 @@ pub(crate) enum Format {
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     let (paths, mut unreadable) = files::expand(&args.paths);
-    let mut checked: HashSet<PathBuf> = paths.iter().map(|path| files::one(path)).collect();
+    let mut seen: HashSet<PathBuf> = paths.iter().map(|path| files::one(path)).collect();
     let mut policies = Vec::new();
     let mut reports = Vec::new();
     let options = match &args.tools {
@@ -83,6 +107,16 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         None => LintOptions::default(),
     };
     let options = LintOptions { most_attempts: args.most_attempts, ..options };
+    let agents = Agents::among(&paths);
+    let checker = Checker { args, options: &options, agents: &agents };
+    let repaired = if args.fix || args.diff { fix::repair(&paths, &checker) } else { Vec::new() };
+    if args.diff {
+        return checker.preview(&paths, &repaired);
+    }
+    for fixed in &repaired {
+        fixed.write()?;
+        out::say(&format!("repaired {}: {}\n", fixed.name(), counted(fixed.count(), "problem")));
+    }
     for path in &paths {
         let bytes = match files::read(path) {
             Ok(bytes) => bytes,
@@ -91,27 +125,16 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
                 continue;
             }
         };
-        let name = path.display().to_string();
-        match named::kind(&bytes) {
-            Kind::Agent => {
-                let (named, found) = named::read(path, &bytes, &loader(args, &options));
-                reports.extend(found);
-                if let Some(named) = named {
-                    checked.extend(named.paths(path).iter().map(|path| files::one(path)));
-                    reports.push(lint(&named, path, options.clone()));
-                }
-            }
-            Kind::Script => reports.extend(Script::from_yaml(&name, &bytes).err()),
-            Kind::Call => reports.extend(CallFile::read(&name, &bytes).err()),
-            Kind::Models => reports.extend(ModelCatalogue::read(&name, &bytes).err()),
-            Kind::Scenario => reports.extend(Scenario::read(&name, &bytes).err()),
-            Kind::Test => reports.extend(super::test::problems(&name, &bytes)),
-            Kind::Policy if args.together => policies.push((name, bytes)),
-            Kind::Policy => reports.extend(policy(args, &options, vec![(name, bytes)])),
+        if args.together && named::kind(&bytes) == Kind::Policy {
+            policies.push((path.display().to_string(), bytes));
+            continue;
         }
+        let (found, named) = checker.look(path, &bytes);
+        seen.extend(named);
+        reports.extend(found);
     }
     if !policies.is_empty() {
-        reports.extend(policy(args, &options, policies));
+        reports.extend(checker.policy(policies));
     }
     let reports: Vec<_> =
         named::once(reports).into_iter().map(|report| report.at_most(args.max_errors)).collect();
@@ -129,7 +152,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         return Ok(Exit::Nothing);
     }
     if args.format == Format::Human && !warnings {
-        let (count, plural) = (checked.len(), if checked.len() == 1 { "" } else { "s" });
+        let (count, plural) = (seen.len(), if seen.len() == 1 { "" } else { "s" });
         out::styled(&format!("{count} file{plural} checked, no problems\n"))?;
     }
     let problem = errors || (warnings && args.deny_warnings);
@@ -137,20 +160,136 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     Ok(if problem && args.format != Format::Sarif { Exit::Problem } else { Exit::Clean })
 }
 
+/// What is looked for, and what is known.
+struct Checker<'c> {
+    args: &'c Args,
+    options: &'c LintOptions,
+    agents: &'c Agents,
+}
+
+impl Checker<'_> {
+    /// What is wrong with a file and those it names, or hardly meant; with the files it names.
+    fn look(&self, path: &Path, bytes: &[u8]) -> (Vec<Report>, Vec<PathBuf>) {
+        let name = path.display().to_string();
+        let found = match named::kind(bytes) {
+            Kind::Agent => {
+                let (named, mut found) = named::read(path, bytes, &self.loader());
+                let Some(named) = named else { return (found, Vec::new()) };
+                found.push(self.lint(&named, path));
+                return (found, named.paths(path).iter().map(|path| files::one(path)).collect());
+            }
+            Kind::Script => Script::from_yaml(&name, bytes).err().into_iter().collect(),
+            Kind::Call => CallFile::read(&name, bytes).err().into_iter().collect(),
+            Kind::Models => ModelCatalogue::read(&name, bytes).err().into_iter().collect(),
+            Kind::Scenario => Scenario::read(&name, bytes).err().into_iter().collect(),
+            Kind::Test => super::test::problems(&name, bytes),
+            Kind::Policy => self.policy(vec![(name, bytes.to_vec())]),
+        };
+        (found, Vec::new())
+    }
+
+    /// Without a choice every profile is checked.
+    fn loader(&self) -> Loader {
+        let loader = Loader::new().with_lints(self.options.clone());
+        match &self.args.profile {
+            Some(name) => loader.profile(name).profile_from("`--profile`"),
+            None => loader.every_profile(),
+        }
+    }
+
+    /// What the policy of an agent hardly means, and which names in it the agent does not have. Unless servers bring
+    /// further tools, the file tells which there are; what `--tools` tells is what counts.
+    fn lint(&self, named: &Named, path: &Path) -> Report {
+        let mut options = self.options.clone();
+        if options.names.is_none() && options.tools.is_none() {
+            options.names = Some(self.agents.names(named, path));
+        }
+        if named.file.value.mcp.is_empty() {
+            let tools = super::run::tools(&named.file.value, path.parent().unwrap_or(Path::new("")));
+            let known = |tool: &ToolSpec| KnownTool {
+                name: tool.name.clone(),
+                effect: tool.effect.unwrap_or(Effect::Unknown),
+                inner_retries: 0,
+                arguments: None,
+                schema: Some(tool.parameters.clone()),
+            };
+            options.witnesses = Some(tools.iter().map(|tool| known(tool.spec())).collect());
+        }
+        named.policy.lint(&options)
+    }
+
+    /// What is wrong with a policy, or what it hardly means.
+    fn policy(&self, sources: Vec<(String, Vec<u8>)>) -> Vec<Report> {
+        match PolicyFiles::new().load_named(&self.loader(), sources) {
+            Ok(policy) => policy.warnings().cloned().into_iter().chain([policy.lint(self.options)]).collect(),
+            Err(report) => vec![report],
+        }
+    }
+
+    /// Prints what a repair would write. There is something to do if there is a repair, or an error without one.
+    fn preview(&self, paths: &[PathBuf], repaired: &[Fixed]) -> Result<Exit, Failed> {
+        let diffs: String = repaired.iter().map(Fixed::diff).collect();
+        out::raw(&diffs)?;
+        let read = |path: &PathBuf| Some((path.clone(), files::read(path).ok()?));
+        let broken = paths.iter().filter_map(read).any(|(path, bytes)| {
+            let (reports, _) = self.look(&path, &bytes);
+            reports.iter().any(Report::has_errors)
+        });
+        Ok(if broken || !repaired.is_empty() { Exit::Problem } else { Exit::Clean })
+    }
+}
+
+/// `3 files`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// How many problems there are, how many of them `--fix` repairs, and where to read on.
+fn summary(reports: &[Report]) -> Option<String> {
+    let (errors, warnings) = reports
+        .iter()
+        .map(Report::count)
+        .fold((0, 0), |(errors, warnings), (more, others)| (errors + more, warnings + others));
+    let kinds = [(errors, "error"), (warnings, "warning")];
+    let kinds: Vec<String> =
+        kinds.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| counted(count, what)).collect();
+    let all = || reports.iter().flat_map(|report| report.all().iter().map(move |problem| (report, problem)));
+    let files: HashSet<String> =
+        all().map(|(report, problem)| report.sources().place_of(problem.span).file).collect();
+    let repairs = all().filter(|(_, problem)| problem.fix.is_some()).count();
+    let repairs = match repairs {
+        0 => String::new(),
+        1 => "; `--fix` repairs 1 of them".to_owned(),
+        count => format!("; `--fix` repairs {count} of them"),
+    };
+    let mut codes: Vec<String> = all().map(|(_, problem)| problem.code.to_string()).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    let more = match codes.as_slice() {
+        [] => return None,
+        [one] => format!("`unfazed rule {one}` says more"),
+        [shown @ .., _] if codes.len() > MOST_CODES => {
+            let shown = &shown[..MOST_CODES];
+            format!("`unfazed rule CODE` says more: {} and others", shown.join(", "))
+        }
+        all => format!("`unfazed rule CODE` says more: {}", all.join(", ")),
+    };
+    let found = format!("{} in {}", kinds.join(" and "), counted(files.len(), "file"));
+    Some(format!("{found}{repairs}\n{more}\n"))
+}
+
 /// Prints reports the way the user wants them. What could not be read is told to people elsewhere.
 fn print(reports: &[Report], unread: &[Failed], format: Format) -> Result<(), Failed> {
     let mut text = String::new();
     match format {
         Format::Human => {
-            text.extend(reports.iter().map(|report| report.human(true)));
-            let first = reports.iter().find_map(|report| report.diagnostics().first());
-            text.extend(first.map(|first| format!("`unfazed rule {}` says more\n", first.code)));
+            let (mut said, width) = (Said::default(), out::width());
+            text.extend(reports.iter().map(|report| report.human_within(true, width, &mut said)));
+            text.extend(summary(reports));
         }
         Format::Short => {
-            for report in reports {
-                text.push_str(&report.to_string());
-                text.push('\n');
-            }
+            let mut said = Said::default();
+            text.extend(reports.iter().map(|report| report.lines(&mut said)));
         }
         Format::Json => {
             return out::raw(&format!("{}\n", policies::document(reports, unread)));
@@ -161,43 +300,11 @@ fn print(reports: &[Report], unread: &[Failed], format: Format) -> Result<(), Fa
     out::styled(&text)
 }
 
-/// Without a choice every profile is checked.
-fn loader(args: &Args, options: &LintOptions) -> Loader {
-    let loader = Loader::new().with_lints(options.clone());
-    match &args.profile {
-        Some(name) => loader.profile(name).profile_from("`--profile`"),
-        None => loader.every_profile(),
-    }
-}
-
-/// What the policy of an agent hardly means. Unless servers bring further tools, the file tells which there are.
-fn lint(named: &Named, path: &Path, mut options: LintOptions) -> Report {
-    if named.file.value.mcp.is_empty() {
-        let tools = super::run::tools(&named.file.value, path.parent().unwrap_or(Path::new("")));
-        let known = |tool: &ToolSpec| KnownTool {
-            name: tool.name.clone(),
-            effect: tool.effect.unwrap_or(Effect::Unknown),
-            inner_retries: 0,
-            arguments: None,
-        };
-        options.witnesses = Some(tools.iter().map(|tool| known(tool.spec())).collect());
-    }
-    named.policy.lint(&options)
-}
-
-/// What is wrong with a policy, or what it hardly means.
-fn policy(args: &Args, options: &LintOptions, sources: Vec<(String, Vec<u8>)>) -> Vec<Report> {
-    match PolicyFiles::new().load_named(&loader(args, options), sources) {
-        Ok(policy) => policy.warnings().cloned().into_iter().chain([policy.lint(options)]).collect(),
-        Err(report) => vec![report],
-    }
-}
-
 /// What the host has. Mistakes in the file are reported with all others, and nothing is known then.
 fn known(path: &Path, reports: &mut Vec<Report>) -> Result<LintOptions, Failed> {
     let bytes = files::read(path)?;
-    Ok(match ToolsFile::read(&path.display().to_string(), &bytes) {
-        Ok(file) => file.value.lint_options(),
+    Ok(match ToolsFile::read_options(&path.display().to_string(), &bytes) {
+        Ok(options) => options,
         Err(report) => {
             reports.push(report);
             LintOptions::default()

@@ -69,7 +69,7 @@ fn steps(subject: &Subject, room: Room) -> (Vec<Step>, Option<String>) {
     let (policy, counter) = (&subject.policy, &*subject.counter);
     let rules = policy.context();
     // Messages are weighed as they are counted here, the room as the provider counts.
-    let expected = |tokens| subject.scales.expected(&subject.model, tokens);
+    let expected = |tokens| subject.scales.part(&subject.model, tokens);
     let by_ours = |tokens| subject.scales.counted(&subject.model, tokens);
     let mut messages = subject.messages.clone();
     let mut ledger = Ledger::of_weights(subject.weights.clone());

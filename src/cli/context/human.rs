@@ -42,7 +42,9 @@ pub(super) fn shown(subject: &Subject, forecast: Option<&Forecast>) -> String {
         let (whole, part) = (ppm / 1_000_000, ppm / 1000 % 1000);
         let _ = writeln!(
             text,
-            "\nits provider counts {whole}.{part:03} tokens for each one counted here: all numbers are by its count"
+            "\nits provider counts {whole}.{part:03} tokens for each one counted here, and {} for each request besides: all \
+             numbers are by its count",
+            subject.scales.offset(&subject.model).unwrap_or(0)
         );
     }
     if let Some(usage) = subject.reported {
@@ -63,6 +65,9 @@ fn rows(subject: &Subject, forecast: Option<&Forecast>) -> Vec<Row> {
         many => format!("{name} ({many} messages)"),
     };
     let mut rows = vec![row('s', "system", parts.system), row('t', "tools", parts.all_tools())];
+    if parts.fixed > 0 {
+        rows.push(row('f', "what the provider adds", parts.fixed));
+    }
     rows.extend(parts.tools.iter().map(|(name, tokens)| row(' ', &format!("  {}", one_line(name)), *tokens)));
     rows.push(row('u', &counted("user", parts.user), parts.user.tokens));
     rows.push(row('a', &counted("assistant", parts.assistant), parts.assistant.tokens));

@@ -27,6 +27,8 @@ pub(super) fn document(subject: &Subject, forecast: Option<&Forecast>) -> Value 
             "results": said(parts.results),
             "images": parts.images,
         },
+        "fixed": parts.fixed,
+        "offset": subject.scales.offset(&subject.model),
         "scale": subject.scales.of(&subject.model).map(thousandths),
         "reported": subject.reported,
         "output": forecast.map(|forecast| forecast.room.reply),

@@ -18,6 +18,8 @@ pub(super) struct Parts {
     pub(super) results: Said,
     /// Images.
     pub(super) images: u64,
+    /// What the provider adds to each request.
+    pub(super) fixed: u64,
 }
 
 /// Messages of one kind.
@@ -52,7 +54,7 @@ impl Parts {
 
     /// Those of a request.
     pub(super) fn of_request(request: &RequestTokens) -> Self {
-        let mut parts = Self { system: request.system, ..Self::default() };
+        let mut parts = Self { system: request.system, fixed: request.fixed, ..Self::default() };
         parts.tools = request.tools.iter().map(|tool| (tool.name.clone(), tool.tokens)).collect();
         for message in &request.messages {
             let images = message.images;
@@ -83,6 +85,7 @@ impl Parts {
             assistant: said(self.assistant),
             results: said(self.results),
             images: other(self.images),
+            fixed: other(self.fixed),
         }
     }
 

@@ -237,10 +237,11 @@ impl Found {
 
     fn subject(self, parts: Parts, messages: Vec<Message>) -> Subject {
         let Self { title, model, policy, window, counter, scales, .. } = self;
-        let parts = parts.each(&|tokens| scales.expected(&model, tokens));
+        let parts = parts.each(&|tokens| scales.part(&model, tokens));
+        let fixed = parts.all_tools().saturating_add(parts.fixed);
         let measure = TurnMeasure {
             message_tokens: parts.messages(),
-            tool_tokens: parts.all_tools(),
+            tool_tokens: fixed.saturating_add_signed(scales.offset(&model).unwrap_or(0)),
             ..TurnMeasure::default()
         };
         let room = window.map(|known| {

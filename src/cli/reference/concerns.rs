@@ -3,8 +3,8 @@
 /// Problems that any key can have.
 pub(super) const ANY: &[&str] = &[
     "P0001", "P0002", "P0003", "P0004", "P0005", "P0006", "P0007", "P0008", "P0009", "P0010", "P0011",
-    "P0101", "P0102", "P0103", "P0104", "P0105", "P0205", "P0301", "W0201", "W0205", "W0208", "W0211",
-    "W0299",
+    "P0012", "P0101", "P0102", "P0103", "P0104", "P0105", "P0205", "P0301", "W0201", "W0205", "W0208",
+    "W0211", "W0299",
 ];
 
 /// The others, each with its keys. A key that ends with `.*` stands for all keys of that mapping.
@@ -35,6 +35,8 @@ pub(super) const OF_KEYS: &[(&str, &[&str])] = &[
     ("P0202", &["session.slices", "session.reducers.*.do", "retry.budget.pool"]),
     ("P0203", &["retry.max_attempts", "retry.deadline"]),
     ("P0204", &["extends"]),
+    ("P0206", &["limits.run.cost", "models.*.price"]),
+    ("P0207", &["tools", "models"]),
     ("W0202", &["retry.max_attempts"]),
     ("W0203", &["retry.max_attempts", "retry.deadline", "retry.total_delay"]),
     ("W0204", &["tools", "models"]),
@@ -72,6 +74,8 @@ pub(super) const OF_KEYS: &[(&str, &[&str])] = &[
         &["context.reduce[].over", "context.reduce[].head", "context.reduce[].tail", "context.reduce[].show"],
     ),
     ("W0249", &["tools.*.breaker.scope", "tools.*.breaker.open_for"]),
+    ("W0256", &["limits.run.time", "limits.run.tokens", "limits.run.cost", "limits.run.model_calls"]),
+    ("W0266", &["tools.*.calls[].when"]),
 ];
 
 /// The problems of a key, in their order, each once.

@@ -27,8 +27,9 @@ const TABLES: &str = "
 
 The rows of your own `errors` come first. Then the tables below are asked in this order, each from its first row to its
 last, whichever provider answers: the first row that matches decides. A row matches if everything it names matches, each by
-any element of its list; pieces of a message and of details whatever their case, codes and types exactly. *At fault*: the
-request itself is at fault, and the same bytes are not sent to the same model again.
+any element of its list; of `words` (those with **and** between them) all must be there, in any order. Of texts, codes and
+types only letters and digits are compared, whatever their case. *At fault*: the request itself is at fault, and the same
+bytes are not sent to the same model again. *Wait*: so long if the server does not say.
 ";
 
 /// The page.
@@ -66,6 +67,12 @@ pub(super) fn page() -> String {
     page
 }
 
+/// All that a row needs the message to speak of.
+fn concepts(row: &ErrorRow) -> String {
+    let any = |phrases: &Vec<String>| phrases.iter().map(|text| code(text)).collect::<Vec<_>>().join(" or ");
+    row.words.iter().map(any).collect::<Vec<_>>().join(" **and** ")
+}
+
 /// What the comment at the beginning of a table says.
 fn about(text: &str) -> String {
     let lines = text.lines().map_while(|line| line.strip_prefix('#'));
@@ -76,14 +83,16 @@ fn cells(row: &ErrorRow) -> String {
     let list = |texts: &[String]| texts.iter().map(|text| code(text)).collect::<Vec<_>>().join(", ");
     let status = row.status.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut words = vec![list(&row.message)];
+    words.extend((!row.words.is_empty()).then(|| concepts(row)));
     words.extend((!row.detail.is_empty()).then(|| format!("detail: {}", list(&row.detail))));
     words.extend((!row.provider.is_empty()).then(|| format!("provider: {}", list(&row.provider))));
     words.retain(|text| !text.is_empty());
     let anything = row.matcher() == "everything";
     let words = if anything { "anything else".to_owned() } else { words.join("; ") };
     let fault = if row.request_at_fault { ", at fault" } else { "" };
+    let wait = row.wait.map(|wait| format!(", wait {wait}")).unwrap_or_default();
     format!(
-        "| {} | {} | {} | {words} | `{}`{fault} |\n",
+        "| {} | {} | {} | {words} | `{}`{fault}{wait} |\n",
         status.join(", "),
         list(&row.code),
         list(&row.kind),

@@ -7,8 +7,8 @@ use tokio::sync::{Mutex, mpsc};
 use unfazed::engine::{Answer, Ask, Question};
 use unfazed::host::{Approver, BoxFuture};
 
-use crate::cli::out;
 use crate::cli::text::{one_line, visible};
+use crate::cli::{out, question};
 
 /// What is answered where the policy wants a person to agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,12 +39,12 @@ impl Person {
     async fn ask(&self, ask: &Ask) -> Answer {
         let mut lines = self.lines.lock().await;
         let lines = lines.get_or_insert_with(read_lines);
-        // What was typed before the question is no answer to it.
         if std::io::stdin().is_terminal() {
+            question::discard_typed();
             while lines.try_recv().is_ok() {}
         }
         loop {
-            out::say(&question(ask));
+            out::say(&question_text(ask));
             let Some(line) = lines.recv().await else { return Answer::None };
             match answer(&line, ask.question) {
                 Some(answer) => return answer,
@@ -82,7 +82,7 @@ fn read_lines() -> mpsc::UnboundedReceiver<String> {
 }
 
 /// The whole call: whoever agrees must have seen what to. Known secrets are not in it.
-fn question(ask: &Ask) -> String {
+fn question_text(ask: &Ask) -> String {
     let arguments = visible(&format!("{:#}", ask.arguments));
     let (failed, all) = match ask.question {
         Question::Run => (String::new(), ", a (yes to all further calls of it)"),

@@ -21,6 +21,9 @@ pub(crate) fn why(exhausted: &RetryExhausted, report: &FailureReport) -> String 
         return exhausted.to_string();
     }
     match (exhausted.reason, report.forced_final_reason) {
+        _ if report.reason == FailureReason::BudgetExhausted => {
+            "its budget is used up (`limits.run`), and the final turn brought no answer".to_owned()
+        }
         (StopReason::Deadline, _) => "its deadline has passed".to_owned(),
         (StopReason::Attempts, Some(FinalReason::MaxTurns)) => {
             format!("all turns are used up ({} of {})", report.turns_completed, report.max_turns)
@@ -46,6 +49,7 @@ fn failed(exhausted: &RetryExhausted, report: &FailureReport) -> Exit {
         return Exit::TokenLimit;
     }
     match report.reason {
+        FailureReason::BudgetExhausted => Exit::Budget,
         FailureReason::DeadlineExceeded => Exit::Deadline,
         FailureReason::MaxTurnsExhausted => Exit::MaxTurns,
         FailureReason::SessionFailed | FailureReason::Stopped if exhausted.reason.used_up() => Exit::Retries,
@@ -99,6 +103,9 @@ mod tests {
             ("model main", S::Attempts, C::RateLimit, R::SessionFailed, Exit::Retries),
             ("model main", S::ServerDelay, C::RateLimit, R::SessionFailed, Exit::Retries),
             ("model main", S::Deadline, C::RateLimit, R::DeadlineExceeded, Exit::Deadline),
+            ("model main", S::Deadline, C::RateLimit, R::BudgetExhausted, Exit::Budget),
+            ("model main", S::NeverRetry, C::AuthError, R::BudgetExhausted, Exit::Auth),
+            ("run", S::RunBudget, C::Timeout, R::BudgetExhausted, Exit::Budget),
             ("model main", S::NotRetryable, C::InvalidRequest, R::SessionFailed, Exit::Problem),
             ("output", S::Attempts, C::InvalidOutput, R::MaxTurnsExhausted, Exit::MaxTurns),
             ("output", S::Attempts, C::InvalidOutput, R::SessionFailed, Exit::Retries),

@@ -20,6 +20,8 @@ use crate::cli::policies::reported;
 pub(crate) struct Inventory {
     /// As the model may be shown them.
     pub(crate) tools: Vec<Offered>,
+    /// The names of its models.
+    pub(crate) models: Vec<String>,
     /// Which servers could not be asked, and why.
     pub(crate) failed: Vec<String>,
 }
@@ -94,7 +96,7 @@ impl Inventory {
             let tokens = tool_tokens(&*counter, &[&spec]);
             Offered { spec, kind, effect, tokens, from }
         });
-        Ok(Self { tools: tools.collect(), failed })
+        Ok(Self { tools: tools.collect(), models: models.into_keys().collect(), failed })
     }
 }
 

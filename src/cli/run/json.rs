@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::spent;
 use serde_json::{Value, json};
 use unfazed::engine::{Directive, Envelope, Event, RunStarted};
 use unfazed::host::{ModelAttempt, Observer, Past, PolicyFilesError, Progress, RunReport, SharedStateError};
@@ -106,6 +107,7 @@ pub(crate) fn result(report: &RunReport, session: &str) -> Value {
         "outcome": report.outcome,
         "turns": report.state.turn,
         "tokens": report.state.usage,
+        "spent": spent::json(report),
         "slices": report.state.slices,
         "metrics": report.metrics.snapshot(),
         "state": report.state.digest(),
@@ -113,6 +115,9 @@ pub(crate) fn result(report: &RunReport, session: &str) -> Value {
     });
     if let (Some(line), Some(cost)) = (line.as_object_mut(), report.cost) {
         line.insert("cost_usd".into(), json!(cost));
+    }
+    if let (Some(line), Some(partial)) = (line.as_object_mut(), &report.partial) {
+        line.insert("partial".into(), json!(partial));
     }
     line
 }

@@ -7,10 +7,12 @@ mod inventory;
 mod json;
 mod mcp;
 mod metrics;
+mod over;
 mod request;
 mod secrets;
 mod setup;
 mod signals;
+mod spent;
 mod timeline;
 mod windows;
 
@@ -31,7 +33,7 @@ use self::approval::{Approve, Person};
 pub(crate) use self::inventory::{Inventory, Offered};
 use self::json::{JsonLines, Unwritten};
 use self::metrics::MetricsServer;
-use self::request::Request;
+use self::request::{Request, Wanted};
 pub(crate) use self::secrets::sessions_url;
 pub(crate) use self::setup::tools;
 use self::setup::{Setup, Wishes};
@@ -66,9 +68,10 @@ Exit codes:
   10   a provider does not take the key, or refuses permission
   11   the quota or the money is gone
   12   all attempts at a model, a tool or the report are used up
-  13   the conversation or a reply is too large for the model
+  13   the conversation or a reply is too large for the model; what there is of a reply is printed
   14   there is no report after the last turn
   15   the run has no time left
+  16   a budget of the run is used up, and its final turn brought no report
   130  cancelled")]
 pub(crate) struct Args {
     /// The agent file; with `--resume`: what the agent is to do next.
@@ -139,7 +142,10 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 }
 
 async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
-    let Request { agent, task: wanted, profile, resume } = request::of(args, settings)?;
+    let Request { agent, task: wanted, profile, resume } = match request::of(args, settings)? {
+        Wanted::Run(request) => request,
+        Wanted::Outcome(found) => return over::show(&found, args.format),
+    };
     let mut signals = Signals::listen();
     let loader = match (&args.profile, &settings.profile) {
         (None, None) => named::loader(profile.as_deref()).profile_from("the session"),
@@ -177,7 +183,8 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let (mut unwritten, mut given_up) = (Unwritten::default(), GivenUp::default());
     let mut observer: Box<dyn Observer> = match args.format {
         Format::Human => {
-            let mut timeline = Timeline::new(anstream::stderr(), Status::start(), args.quiet);
+            let mut timeline =
+                Timeline::new(anstream::stderr(), Status::start(), args.quiet).fitting(out::width_of_errors);
             let terminal = args.stream == Stream::Auto && std::io::stderr().is_terminal();
             if terminal || args.stream == Stream::Always {
                 timeline = timeline.streaming(out::width_of_errors().unwrap_or(COLUMNS));
@@ -215,7 +222,9 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     };
     listening.abort();
     let Some(result) = result else {
-        out::say("Cancelled at once; tools under way were killed\n");
+        out::say(&format!(
+            "Cancelled at once; running tools were killed\nresume   unfazed run --resume {id}\n"
+        ));
         return Ok(Exit::Cancelled);
     };
     let report = result.map_err(|error| Failed::Stopped(error.to_string()))?;
@@ -223,7 +232,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     match args.format {
         Format::Human => {
             let given_up = given_up.lock().unwrap_or_else(PoisonError::into_inner);
-            show(&report, &given_up, &session)?;
+            show(&report, &given_up, &session, id.as_str())?;
         }
         Format::Json => {
             if let Some(failed) = unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -236,32 +245,10 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 }
 
 /// The report on standard output, everything about it on standard error.
-fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str) -> Result<(), Failed> {
+fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str, id: &str) -> Result<(), Failed> {
     out::say("\n");
+    let printed = print(&report.outcome, given_up, report.partial.as_deref());
     let mut shown = true;
-    let printed = match &report.outcome {
-        Outcome::Reported { output } => result(&format!("{output:#}\n")),
-        Outcome::Answered { text } => result(&format!("{text}\n")),
-        Outcome::Failed { exhausted, report } => {
-            if report.forced_final_reason == Some(FinalReason::UserStop) {
-                out::say("Cancelled\n");
-            }
-            out::say(&format!("the run failed: {}\n", one_line(&ended::why(exhausted, report))));
-            // What another model came to before the last one belongs to the story.
-            let all =
-                if given_up.last() == Some(exhausted) { given_up } else { std::slice::from_ref(exhausted) };
-            out::say(&history(all));
-            if let Some(wait) = exhausted.retry_after {
-                out::say(&format!("  {} asked to wait {wait}\n", one_line(&exhausted.action)));
-            }
-            out::say(&format!("{}\n", visible(&report.text)));
-            Ok(())
-        }
-        Outcome::Stopped { report, .. } => {
-            out::say(&format!("Cancelled\n{}\n", visible(&report.text)));
-            Ok(())
-        }
-    };
     if matches!(report.outcome, Outcome::Reported { .. } | Outcome::Answered { .. }) {
         shown = std::io::stdout().is_terminal();
     }
@@ -269,8 +256,49 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str) -> Resul
     let turns = report.state.turn;
     let used = tokens(report.state.usage);
     let cost = report.cost.map(|cost| format!("cost     {cost} USD\n")).unwrap_or_default();
-    out::say(&format!("{blank}turns    {turns}\ntokens   {used}\n{cost}session  {session}\n"));
+    let spent = spent::line(report).map(|spent| format!("spent    {spent}\n")).unwrap_or_default();
+    let resume = if ended::exit(&report.outcome) == Exit::Cancelled {
+        format!("resume   unfazed run --resume {id} 'TASK'\n")
+    } else {
+        String::new()
+    };
+    out::say(&format!("{blank}turns    {turns}\ntokens   {used}\n{cost}{spent}session  {session}\n{resume}"));
     printed
+}
+
+/// What a run came to: a report, an answer or the part there is of one on standard output, the rest on standard error.
+fn print(outcome: &Outcome, given_up: &[RetryExhausted], partial: Option<&str>) -> Result<(), Failed> {
+    match outcome {
+        Outcome::Reported { output } => result(&format!("{output:#}\n")),
+        Outcome::Answered { text } => result(&format!("{text}\n")),
+        Outcome::Failed { exhausted, report: failed } => {
+            if failed.forced_final_reason == Some(FinalReason::UserStop) {
+                out::say("Cancelled\n");
+            }
+            out::say(&format!("the run failed: {}\n", one_line(&ended::why(exhausted, failed))));
+            // What another model came to before the last one belongs to the story.
+            let all =
+                if given_up.last() == Some(exhausted) { given_up } else { std::slice::from_ref(exhausted) };
+            out::say(&history(all));
+            if let Some(wait) = exhausted.retry_after {
+                out::say(&format!("  {} asked to wait {wait}\n", one_line(&exhausted.action)));
+            }
+            out::say(&format!("{}\n", visible(&failed.text)));
+            match partial {
+                Some(text) => {
+                    out::say(
+                        "The answer was cut at the limit of tokens; what there is of it follows on standard output\n",
+                    );
+                    result(&format!("{text}\n"))
+                }
+                None => Ok(()),
+            }
+        }
+        Outcome::Stopped { report, .. } => {
+            out::say(&format!("Cancelled\n{}\n", visible(&report.text)));
+            Ok(())
+        }
+    }
 }
 
 /// Prints what the run came to. What a model wrote must not command a terminal; a file gets it as it is.

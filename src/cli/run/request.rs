@@ -7,6 +7,14 @@ use crate::cli::exit::Failed;
 use crate::cli::sessions::{Found, to_go_on};
 use crate::cli::settings::Settings;
 
+/// What the command line asks for.
+pub(super) enum Wanted {
+    /// A run.
+    Run(Request),
+    /// What the last run of a session came to.
+    Outcome(Found),
+}
+
 /// What is to be run.
 pub(super) struct Request {
     /// The agent file.
@@ -25,15 +33,15 @@ fn from_here(path: &Path) -> PathBuf {
     path.strip_prefix(here).unwrap_or(path).to_path_buf()
 }
 
-/// What the command line asks for.
-pub(super) fn of(args: &Args, settings: &Settings) -> Result<Request, Failed> {
+/// Reads what the command line asks for.
+pub(super) fn of(args: &Args, settings: &Settings) -> Result<Wanted, Failed> {
     if args.task.as_ref().is_some_and(|task| task.trim().is_empty()) {
         return Err(Failed::Usage("--task is empty: say what is to be done, or leave it out".into()));
     }
     let profile = args.profile.clone().or_else(|| settings.profile.clone());
     let Some(wanted) = &args.resume else {
         let agent = args.what.clone().unwrap_or_default().into();
-        return Ok(Request { agent, task: args.task.clone(), profile, resume: None });
+        return Ok(Wanted::Run(Request { agent, task: args.task.clone(), profile, resume: None }));
     };
     let said = args.what.as_ref().map(|task| task.to_string_lossy().into_owned());
     let task = match (said, &args.task) {
@@ -46,6 +54,9 @@ pub(super) fn of(args: &Args, settings: &Settings) -> Result<Request, Failed> {
         return Err(Failed::Usage("the task is empty: say what is to be done, or leave it out".into()));
     }
     let found = to_go_on(settings, args.agent_file.as_deref(), wanted, task.is_some())?;
+    if found.is_over {
+        return Ok(Wanted::Outcome(found));
+    }
     let known = found.header.agent.as_ref();
     let agent = match (&args.agent_file, known) {
         (Some(file), _) => file.clone(),
@@ -58,5 +69,5 @@ pub(super) fn of(args: &Args, settings: &Settings) -> Result<Request, Failed> {
         }
     };
     let profile = profile.or_else(|| known.and_then(|agent| agent.profile.clone()));
-    Ok(Request { agent, task, profile, resume: Some(found) })
+    Ok(Wanted::Run(Request { agent, task, profile, resume: Some(found) }))
 }

@@ -135,8 +135,9 @@ fn read(source: &KeySource, what: &str, folder: &Path) -> Option<(Span, Result<S
             (*span, std::env::var(name).map_err(|_| format!("{from} is not set; it holds {what}")))
         }
         (None, Some(Spanned { value: path, span })) => {
-            let text = files::bytes(&folder.join(path))
-                .map_err(|error| format!("cannot read {what} from {from}: {error}"));
+            let text = files::bytes(&folder.join(path)).map_err(|error| {
+                format!("cannot read {what} from {from}: {}", unfazed::host::file_error(&error))
+            });
             (*span, text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
         }
         (None, None) => return None,

@@ -12,10 +12,11 @@ use unfazed::host::agent_file::{
 };
 use unfazed::host::scripted::{Script, ScriptedServer};
 use unfazed::host::{
-    Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, McpServer, OpenAi, OpenAiConfig, Past, PolicyWatch,
-    ProcessConfig, ProcessTool, Processes, SharedState, Tool, ToolInput, Tools, WindowQuestion, builtin,
+    Agent, Anthropic, AnthropicConfig, BoxFuture, Clock, McpServer, ModelFacts, OpenAi, OpenAiConfig, Past,
+    PolicyWatch, ProcessConfig, ProcessTool, Processes, SharedState, Tool, ToolInput, Tools, WindowQuestion,
+    builtin,
 };
-use unfazed::policy::Loader;
+use unfazed::policy::{Completeness, KnownNames, Loader, Policy};
 use unfazed::store::{Fsync, Resumed, SessionId, SessionLog, StoreError};
 
 use crate::cli::exit::Failed;
@@ -99,7 +100,7 @@ impl Setup {
             let digest = policy.digest().to_owned();
             (Agent::new(policy), digest)
         };
-        let mut questions = Questions::new(policy_now, models);
+        let mut questions = Questions::new(policy_now.clone(), models.clone());
         let mut agent = agent.tools(tools).drain(file.stop.drain).clock(Clock::system()).redact(hidden);
         agent = agent.redact_forms(file.session.redact == RedactEntry::Forms);
         let id = resume.as_ref().map_or_else(SessionId::generate, |found| found.id.clone());
@@ -110,7 +111,9 @@ impl Setup {
             let script = scripts.shift_remove(name);
             let with =
                 with_model(agent, name, entry, secrets.take(name), script, (&mut servers, &mut questions));
-            agent = with.instrument(span.clone()).await?.facts(name.clone(), entry.facts(name));
+            let price = named::price(entry, name, models.as_ref());
+            let facts = ModelFacts { price, ..entry.facts(name) };
+            agent = with.instrument(span.clone()).await?.facts(name.clone(), facts);
         }
         for (name, window) in questions.answers().await {
             agent = agent.window(name, window);
@@ -119,6 +122,7 @@ impl Setup {
         for server in &mcp {
             agent = agent.tool_source(server.clone());
         }
+        unknown_names(&agent, &policy_now, &file);
         let store = place.open(fsync(file.session.fsync))?;
         let (session, past) = if resume.is_some() {
             let interpreter = agent.interpreter().map_err(stopped)?;
@@ -147,6 +151,24 @@ fn share(agent: Agent, shared: Option<Arc<dyn SharedState>>, file: &AgentFile) -
         out::say(ALONE);
     }
     Ok(agent)
+}
+
+/// Says which names in the policy are of no tool and no model of the agent. Its servers have been asked, so all are known;
+/// the run goes on, because the rules for the others hold.
+fn unknown_names(agent: &Agent, policy: &Policy, file: &AgentFile) {
+    let Ok(offered) = agent.offered() else { return };
+    let names = KnownNames {
+        owner: "agent",
+        tools: Some(offered.into_iter().map(|tool| tool.name).collect()),
+        models: Some(file.models.keys().cloned().collect()),
+        // All are known; what is none keeps no run from its work.
+        completeness: Completeness::More,
+        shared: Vec::new(),
+    };
+    let report = policy.hold_against(names);
+    if !report.is_empty() {
+        out::say(&format!("{report}\n"));
+    }
 }
 
 /// The tools that the file itself names.
@@ -214,11 +236,11 @@ async fn with_model(
                 max_tokens: *max_tokens,
                 extra: extra.as_object().cloned().unwrap_or_default(),
                 guidance_in_results: *guidance_in_results,
-                finish_optional: *finish_reason == FinishReasonEntry::Optional,
+                finish_optional: finish_reason.map(|entry| entry == FinishReasonEntry::Optional),
                 ..OpenAiConfig::default()
             };
             let question = if *ask_window { WindowQuestion::of_openai(&config) } else { Ok(None) };
-            questions.add(name, model, question.map_err(|error| stopped(&error))?);
+            questions.add(name, model, *max_tokens, question.map_err(|error| stopped(&error))?);
             config
         }
         ModelEntry::Anthropic { base_url, model, stream, max_tokens, extra, ask_window, .. } => {
@@ -236,7 +258,7 @@ async fn with_model(
                 config.base_url.clone_from(&base_url.value);
             }
             let question = ask_window.then(|| WindowQuestion::of_anthropic(&config)).transpose();
-            questions.add(name, &model.value, question.map_err(|error| stopped(&error))?);
+            questions.add(name, &model.value, Some(*max_tokens), question.map_err(|error| stopped(&error))?);
             let model = Anthropic::new(config).map_err(|error| stopped(&error))?;
             return Ok(agent.model(name, model));
         }

@@ -10,7 +10,7 @@ mod resumed;
 
 use super::answer::Answer;
 use crate::cli::status::Status;
-use crate::cli::text::{delay, one_line, shorten, tokens};
+use crate::cli::text::{delay, one_line, shorten, tokens, wrap};
 use unfazed::engine::{
     Ask, Because, BreakerPhase, ContextReduced, Decision, Directive, EffectState, Envelope, Event, Failure,
     LoopPattern, LoopStage, ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Question, Repetition,
@@ -28,7 +28,7 @@ const SHOWN: usize = 110;
 const MARGIN: &str = "             ";
 /// Room beside a line that grows, for how long nothing has come.
 const PAUSE: usize = 8;
-/// The narrowest and the widest lines of a streamed answer.
+/// The narrowest lines of all, and the widest of a streamed answer.
 const NARROWEST: usize = 20;
 const WIDEST: usize = 100;
 
@@ -43,6 +43,8 @@ const INFO: Style = AnsiColor::Cyan.on_default();
 pub(crate) struct Timeline<W> {
     out: W,
     status: Status,
+    /// The columns of a line; `None`: as many as it takes.
+    width: fn() -> Option<usize>,
     quiet: bool,
     started: Instant,
     now: Instant,
@@ -72,6 +74,7 @@ impl<W: Write + Send> Timeline<W> {
         Self {
             out,
             status,
+            width: || None,
             quiet,
             started: Instant::default(),
             now: Instant::default(),
@@ -84,6 +87,13 @@ impl<W: Write + Send> Timeline<W> {
             speaker: String::new(),
             spoke: false,
         }
+    }
+
+    /// Wraps lines that are wider than the terminal is at that time.
+    #[must_use]
+    pub(crate) const fn fitting(mut self, width: fn() -> Option<usize>) -> Self {
+        self.width = width;
+        self
     }
 
     /// Shows answers while they come, in lines of that many columns.
@@ -108,8 +118,16 @@ impl<W: Write + Send> Timeline<W> {
         let at = self.now.since(self.started);
         let (secs, millis) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000 / 1_000_000);
         self.status.clear();
-        // A terminal that is gone is no reason to stop the run.
-        let _ = writeln!(self.out, "{DIM}{secs:>4}.{millis:03}s{DIM:#}  {style}{mark}{style:#} {text}");
+        self.print(&format!("{DIM}{secs:>4}.{millis:03}s{DIM:#}  {style}{mark}{style:#} {text}"), MARGIN);
+    }
+
+    /// Prints a line, the rest of which begins with that margin where it is too wide. A terminal that is gone is no reason to
+    /// stop the run.
+    fn print(&mut self, line: &str, margin: &str) {
+        let _ = match (self.width)() {
+            None => writeln!(self.out, "{line}"),
+            Some(width) => writeln!(self.out, "{}", wrap(line, width.max(MARGIN.len() + NARROWEST), margin)),
+        };
     }
 
     /// Shows a piece of an answer: whole lines for good, the last one as it grows.
@@ -150,7 +168,7 @@ impl<W: Write + Send> Timeline<W> {
             let value =
                 if value.starts_with('[') { String::new() } else { format!(" = {}", one_line(value)) };
             let line = format!("{facts}{rule}{value} ({place}{layer})");
-            let _ = writeln!(self.out, "{DIM}{MARGIN}{line}{DIM:#}");
+            self.print(&format!("{DIM}{MARGIN}{line}{DIM:#}"), &format!("{MARGIN}  "));
         }
         self.said = because.to_vec();
     }
@@ -591,6 +609,7 @@ fn repaired(told: &OrphanToolCallsPruned) -> String {
         (told.injected_count, "results put in"),
         (told.dropped_count, "results taken out"),
         (told.moved_count, "results moved to their calls"),
+        (told.malformed_count, "calls with broken arguments"),
     ];
     let done = done.into_iter().filter(|(number, _)| *number > 0);
     done.map(|(number, what)| format!("{what}: {number}")).collect::<Vec<_>>().join(", ")

@@ -22,6 +22,7 @@ pub(super) struct Questions {
 struct Asked {
     name: String,
     model: String,
+    most: Option<u32>,
     question: Option<WindowQuestion>,
 }
 
@@ -30,25 +31,36 @@ impl Questions {
         Self { policy, file, asked: Vec::new() }
     }
 
-    /// Adds a model by the name of the agent file and its name on the server. What the policy says is not asked.
-    pub(super) fn add(&mut self, name: &str, model: &str, question: Option<WindowQuestion>) {
+    /// Adds a model by the name of the agent file and its name on the server, with the most tokens its file grants a reply.
+    /// What the policy says is not asked.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        model: &str,
+        most: Option<u32>,
+        question: Option<WindowQuestion>,
+    ) {
         let unknown = self.policy.model(name).context_window.value == ContextWindow::Unknown;
         let question = question.filter(|_| unknown);
-        self.asked.push(Asked { name: name.to_owned(), model: model.to_owned(), question });
+        self.asked.push(Asked { name: name.to_owned(), model: model.to_owned(), most, question });
     }
 
     /// The windows, as far as anybody knows them.
     pub(super) async fn answers(self) -> Vec<(String, KnownWindow)> {
         let Self { policy, file, asked } = self;
         let pages = WindowPages::default();
-        let answers = asked.into_iter().map(async |Asked { name, model, question }| {
+        let answers = asked.into_iter().map(async |Asked { name, model, most, question }| {
             let told = match question {
                 Some(question) => question.ask(LONGEST, &pages).await,
                 None => None,
             };
             let known = known_window(&policy.model(&name), told, file.as_ref(), &model);
             tracing::debug!(model = name, known = ?known, "window of the model");
-            known.map(|known| (name, known))
+            let own = most.map(u64::from);
+            known.map(|known| {
+                let output = [known.output, own].into_iter().flatten().min();
+                (name, KnownWindow { output, ..known })
+            })
         });
         join_all(answers).await.into_iter().flatten().collect()
     }

@@ -1,13 +1,11 @@
 //! `unfazed sessions delete-all`: deletes all sessions that are meant, after a question.
 
-use std::io::{BufRead, IsTerminal};
-
 use unfazed::store::{SessionId, Store, StoreError};
 
 use super::filter::Filter;
 use super::find::failed;
 use crate::cli::exit::{Exit, Failed};
-use crate::cli::out;
+use crate::cli::{out, question};
 
 /// Deletes all sessions, or those that are meant, after a question
 #[derive(clap::Args)]
@@ -34,7 +32,7 @@ pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
         out::say(&format!("no such sessions in {}\n", store.place()));
         return Ok(Exit::Nothing);
     }
-    if !args.yes && !agreed(ids.len(), store)? {
+    if !args.yes && !question::deletes(&sessions(ids.len()), &store.place())? {
         out::say("nothing is deleted\n");
         return Ok(Exit::Nothing);
     }
@@ -50,21 +48,6 @@ pub(super) fn run(args: &Args, store: &dyn Store) -> Result<Exit, Failed> {
     }
     out::say(&format!("deleted  {}\n", sessions(deleted)));
     Ok(Exit::Clean)
-}
-
-/// Asks whether so many are to be deleted.
-fn agreed(count: usize, store: &dyn Store) -> Result<bool, Failed> {
-    let (what, dir) = (sessions(count), store.place());
-    if !std::io::stdin().is_terminal() {
-        let message =
-            format!("{what} in {dir} would be deleted, and nobody is there to be asked; --yes deletes them");
-        return Err(Failed::Usage(message));
-    }
-    out::say(&format!("delete {what} in {dir}? [y/N] "));
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Failed::io("cannot read the answer", error))?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 fn sessions(count: usize) -> String {

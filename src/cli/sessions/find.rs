@@ -23,6 +23,8 @@ pub(crate) struct Found {
     pub(crate) id: SessionId,
     pub(crate) place: Place,
     pub(crate) header: LogHeader,
+    /// There is no run to go on with, and no task for the next one.
+    pub(crate) is_over: bool,
 }
 
 pub(in crate::cli) fn failed(error: &StoreError) -> Failed {
@@ -31,6 +33,10 @@ pub(in crate::cli) fn failed(error: &StoreError) -> Failed {
 
 /// The session that is meant: its id, the beginning or the end of it, or `latest`.
 pub(in crate::cli) fn one(store: &dyn Store, wanted: &str) -> Result<SessionId, Failed> {
+    if wanted.is_empty() {
+        let message = "the id of the session is empty; `unfazed sessions` lists the sessions, and `latest` is the one written last";
+        return Err(Failed::Usage(message.into()));
+    }
     if let Ok(id) = wanted.parse::<SessionId>()
         && is_there(store, &id)
     {
@@ -102,15 +108,10 @@ pub(crate) fn to_go_on(
     let is_id = wanted.parse::<SessionId>().is_ok_and(|id| is_there(store, &id));
     let id = if wanted == LATEST && !is_id { latest(store, has_task)? } else { one(store, wanted)? };
     let info = store.info(&id).map_err(|error| failed(&error))?;
-    if !has_task && !goes_on(info.meta.status) {
-        let status = info.meta.status.name();
-        return Err(Failed::Usage(format!(
-            "the last run of session {id} is over ({status}); give it a task: unfazed run --resume {id} '...'"
-        )));
-    }
+    let is_over = !has_task && !goes_on(info.meta.status);
     let first = store.read(&id).map_err(|error| failed(&error))?.next();
     match first {
-        Some(Ok(Record::Session(header))) => Ok(Found { id, place, header }),
+        Some(Ok(Record::Session(header))) => Ok(Found { id, place, header, is_over }),
         Some(Err(error)) => Err(failed(&error)),
         _ => Err(Failed::Stopped(format!("session {id} has no header"))),
     }
@@ -132,7 +133,7 @@ fn latest(store: &dyn Store, has_task: bool) -> Result<SessionId, Failed> {
                 )));
             }
             SessionStatus::Running => out::say(&format!("passed over  {id}: it is in use\n")),
-            SessionStatus::BrokenOff if meta.runs == 0 => {
+            SessionStatus::New => {
                 out::say(&format!("passed over  {id}: no run of it has begun\n"));
             }
             status if has_task || goes_on(status) => return Ok(id),

@@ -126,6 +126,7 @@ fn play(args: &Args, path: &Path, subjects: &[Subject]) -> Result<Played, Failed
     };
     let mut results = Vec::with_capacity(subjects.len());
     for Subject { name: policy, policy: rules } in subjects {
+        scenario.prices(rules).map_err(|error| Failed::Stopped(error.to_string()))?;
         warn(&scenario, policy, rules);
         let mut progress = Progress::start();
         let figures = scenario

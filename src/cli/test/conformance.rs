@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
 use indexmap::IndexMap;
-use unfazed::cases::{Claim, Suite};
+use unfazed::cases::{Claim, Suite, Unmet, UnmetClaim};
 use unfazed::policy::did_you_mean;
 
 use super::Played;
@@ -20,6 +20,8 @@ enum Result {
     Holds,
     /// A case that is to show it fails.
     Fails,
+    /// It is known not to be met.
+    Unmet(Unmet),
 }
 
 /// What shows a statement: a case or a test of a file.
@@ -96,6 +98,10 @@ our words below the document it comes from. Beside it is what shows it:
 - **tested**: a test of the program, because no case can show it: a process that is killed, a disk that is full. It runs
   with the program's tests, not when this page is written.
 - **FAILS**: a case, and not all that it expects came.
+- **does not hold**: the document says so, and here it is otherwise; beside it is why.
+- **not expressible**: the document says so, and no policy can say it; beside it is why.
+
+Statements that are shown by the same case or test depend on each other: together they are one of the facts that are counted.
 
 ";
 
@@ -119,7 +125,11 @@ fn claims(all: &[Played]) -> impl Iterator<Item = (&Claim, Proof<'_>)> {
             let proof = Proof { file: &elsewhere.file, name: &elsewhere.test, result: Result::Tested };
             (&elsewhere.claim, proof)
         });
-        cases.chain(elsewhere)
+        let unmet = played.suite.iter().flat_map(Suite::unmet).map(|unmet| {
+            let UnmetClaim { claim, result, because } = unmet;
+            (claim, Proof { file: "", name: because, result: Result::Unmet(*result) })
+        });
+        cases.chain(elsewhere).chain(unmet)
     })
 }
 
@@ -146,34 +156,73 @@ fn result(proofs: &[Proof<'_>]) -> Result {
     proofs.iter().map(|proof| proof.result).max().unwrap_or(Result::Fails)
 }
 
+/// So many statements of each kind, and facts: those that share what shows them, in whatever document, count once.
 fn counts(out: &mut String, documents: &Documents<'_>) {
-    out.push_str("| document | statements | hold | tested | fail |\n|---|---|---|---|---|\n");
-    let mut total = [0_usize; 4];
+    out.push_str(
+        "| document | statements | facts | hold | tested | fail | do not hold | not expressible |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    let kinds = [
+        Result::Holds,
+        Result::Tested,
+        Result::Fails,
+        Result::Unmet(Unmet::DoesNotHold),
+        Result::Unmet(Unmet::NotExpressible),
+    ];
+    let mut total = [0_usize; 5];
     for (document, statements) in documents {
         let count = |wanted| statements.values().filter(|proofs| result(proofs) == wanted).count();
-        let counts = [statements.len(), count(Result::Holds), count(Result::Tested), count(Result::Fails)];
-        let link = format!("[{document}](#{document})");
-        line(out, &link, counts);
+        let counts = kinds.map(count);
+        line(
+            out,
+            &format!("[{document}](#{document})"),
+            statements.len(),
+            facts(statements.values()),
+            counts,
+        );
         for (sum, count) in total.iter_mut().zip(counts) {
             *sum += count;
         }
     }
-    line(out, "all", total);
+    let all = || documents.values().flat_map(IndexMap::values);
+    line(out, "all", all().count(), facts(all()), total);
 }
 
-fn line(out: &mut String, name: &str, [statements, hold, tested, fail]: [usize; 4]) {
-    let _ = writeln!(out, "| {name} | {statements} | {hold} | {tested} | {fail} |");
+/// How many groups of statements there are of which no two share a case or a test.
+fn facts<'a>(statements: impl Iterator<Item = &'a Vec<Proof<'a>>>) -> usize {
+    let mut groups: Vec<HashSet<(&str, &str)>> = Vec::new();
+    for proofs in statements {
+        let shown = proofs.iter().filter(|proof| !matches!(proof.result, Result::Unmet(_)));
+        let mut group: HashSet<(&str, &str)> = shown.map(|proof| (proof.file, proof.name)).collect();
+        if group.is_empty() {
+            continue;
+        }
+        let (same, others) = groups.into_iter().partition(|other| !group.is_disjoint(other));
+        groups = others;
+        let same: Vec<HashSet<(&str, &str)>> = same;
+        group.extend(same.into_iter().flatten());
+        groups.push(group);
+    }
+    groups.len()
+}
+
+fn line(out: &mut String, name: &str, statements: usize, facts: usize, counts: [usize; 5]) {
+    let counts = counts.map(|count| count.to_string()).join(" | ");
+    let _ = writeln!(out, "| {name} | {statements} | {facts} | {counts} |");
 }
 
 fn row(out: &mut String, statement: &str, proofs: &[Proof<'_>], page: &Path) {
     let shown: Vec<String> = proofs
         .iter()
         .map(|proof| {
+            if matches!(proof.result, Result::Unmet(_)) {
+                return escaped(proof.name);
+            }
             let file = Path::new(proof.file);
             let label = file.file_name().map_or_else(|| proof.file.into(), |name| name.to_string_lossy());
             let name = match proof.result {
                 Result::Tested => format!("`{}`", proof.name),
-                Result::Holds | Result::Fails => escaped(proof.name),
+                Result::Holds | Result::Fails | Result::Unmet(_) => escaped(proof.name),
             };
             format!("[{}]({}): {name}", escaped(&label), link(page, file))
         })
@@ -182,6 +231,8 @@ fn row(out: &mut String, statement: &str, proofs: &[Proof<'_>], page: &Path) {
         Result::Tested => "tested",
         Result::Holds => "holds",
         Result::Fails => "**FAILS**",
+        Result::Unmet(Unmet::DoesNotHold) => "**does not hold**",
+        Result::Unmet(Unmet::NotExpressible) => "**not expressible**",
     };
     let _ = writeln!(out, "| {} | {} | {result} |", escaped(statement), shown.join("<br>"));
 }

@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
-use unfazed::cases::{Case, Claim, Coverage, Elsewhere, Suite, Verdict};
+use unfazed::cases::{Case, Claim, Coverage, Elsewhere, Suite, Unmet, UnmetClaim, Verdict};
 use unfazed::policy::Report;
 
 use super::{Broken, Played};
@@ -15,7 +15,11 @@ pub(super) fn document(all: &[Played], coverage: Option<&Coverage>) -> Value {
             let about = played.suite.as_ref().and_then(Suite::about);
             let mut file = json!({"file": played.name, "about": about, "cases": cases});
             let elsewhere = played.suite.as_ref().map_or(&[][..], Suite::elsewhere);
+            let unmet = played.suite.as_ref().map_or(&[][..], Suite::unmet);
             if let Some(fields) = file.as_object_mut() {
+                if !unmet.is_empty() {
+                    fields.insert("unmet".to_owned(), unmet.iter().map(not_met).collect());
+                }
                 if !elsewhere.is_empty() {
                     fields.insert("elsewhere".to_owned(), elsewhere.iter().map(shown_by).collect());
                 }
@@ -65,6 +69,15 @@ fn errors(broken: &Broken) -> Value {
 fn shown_by(elsewhere: &Elsewhere) -> Value {
     let Elsewhere { claim, file, test } = elsewhere;
     json!({"document": claim.document, "statement": claim.statement, "file": file, "test": test})
+}
+
+fn not_met(unmet: &UnmetClaim) -> Value {
+    let UnmetClaim { claim, result, because } = unmet;
+    let result = match result {
+        Unmet::DoesNotHold => "does_not_hold",
+        Unmet::NotExpressible => "not_expressible",
+    };
+    json!({"document": claim.document, "statement": claim.statement, "result": result, "because": because})
 }
 
 /// The statements a case proves, by document.

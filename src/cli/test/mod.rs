@@ -158,6 +158,9 @@ fn play_all(args: &Args, mut coverage: Option<&mut Coverage>) -> Result<Vec<Play
         };
         match loader.read(&name, &bytes) {
             Ok(suite) => {
+                for report in suite.warnings() {
+                    out::say(&format!("{report}\n"));
+                }
                 let mut played = play(suite, args.run.as_ref(), coverage.as_deref_mut());
                 if args.update {
                     update::rewrite(&path, &bytes, &mut played)?;
@@ -186,9 +189,12 @@ fn play(suite: Suite, wanted: Option<&Regex>, mut coverage: Option<&mut Coverage
     Played { name: suite.name().to_owned(), suite: Some(suite), broken: None, verdicts }
 }
 
-/// What is wrong with a test file, and with the policies it names.
+/// What is wrong with a test file, and with the policies it names, or likely not meant.
 pub(crate) fn problems(name: &str, bytes: &[u8]) -> Vec<Report> {
-    Loader::new(open).read(name, bytes).err().unwrap_or_default()
+    match Loader::new(open).read(name, bytes) {
+        Ok(suite) => suite.warnings().to_vec(),
+        Err(reports) => reports,
+    }
 }
 
 /// Opens a file that a test file names.

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::{Answer, Call, CallState, Fate, scan};
-use crate::policy::OrphanCalls;
-use crate::session::{HistoryRepair, InjectedResult, Message, Splice, ToolCall};
+use super::{Answer, Call, CallState, Fate, is_malformed, scan_without};
+use crate::policy::{MalformedCalls, OrphanCalls};
+use crate::session::{HistoryRepair, InjectedResult, Message, Splice, ToolCall, object_arguments};
 
 /// What to replace so that [`findings`](super::findings) has nothing to say. Takes time in proportion to the number of
 /// messages, and changes nothing but calls and results:
@@ -14,21 +14,23 @@ use crate::session::{HistoryRepair, InjectedResult, Message, Splice, ToolCall};
 /// - A result without a call and a second result are taken out.
 /// - A result in the wrong place is moved to its call.
 /// - Of two calls of a message with one id, the second is taken out.
+/// - A call whose arguments are no JSON object gets some that are, as [`object_arguments`] writes them; or it is taken out
+///   with its results, as `malformed` says.
 ///
 /// ```
 /// use unfazed::context::{findings, repair};
-/// use unfazed::policy::OrphanCalls;
+/// use unfazed::policy::{MalformedCalls, OrphanCalls};
 /// use unfazed::session::{Message, splice};
 ///
 /// let orphan = Message::Tool { call: "call_1".into(), tool: "look".into(), text: "12".into(), error: false, handle: None };
 /// let mut messages = vec![Message::user("What does it cost?"), orphan];
-/// let repair = repair(&messages, OrphanCalls::Inject);
+/// let repair = repair(&messages, OrphanCalls::Inject, MalformedCalls::Answer);
 /// splice(&mut messages, &repair.splices);
 /// assert_eq!((messages.len(), repair.dropped), (1, 1));
 /// assert!(findings(&messages).is_empty());
 /// ```
-pub fn repair(messages: &[Message], orphans: OrphanCalls) -> HistoryRepair {
-    let scan = scan(messages);
+pub fn repair(messages: &[Message], orphans: OrphanCalls, malformed: MalformedCalls) -> HistoryRepair {
+    let scan = scan_without(messages, |call| malformed == MalformedCalls::Drop && is_malformed(call));
     let mut moved: HashMap<usize, Vec<&Message>> = HashMap::new();
     for result in &scan.results {
         if let Fate::Misplaced(to) = result.fate {
@@ -80,7 +82,7 @@ impl<'m> Surgery<'_, 'm> {
     fn assistant(&mut self, at: usize, message: &Message, text: &str, calls: &'m [ToolCall]) {
         self.due = self.moved.remove(&at).unwrap_or_default().into_iter().map(Due::Moved).collect();
         self.repair.moved = self.repair.moved.saturating_add(self.due.len());
-        let mut kept = Vec::with_capacity(calls.len());
+        let (mut kept, mut sound) = (Vec::with_capacity(calls.len()), true);
         for call in calls {
             let state = self.calls.next().map(|call| call.state);
             match (state, self.orphans) {
@@ -89,11 +91,21 @@ impl<'m> Surgery<'_, 'm> {
                     self.repair.pruned.push(call.clone());
                     continue;
                 }
+                (Some(CallState::Malformed), _) => {
+                    self.repair.malformed = self.repair.malformed.saturating_add(1);
+                    continue;
+                }
                 _ => {}
+            }
+            let mut call = call.clone();
+            if is_malformed(&call) {
+                self.repair.malformed = self.repair.malformed.saturating_add(1);
+                call.arguments = object_arguments(&call.arguments).into_owned();
+                sound = false;
             }
             kept.push(call);
         }
-        if kept.len() == calls.len() {
+        if sound && kept.len() == calls.len() {
             return;
         }
         self.take_out(at);
@@ -102,7 +114,7 @@ impl<'m> Surgery<'_, 'm> {
         }
         let mut left = message.clone();
         if let Message::Assistant { calls, .. } = &mut left {
-            *calls = kept.into_iter().cloned().collect();
+            *calls = kept;
         }
         self.put_in(left);
     }
@@ -174,7 +186,7 @@ mod tests {
 
     fn repaired(text: &str, orphans: OrphanCalls) -> String {
         let mut messages = conversation(text);
-        let repair = repair(&messages, orphans);
+        let repair = repair(&messages, orphans, MalformedCalls::Answer);
         splice(&mut messages, &repair.splices);
         shorthand(&messages)
     }
@@ -244,18 +256,65 @@ mod tests {
             calls: vec![ToolCall { id: "x".into(), name: "t".into(), arguments: "{}".into() }],
             extra: Map::from_iter([("thinking".to_owned(), "…".into())]),
         };
-        let left = |text| repair(&[signed(text)], OrphanCalls::Prune).splices[0].insert.clone();
+        let left = |text| {
+            repair(&[signed(text)], OrphanCalls::Prune, MalformedCalls::Answer).splices[0].insert.clone()
+        };
         assert!(matches!(&left("Let me see.")[..], [Message::Assistant { extra, .. }] if extra.len() == 1));
         assert_eq!(left(" \n"), []);
     }
 
+    /// A conversation in which the arguments of these calls are broken.
+    fn broken(text: &str, ids: &[&str]) -> Vec<Message> {
+        let mut messages = conversation(text);
+        for message in &mut messages {
+            let Message::Assistant { calls, .. } = message else { continue };
+            for call in calls.iter_mut().filter(|call| ids.contains(&call.id.as_str())) {
+                call.arguments = "[[,".into();
+            }
+        }
+        messages
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_become_one_and_all_else_stays() {
+        for orphans in BOTH {
+            let mut messages = broken("u a:x,y r:x r:y a", &["y"]);
+            let before = messages.clone();
+            let made = repair(&messages, orphans, MalformedCalls::Answer);
+            assert_eq!((made.malformed, made.pruned.len(), made.dropped), (1, 0, 0));
+            splice(&mut messages, &made.splices);
+            let Message::Assistant { calls, .. } = &messages[1] else { unreachable!() };
+            assert_eq!((&*calls[0].arguments, &*calls[1].arguments), ("{}", r#"{"INVALID_JSON":"[[,"}"#));
+            assert_eq!((&messages[..1], &messages[2..]), (&before[..1], &before[2..]));
+            assert!(repair(&messages, orphans, MalformedCalls::Answer).is_empty());
+        }
+    }
+
+    #[test]
+    fn calls_that_cannot_be_read_are_taken_out_with_their_results_where_the_policy_says_so() {
+        for (text, expected) in [
+            ("u a:x,y r:x r:y a", "u a:x r:x a"),
+            ("u a:y r:y u", "u u"),
+            ("u s:y r:y u", "u s u"),
+            ("u a:y u r:y", "u u"),
+            ("u a:y", "u"),
+            ("a:z r:z a:y r:y a:z r:z", "a:z r:z a:z r:z"),
+        ] {
+            let mut messages = broken(text, &["y"]);
+            let made = repair(&messages, OrphanCalls::Inject, MalformedCalls::Drop);
+            assert_eq!((made.malformed, made.pruned.len()), (1, 0), "{text}");
+            splice(&mut messages, &made.splices);
+            assert_eq!(shorthand(&messages), expected, "{text}");
+        }
+    }
+
     #[test]
     fn it_is_told_what_was_done() {
-        let made = repair(&conversation("r:z a:x,y u r:x"), OrphanCalls::Inject);
+        let made = repair(&conversation("r:z a:x,y u r:x"), OrphanCalls::Inject, MalformedCalls::Answer);
         assert_eq!((made.dropped, made.moved, made.pruned.len()), (1, 1, 0));
         let expected = InjectedResult { call: "y".into(), tool: "t".into(), splice: 1, message: 1 };
         assert_eq!(made.injected, [expected]);
-        let made = repair(&conversation("a:x u a:y u"), OrphanCalls::Prune);
+        let made = repair(&conversation("a:x u a:y u"), OrphanCalls::Prune, MalformedCalls::Answer);
         assert_eq!(made.pruned.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["x", "y"]);
     }
 
@@ -264,7 +323,7 @@ mod tests {
         let text = "u a:x,y r:x r:z r:x ".repeat(20_000) + "u " + &"r:y ".repeat(20_000);
         let mut messages = conversation(&text);
         assert!(messages.len() > 100_000);
-        let repair = repair(&messages, OrphanCalls::Inject);
+        let repair = repair(&messages, OrphanCalls::Inject, MalformedCalls::Answer);
         splice(&mut messages, &repair.splices);
         assert_eq!((repair.injected.len(), repair.moved), (19_999, 1));
         assert_eq!(findings(&messages), []);
@@ -284,12 +343,12 @@ mod tests {
         ) {
             let orphans = BOTH[usize::from(inject)];
             let before = conversation(&words.join(" "));
-            let made = repair(&before, orphans);
+            let made = repair(&before, orphans, MalformedCalls::Answer);
             prop_assert_eq!(made.is_empty(), findings(&before).is_empty());
             let mut after = before.clone();
             splice(&mut after, &made.splices);
             prop_assert_eq!(findings(&after), []);
-            prop_assert!(repair(&after, orphans).is_empty());
+            prop_assert!(repair(&after, orphans, MalformedCalls::Answer).is_empty());
             prop_assert_eq!(said(&after), said(&before));
             for result in &made.injected {
                 let put_in = &made.splices[result.splice].insert[result.message];

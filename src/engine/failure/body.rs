@@ -17,7 +17,7 @@ const DEEPEST: usize = 6;
 
 /// Where the error itself stands in what is around it, in the order of looking.
 const INSIDE: &[&str] =
-    &["error", "response", "errors", "lastError", "cause", "responseBody", "body", "data"];
+    &["error", "response", "errors", "lastError", "cause", "responseBody", "body", "data", "base_resp"];
 /// What only answers have, and events of a stream.
 const ANSWERS: &[&str] = &["choices", "content", "type", "delta", "usage"];
 /// Where an error says what it is about.
@@ -97,6 +97,7 @@ pub(super) fn is_error(body: &impl Node) -> bool {
                 || says("object")
                 || says("type")
                 || body.get("response").is_some_and(has_error)
+                || body.get("base_resp").is_some_and(refused)
                 || odd(body).is_some()
         }
         _ => false,
@@ -105,6 +106,11 @@ pub(super) fn is_error(body: &impl Node) -> bool {
 
 fn has_error(value: &impl Node) -> bool {
     value.get("error").is_some_and(|error| !error.is_blank())
+}
+
+/// Whether `MiniMax` says that it failed: beside an answer the number is 0.
+fn refused(base: &impl Node) -> bool {
+    base.get("status_code").and_then(count).is_some_and(|number| number != 0)
 }
 
 /// The choice that failed: routers put the error beside the part of the answer that came.
@@ -128,7 +134,13 @@ fn is_no_answer(body: &impl Node) -> bool {
             _ => false,
         })
     };
-    refused || says("message") || says("detail") || says("errors")
+    // Some servers say `{"code": 0, "msg": "success"}` beside what they answer.
+    let numbered = ["code", "error_code", "errcode"].iter().filter_map(|key| count(body.get(key)?));
+    let failed = || numbered.clone().any(|number| !matches!(number, 0 | 200));
+    let texts = ["error_msg", "errmsg", "msg"];
+    refused
+        || ["message", "detail", "errors"].iter().any(|key| says(key))
+        || (texts.iter().any(|key| says(key)) && failed())
 }
 
 /// An error whose key is its text: `{"error parsing tool call": "..."}`.
@@ -234,8 +246,20 @@ impl Reading {
 
 /// What an object says by itself.
 fn own(object: &impl Node) -> Found {
-    let mut message =
-        text(object, &["message", "Message", "detail", "error_message", "error_description", "msg"]);
+    let mut message = text(
+        object,
+        &[
+            "message",
+            "Message",
+            "detail",
+            "error_message",
+            "error_description",
+            "msg",
+            "error_msg",
+            "errmsg",
+            "status_msg",
+        ],
+    );
     if message.is_empty() {
         let rest = ["errors", "detail"].iter().find_map(|key| object.get(key).filter(|rest| is_list(*rest)));
         message = rest.map(Node::written).unwrap_or_default();
@@ -244,16 +268,19 @@ fn own(object: &impl Node) -> Found {
         .iter()
         .find_map(|key| status(object.get(key)?));
     // `type: error` only says that this is an error; `object` never says more.
-    let kind = ["type", "status", "__type"].iter().map(|key| text(object, &[key]));
+    let kind = ["type", "status", "__type", "error_type"].iter().map(|key| text(object, &[key]));
     let kind = kind.into_iter().find(|kind| !kind.is_empty() && kind != "error");
     let provider = object.get("metadata").and_then(|metadata| metadata.get("provider_name"));
+    // MiniMax numbers its errors beside a text of its own; elsewhere the same numbers mean something else.
+    let minimax = object.get("status_msg").and(object.get("status_code"));
+    let named = ["code", "error_code", "errcode"].iter().find_map(|key| object.get(key).and_then(word));
     Found {
         status,
-        code: object.get("code").and_then(word),
+        code: minimax.and_then(word).or(named),
         kind: kind.filter(|kind| !is_event(kind)),
         param: Some(text(object, &["param"])).filter(|param| !param.is_empty()),
         message,
-        provider: provider.and_then(Node::text).map(str::to_owned),
+        provider: provider.and_then(Node::text).or(minimax.map(|_| "minimax")).map(str::to_owned),
         limit: object.get("n_ctx").and_then(count),
         size: object.get("n_prompt_tokens").and_then(count),
     }

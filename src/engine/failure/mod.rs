@@ -12,10 +12,12 @@ mod window;
 #[cfg(feature = "host")]
 pub(crate) use plain::plain;
 
+use core::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Classified, Effect, ErrorClass, Evidence, Policy};
+use crate::policy::{Classified, Effect, ErrorClass, Evidence, Policy, WaitSource};
 use crate::time::Nanos;
 
 /// What is known about a failed model call or tool run.
@@ -46,11 +48,30 @@ pub struct Failure {
     /// What the other side said about waiting.
     #[serde(default, skip_serializing_if = "Hint::is_none")]
     pub retry_after: Hint,
+    /// Where it said so, if not in a header alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Box<Waits>>,
+    /// `x-should-retry`: whether the server says that a retry can help.
+    /// Example: `false`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub should_retry: Option<bool>,
     /// How many characters of a streamed answer had come before: text, reasoning and tool calls. Nothing of it is kept.
     #[serde(default, skip_serializing_if = "is_nothing")]
     /// Example: `120`
     pub received: u64,
 }
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.class, self.status) {
+            (Some(class), _) => write!(f, "{class}: {}", self.message),
+            (None, Some(status)) => write!(f, "status {status}: {}", self.message),
+            (None, None) => f.write_str(&self.message),
+        }
+    }
+}
+
+impl core::error::Error for Failure {}
 
 /// What the body of an error tells besides its code, its type and its message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -105,6 +126,32 @@ pub struct Partly {
     pub ignored: String,
 }
 
+/// What the other side said about waiting, by the place where it said so; in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Waits {
+    /// In `retry-after`, or one in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<Nanos>,
+    /// In a field of the body, or in its text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Nanos>,
+    /// As the end of a limit that is used up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset: Option<Nanos>,
+}
+
+impl Waits {
+    /// What is said at a place.
+    pub const fn at(&self, source: WaitSource) -> Option<Nanos> {
+        match source {
+            WaitSource::Header => self.header,
+            WaitSource::Body => self.body,
+            WaitSource::Reset => self.reset,
+            WaitSource::ShouldRetry | WaitSource::Row => None,
+        }
+    }
+}
+
 /// How far a run of a tool got before it failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -147,6 +194,12 @@ impl Failure {
     /// Its class: the one that is certain, or what the policy's table says.
     pub fn classified(&self, policy: &Policy) -> Classified {
         self.class.map_or_else(|| policy.classify(&self.evidence()), Classified::certain)
+    }
+
+    /// What is said about waiting, by the place where it is said.
+    pub fn waits(&self) -> Waits {
+        let header = || Waits { header: self.retry_after.wait(), ..Waits::default() };
+        self.waits.as_deref().copied().unwrap_or_else(header)
     }
 
     /// How large the model's window is, in tokens, if the body says so.

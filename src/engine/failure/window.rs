@@ -14,6 +14,9 @@ struct Sentence {
     plus: Option<&'static str>,
 }
 
+/// Every sentence holds one of these; most messages hold none.
+const SPEAK_OF: [&str; 5] = ["token", "context", "prompt", "too large", "length"];
+
 /// Numbers before these words are not the size of a request.
 const NO_SIZE: &[&str] = &["output tokens", "characters"];
 
@@ -77,7 +80,7 @@ const SENTENCES: &[Sentence] = &[
         plus: None,
     },
     Sentence {
-        told: "reduce the length of the messages or completion. current length is ",
+        told: "current length is ",
         limit: &["while limit is "],
         size: &["current length is "],
         plus: None,
@@ -89,6 +92,13 @@ const SENTENCES: &[Sentence] = &[
         told: "too large for model with ",
         limit: &["too large for model with "],
         size: &["contains "],
+        plus: None,
+    },
+    // Fireworks.
+    Sentence {
+        told: "model maximum context length: ",
+        limit: &["maximum context length: "],
+        size: &["prompt is too long: "],
         plus: None,
     },
     // Anthropic.
@@ -155,13 +165,58 @@ const SENTENCES: &[Sentence] = &[
         size: &[],
         plus: None,
     },
+    Sentence {
+        told: "must have less than ",
+        limit: &["must have less than "],
+        size: &["given: "],
+        plus: None,
+    },
+    // Azure.
+    Sentence {
+        told: "input tokens exceed the configured limit of ",
+        limit: &["configured limit of "],
+        size: &["resulted in "],
+        plus: None,
+    },
+    // Moonshot.
+    Sentence {
+        told: "exceeded model token limit",
+        limit: &["token limit: "],
+        size: &["requested: "],
+        plus: None,
+    },
+    // Qwen.
+    Sentence { told: "range of input length should be ", limit: &["[1, "], size: &[], plus: None },
+    // SiliconFlow.
+    Sentence {
+        told: "max_seq_len (",
+        limit: &["max_seq_len ("],
+        size: &["prompt_tokens (", "max_total_tokens ("],
+        plus: None,
+    },
+    // watsonx.
+    Sentence {
+        told: "cannot exceed the total tokens limit ",
+        limit: &["total tokens limit "],
+        size: &["number of input tokens "],
+        plus: None,
+    },
+    // Cloudflare.
+    Sentence {
+        told: "context window limit (",
+        limit: &["context window limit ("],
+        size: &["maximum output tokens ("],
+        plus: None,
+    },
     // A single request above the tokens of a minute.
     Sentence { told: "request too large for ", limit: &["limit "], size: &["requested "], plus: None },
 ];
 
 /// The limit and the size a message speaks of.
 pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
-    let Some(text) = with_number(message) else { return (None, None) };
+    let Some(text) = with_number(message).filter(|text| SPEAK_OF.iter().any(|word| holds(text, word))) else {
+        return (None, None);
+    };
     let Some(sentence) = SENTENCES.iter().find(|sentence| holds(&text, sentence.told)) else {
         return (None, None);
     };

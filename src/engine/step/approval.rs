@@ -8,7 +8,7 @@ use super::super::directive::{Because, Work};
 use super::super::reason::Reason;
 use super::super::state::{Pending, Refusal, Slot, SlotPhase};
 use super::Step;
-use crate::policy::{ErrorClass, Unanswered};
+use crate::policy::{CallPolicy, ErrorClass, Scope, Unanswered};
 
 impl Step<'_> {
     /// Asks about the first call that waits for it, unless a person is being asked about another.
@@ -37,8 +37,11 @@ impl Step<'_> {
     /// Asks whether the call of a slot may run.
     fn ask_whether(&mut self, index: usize, slot: &Slot) {
         self.set_phase(index, SlotPhase::Asked);
-        let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let why = because(self.policy, "approval", &policy.approval.map(Shown), []);
+        let CallPolicy { policy, left_out } =
+            self.policy.call(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        // A condition that cannot be told keeps its gate shut: the reason is told beside the rule.
+        let unsure = left_out.into_iter().filter(|_| policy.approval.origin.scope == Scope::Call);
+        let why = because(self.policy, "approval", &policy.approval.map(Shown), unsure);
         self.ask_person(Pending::Approve(index), Question::Run, slot, "", why);
     }
 
@@ -50,6 +53,8 @@ impl Step<'_> {
         message: &str,
         why: Because,
     ) {
+        let own = self.policy.turn().approval.timeout.value.length();
+        let left = self.deadline().map(|deadline| deadline.since(self.state.now));
         let ask = Ask {
             work: self.state.issue(pending),
             question,
@@ -57,7 +62,8 @@ impl Step<'_> {
             tool: slot.tool.clone(),
             arguments: Value::clone(&slot.arguments),
             message: message.to_owned(),
-            timeout: self.policy.turn().approval.timeout.value.length(),
+            // Nobody is waited for longer than the run has time.
+            timeout: [own, left].into_iter().flatten().min(),
         };
         self.ask(Work::Ask(ask), vec![why]);
     }

@@ -18,7 +18,7 @@ use super::super::metric::MetricName;
 use super::super::problems::join_problems;
 use super::super::reason::told;
 use super::super::result::RunFacts;
-use super::super::retry::{self, Case, Obstacle, Verdict};
+use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
 use super::super::state::{Guidance, Invalid, LastTurn, Pending, Refusal, Series, Slot, SlotPhase, Subject};
 use super::Step;
 use super::examine::Finding;
@@ -48,16 +48,32 @@ impl Step<'_> {
             let series = Series::begin(now);
             let (call, tool, ran) = (call.id, call.name, RunFacts::default());
             let arguments = Arc::new(arguments);
-            self.state.batch.push(Slot { call, tool, arguments, planner, series, ran, place: None, phase });
+            self.state.batch.push(Slot {
+                call,
+                tool,
+                arguments,
+                planner,
+                series,
+                ran,
+                place: None,
+                to_approve: false,
+                phase,
+            });
         }
         self.start_waiting();
         self.settle();
     }
 
-    /// Runs, or runs again, the tool of a slot.
+    /// Runs, or runs again, the tool of a slot; if the rules have changed since that was decided, and do not allow it any
+    /// more, its attempts have ended.
     pub(super) fn run_tool(&mut self, index: usize, why: Vec<Because>) {
         let now = self.state.now;
         let Some(slot) = self.state.batch.get_mut(index) else { return };
+        if slot.to_approve {
+            self.set_phase(index, SlotPhase::Unasked);
+            self.state.gate.put_question(index);
+            return self.ask_next();
+        }
         if slot.series.history.is_empty() {
             // A wait for room, or for a person, is no part of the attempts.
             slot.series.started = now;
@@ -65,8 +81,15 @@ impl Step<'_> {
         let (progress, last) = (slot.series.progress(), slot.series.history.last());
         let (slot, last) = (slot.without_history(), last.map(|failed| failed.error_type));
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let failed = Progress { attempt: progress.attempt.saturating_sub(1), ..progress };
+        if let Some(class) = last
+            && let Some(reason) = policy.retry.refuses_after(class, failed.attempt)
+        {
+            let case = self.case(class, None, Obstacle::None);
+            return self.tool_exhausted(index, &policy, failed, &case, reason, None);
+        }
         let timeout =
-            retry::attempt_timeout(&policy.retry, progress.started, self.state.deadline, self.state.now);
+            retry::attempt_timeout(&policy.retry, progress.started, self.deadline(), self.state.now);
         let rules = match last {
             Some(class) => policy.retry.for_class(class),
             None => policy.retry.for_others(),
@@ -127,7 +150,8 @@ impl Step<'_> {
             return;
         }
         let report = self.policy.output().map(|output| output.tool.value.as_str());
-        let reported = self.state.batch.iter().any(|slot| Some(slot.tool.as_str()) == report);
+        let reported = self.state.report.is_some()
+            || self.state.batch.iter().any(|slot| Some(slot.tool.as_str()) == report);
         self.round_ended();
         self.clear_batch();
         for Guidance { class, text } in mem::take(&mut self.state.afterwords) {
@@ -409,8 +433,7 @@ impl Step<'_> {
         } else {
             Obstacle::None
         };
-        let obstacle = obstacle.or_fault_of(classified);
-        let mut case = self.case(class, failure.retry_after.wait(), obstacle);
+        let mut case = self.case_of(failure, classified, &policy.retry, obstacle);
         let (name, seed) = (format!("tool {}", slot.tool), self.seed("tool", &self.idempotency_key(index)));
         let mut verdict = self.verdict(&name, &policy.retry, progress, &mut case, seed);
         let (attempt, delay) = (progress.attempt, verdict.delay());

@@ -51,6 +51,14 @@ impl Step<'_> {
             let fact = self.overdrawn(action, retry, case.class).map(|overdrawn| overdrawn.to_string());
             return vec![because(self.policy, "retry.budget", &retry.budget, fact)];
         }
+        if reason == StopReason::RunBudget {
+            return self.out_of_budget().into_iter().collect();
+        }
+        if reason == StopReason::Deadline
+            && let Some(why) = self.late_by_budget(retry, progress, case)
+        {
+            return vec![why];
+        }
         of_stop(self.policy, retry, progress, case, reason)
     }
 

@@ -14,7 +14,9 @@ use super::super::reductions::Reducing;
 use super::super::room::Room;
 use super::super::state::{LastTurn, Pending};
 use super::Step;
-use crate::policy::{ContextWindow, ErrorClass, ModelPolicy, ReduceStep, Setting, Share, estimated_tokens};
+use crate::policy::{
+    ContextWindow, ErrorClass, ModelPolicy, ReduceStep, RunLimits, Setting, Share, estimated_tokens,
+};
 use crate::session::{FinalReason, Reduction};
 
 /// A reduction that does not come to its target gained nothing if it freed less than this of the window.
@@ -29,11 +31,21 @@ pub(super) struct Asked {
     pub(super) room: Option<Room>,
     /// How many tokens the host counted, if the provider counts others.
     pub(super) counted: Option<u64>,
+    /// The budget of the run that leaves the final turn less than the window.
+    pub(super) budget: Option<(&'static str, Setting<String>)>,
 }
 
 impl Asked {
     pub(super) fn is_open(&self, step: &Step<'_>) -> bool {
         self.room.is_none_or(|room| room.is_open(step.policy.context()))
+    }
+
+    /// The rule that says how much the model has room for, and its value.
+    pub(super) fn setting(&self) -> (&'static str, Setting<String>) {
+        self.budget.clone().unwrap_or_else(|| {
+            let (rule, setting) = self.window.setting(&self.policy);
+            (rule, setting.map(|window| window.to_string()))
+        })
     }
 
     /// What there is to be said of the window and of the count.
@@ -64,23 +76,27 @@ impl Step<'_> {
         };
         // To a window the policy does not speak of nobody has fitted the reply.
         let fitted = window.source == Some(WindowSource::Policy);
-        let room = if fitted { room } else { room.map(Room::with_half_for_the_reply) };
+        let mut room = if fitted { room } else { room.map(Room::with_half_for_the_reply) };
+        let mut budget = None;
+        if let Some((left, rule, setting)) = self.left_for_the_end(target)
+            && room.is_none_or(|room| left < room.window)
+        {
+            room = Some(
+                Room::of(self.policy.context(), &policy, left, expected).with_reply(RunLimits::LEAST_REPLY),
+            );
+            budget = Some((rule, setting));
+        }
         let counted = (expected != measure).then_some(tokens_of(measure));
-        Asked { target: target.to_owned(), policy, window, room, counted }
+        Asked { target: target.to_owned(), policy, window, room, counted, budget }
     }
 
     /// The tokens as the provider of a model is going to count them.
     fn expected(&self, target: &str, measure: TurnMeasure) -> TurnMeasure {
-        let scales = &self.state.scales;
-        TurnMeasure {
-            message_tokens: scales.expected(target, measure.message_tokens),
-            tool_tokens: scales.expected(target, measure.tool_tokens),
-            ..measure
-        }
+        self.state.scales.measured(target, measure)
     }
 
     /// What is sent: in the last turn no tool but the one of the report.
-    fn measured(&self, measure: TurnMeasure) -> TurnMeasure {
+    pub(super) fn measured(&self, measure: TurnMeasure) -> TurnMeasure {
         if self.state.last_turn != LastTurn::Now {
             return measure;
         }
@@ -122,7 +138,9 @@ impl Step<'_> {
         let rested = open().find(|(_, asked)| !self.state.resting.holds(&asked.target, &asked.policy, now));
         let next = rested.or_else(|| open().next());
         if let Some((place, next)) = next {
-            return next.room.filter(|room| room.is_short(rules)).map(|_| place);
+            // What a budget leaves is for the final turn: all of it may be used.
+            let room = next.room.filter(|_| next.budget.is_none());
+            return room.filter(|room| room.is_short(rules)).map(|_| place);
         }
         let widest =
             asked.iter().enumerate().rev().max_by_key(|(_, asked)| asked.room.map(|room| room.budget()));
@@ -136,7 +154,7 @@ impl Step<'_> {
         while let Some(step) = rules.reduce.value.get(what.step) {
             let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
             let scales = &self.state.scales;
-            let tokens = scales.expected(&asked.target, what.measure.message_tokens);
+            let tokens = scales.part(&asked.target, what.measure.message_tokens);
             if let Some(plan) = room.plan(rules, number, step, tokens, what.refused) {
                 let plan = ReducePlan {
                     aim: scales.counted(&asked.target, plan.aim),
@@ -179,7 +197,7 @@ impl Step<'_> {
         } else {
             why.push(because(self.policy, "context.evict_at", &rules.evict_at, [room.to_string()]));
         }
-        let (rule, setting) = asked.window.setting(&asked.policy);
+        let (rule, setting) = asked.setting();
         why.push(because(self.policy, rule, &setting, asked.facts().skip(1)));
         why
     }
@@ -253,7 +271,7 @@ impl Step<'_> {
     fn is_worth_it(&self, what: &Reducing) -> bool {
         let Some((asked, room)) = self.reduced_for(what) else { return true };
         let saved = what.before.saturating_sub(what.measure.message_tokens);
-        let saved = self.state.scales.expected(&asked.target, saved);
+        let saved = self.state.scales.part(&asked.target, saved);
         room.messages <= room.aim(self.policy.context()) || saved >= WORTH_IT.of(room.window)
     }
 

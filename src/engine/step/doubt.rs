@@ -40,8 +40,8 @@ impl Step<'_> {
             return false;
         }
         let opens = self.would_open(&slot, &policy);
-        let obstacle = if opens { Obstacle::CircuitOpen } else { Obstacle::None }.or_fault_of(classified);
-        let case = self.case(classified.class, failure.retry_after.wait(), obstacle);
+        let obstacle = if opens { Obstacle::CircuitOpen } else { Obstacle::None };
+        let case = self.case_of(failure, classified, &policy.retry, obstacle);
         let seed = || self.seed("tool", &self.idempotency_key(index));
         let verdict = retry::decide(&policy.retry, progress, case, self.state.now, seed);
         if !matches!(verdict, Verdict::Retry { .. }) {
@@ -106,7 +106,7 @@ impl Step<'_> {
             attempt: 1,
             max_attempts: Some(1),
             arguments,
-            timeout: retry::attempt_timeout(&policy.retry, now, self.state.deadline, now),
+            timeout: retry::attempt_timeout(&policy.retry, now, self.deadline(), now),
             idempotency_key: format!("{}-check", self.idempotency_key(index)),
             spill: None,
         };

@@ -28,7 +28,9 @@ impl Step<'_> {
         if let Some(refusal) = self.repeated(call, parsed.as_ref().ok()) {
             return refused(refusal);
         }
-        let Some(schema) = self.tools.schema(&call.name) else { return self.unknown(&call.name) };
+        let Some(schema) = self.tools.schema(&call.name) else {
+            return refused(self.not_found(&call.name));
+        };
         let arguments = match parsed {
             Ok(arguments) => arguments,
             Err(problem) => return invalid(Value::Null, ErrorClass::MalformedToolCall, vec![problem]),
@@ -64,13 +66,17 @@ impl Step<'_> {
             }
             None => (&turn.no_tools_message, tool, "only an answer is allowed"),
         };
-        let vars = json!({ "tool": tool, "turn": self.state.turn, "max_turns": turn.max_turns.value.get() });
+        let vars = json!({
+            "tool": tool, "turn": self.state.turn, "max_turns": turn.max_turns.value.get(),
+            "reason": self.reason_of_end(),
+        });
         let text = self.say(template, vars);
         let because = self.why_only_the_end([fact.to_owned()]).into_iter().collect();
         Some(Refusal { class: ErrorClass::ToolUnavailable, text, because })
     }
 
-    fn unknown(&mut self, name: &str) -> Finding {
+    /// There is no tool of that name.
+    pub(super) fn not_found(&mut self, name: &str) -> Refusal {
         let mut near: Vec<(usize, &str)> =
             self.tools.names().map(|known| (strsim::osa_distance(known, name), known)).collect();
         near.sort_unstable();
@@ -78,7 +84,7 @@ impl Step<'_> {
         let suggestions: Vec<&str> = near.into_iter().take(most).map(|(_, known)| known).collect();
         let messages = &self.policy.tool(name).messages;
         let text = self.say(&messages.not_found, json!({ "tool": name, "suggestions": suggestions }));
-        refused(Refusal { class: ErrorClass::ToolNotFound, text, because: Vec::new() })
+        Refusal { class: ErrorClass::ToolNotFound, text, because: Vec::new() }
     }
 
     /// The rules for one call.

@@ -4,17 +4,32 @@ use serde_json::json;
 
 use super::super::because::{Shown, because};
 use super::super::directive::{Because, Consult, Decision, Note, Work};
+use super::super::failure::Failure;
 use super::super::metric::MetricName;
-use super::super::retry::{Case, Obstacle, Progress};
+use super::super::retry::{self, Case, Obstacle, Progress};
 use super::super::state::{LastTurn, Pending, SlotPhase};
 use super::Step;
-use crate::policy::{ErrorClass, OnExhausted, Setting, ToolPolicy, Trigger};
+use crate::policy::{Classified, ErrorClass, OnExhausted, RetryPolicy, Setting, ToolPolicy, Trigger};
 use crate::session::{FinalReason, ReducerError, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
 impl Step<'_> {
-    pub(super) const fn case(&self, class: ErrorClass, hint: Option<Nanos>, obstacle: Obstacle) -> Case {
-        Case { class, hint, obstacle, run_deadline: self.state.deadline }
+    pub(super) fn case(&self, class: ErrorClass, hint: Option<Nanos>, obstacle: Obstacle) -> Case {
+        Case { class, hint, obstacle, run_deadline: self.deadline() }
+    }
+
+    /// The case of a failure: with what the server says about retries, as far as the policy listens.
+    pub(super) fn case_of(
+        &self,
+        failure: &Failure,
+        classified: Classified,
+        retry: &RetryPolicy,
+        obstacle: Obstacle,
+    ) -> Case {
+        let rule = &retry.for_class(classified.class).server_delay.value;
+        let hint = retry::hint(&failure.waits(), classified, rule);
+        let advice = retry::advice(failure.should_retry, rule);
+        self.case(classified.class, hint, obstacle.or_fault_of(classified).or_advice(advice))
     }
 
     /// A tool call gets no further attempt.

@@ -9,7 +9,7 @@ use super::super::event::{Drive, FinishReason};
 use super::super::reason::Reason;
 use super::super::state::{LastTurn, Pending, SlotPhase};
 use super::Step;
-use crate::policy::OnStop;
+use crate::policy::{ErrorClass, OnStop};
 use crate::session::{
     FailureReason, FailureReport, FinalReason, Message, ReportSource, RetryExhausted, StopReason,
 };
@@ -28,12 +28,7 @@ impl Step<'_> {
     /// the last: of these reasons only the rules that speak of nothing else are told again.
     pub(super) fn why_only_the_end(&self, facts: impl IntoIterator<Item = String>) -> Option<Reason> {
         let turn = self.policy.turn();
-        let reason = match self.state.last_turn {
-            LastTurn::Now => self.state.final_reason.unwrap_or(FinalReason::MaxTurns),
-            // The end was asked for in a turn that may have others after it.
-            LastTurn::No | LastTurn::Next => FinalReason::UserStop,
-        };
-        match reason {
+        match self.reason_of_end() {
             FinalReason::MaxTurns => Some(Reason::new(self.policy, "turn.max_turns", &turn.max_turns, facts)),
             FinalReason::ReportAttempt => {
                 Some(Reason::new(self.policy, "turn.collapse", &turn.collapse, facts))
@@ -41,7 +36,18 @@ impl Step<'_> {
             FinalReason::UserStop => {
                 Some(Reason::new(self.policy, "turn.on_stop", &turn.on_stop.map(Shown), facts))
             }
-            FinalReason::Context | FinalReason::RetryExhaustion | FinalReason::Loop => None,
+            FinalReason::Context | FinalReason::RetryExhaustion | FinalReason::Loop | FinalReason::Budget => {
+                None
+            }
+        }
+    }
+
+    /// Why only the end is allowed.
+    pub(super) fn reason_of_end(&self) -> FinalReason {
+        match self.state.last_turn {
+            LastTurn::Now => self.state.final_reason.unwrap_or(FinalReason::MaxTurns),
+            // The end was asked for in a turn that may have others after it.
+            LastTurn::No | LastTurn::Next => FinalReason::UserStop,
         }
     }
 
@@ -60,6 +66,7 @@ impl Step<'_> {
     /// The turn that begins is the last: the model is told, and has nothing but the report to deliver.
     pub(super) fn begin_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) {
         self.state.last_turn = LastTurn::Now;
+        self.state.spending.ending = Some(self.state.now);
         let turn = self.policy.turn();
         let max_turns = turn.max_turns.value.get();
         if self.state.final_reason.is_none() {
@@ -68,7 +75,7 @@ impl Step<'_> {
         }
         let vars = json!({
             "tool": self.policy.output().map(|output| &output.tool.value), "turn": self.state.turn,
-            "max_turns": max_turns,
+            "max_turns": max_turns, "reason": self.reason_of_end(),
         });
         let template =
             if self.policy.output().is_some() { &turn.final_turn_message } else { &turn.summary_message };
@@ -186,7 +193,19 @@ impl Step<'_> {
             self.note(Note::OutputAccepted { output: output.clone(), source }, why);
             return self.finish(Outcome::Reported { output }, Vec::new());
         }
-        let reason = match (exhausted.action.as_str(), exhausted.reason) {
+        // Reports that do not hold may have been attempts at the model.
+        let last = exhausted.attempts.last().map(|attempt| attempt.error_type);
+        let action = match last {
+            Some(ErrorClass::InvalidOutput) => "output",
+            _ => exhausted.action.as_str(),
+        };
+        let reason = match (action, exhausted.reason) {
+            (_, StopReason::RunBudget) => FailureReason::BudgetExhausted,
+            ("run" | "output", _) | (_, StopReason::Deadline)
+                if self.state.final_reason == Some(FinalReason::Budget) && !self.is_past_deadline() =>
+            {
+                FailureReason::BudgetExhausted
+            }
             (_, StopReason::Deadline) => FailureReason::DeadlineExceeded,
             ("run", _) => FailureReason::MaxTurnsExhausted,
             ("output", _) if self.state.final_reason == Some(FinalReason::MaxTurns) => {

@@ -56,9 +56,13 @@ impl Step<'_> {
         orphans::write(rules, &mut repair, &mut |template, vars| self.say(template, vars));
         let model = refusal.and_then(|_| self.state.target().cloned()).unwrap_or_default();
         let told = orphans::told(&repair, refusal.map(|failure| (&*model, &*failure.message)));
-        let HistoryRepair { splices, pruned, injected, .. } = repair;
+        let HistoryRepair { splices, pruned, injected, malformed, .. } = repair;
         self.note(Note::Splice { splices }, Vec::new());
-        let facts = [(pruned.len(), "call taken out"), (injected.len(), "result put in")];
+        let facts = [
+            (pruned.len(), "call taken out"),
+            (injected.len(), "result put in"),
+            (malformed, "call with arguments that are no JSON object"),
+        ];
         let facts = facts.into_iter().filter(|(number, _)| *number > 0);
         let facts: Vec<String> = facts.map(|(number, what)| format!("{what}: {number}")).collect();
         let why = because(self.policy, "history.orphan_calls", &rules.orphan_calls.map(Shown), facts);
@@ -76,7 +80,8 @@ impl Step<'_> {
     fn ask_repair(&mut self, what: Repairing, why: Vec<Because>) {
         let work = self.state.issue(Pending::Repair(what));
         let orphan_calls = self.policy.history().orphan_calls.value;
-        self.ask(Work::RepairHistory(RepairHistory { work, orphan_calls }), why);
+        let malformed_calls = self.policy.turn().malformed_calls.value;
+        self.ask(Work::RepairHistory(RepairHistory { work, orphan_calls, malformed_calls }), why);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Arguments and reports that are not JSON, repaired before anything else looks at them.
 
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::super::because::because;
 use super::super::directive::Note;
@@ -51,15 +52,26 @@ impl Step<'_> {
     /// The text repaired, if it is to be and can be; that is told.
     pub(super) fn mend(&mut self, text: &str, tool: &str, call: &str) -> Option<String> {
         let turn = self.policy.turn();
-        let fine = text.trim().is_empty() || serde_json::from_str::<IgnoredAny>(text).is_ok();
-        if fine || !turn.repair_json.value {
-            return None;
-        }
-        let repaired = repair::repair_broken(text).ok()?;
+        let repaired = self.repaired(text, tool)?;
         let why = because(self.policy, "turn.repair_json", &turn.repair_json, []);
         let (tool, call) = (tool.to_owned(), call.to_owned());
         self.note(Note::Repaired { tool, call, repairs: repaired.repairs }, vec![why]);
         Some(repaired.value.to_string())
+    }
+
+    /// The text repaired, if it is to be and can be. Without a tool it is a report.
+    pub(super) fn repaired(&self, text: &str, tool: &str) -> Option<repair::Repaired> {
+        let fine = text.trim().is_empty() || serde_json::from_str::<IgnoredAny>(text).is_ok();
+        if fine || !self.policy.turn().repair_json.value {
+            return None;
+        }
+        let schema = if tool.is_empty() {
+            self.policy.output().map(|output| &*output.schema.value)
+        } else {
+            self.schema_of(tool)
+        };
+        let holds = |value: &Value| schema.is_some_and(|schema| schema.problems(value).is_empty());
+        repair::repair_for(text, &holds).ok()
     }
 
     /// The call that a provider could not read and shows in its error, if it can be one call only: repaired, its
@@ -75,11 +87,10 @@ impl Step<'_> {
             return None;
         }
         let tools = self.tools.iter().map(|spec| spec.name.as_str());
-        let held = tools.filter(|name| {
-            self.tools.schema(name).is_some_and(|schema| schema.problems(&arguments).is_empty())
-        });
+        let held =
+            tools.filter(|name| self.tools.schema(name).is_some_and(|schema| schema.is_valid(&arguments)));
         let output = self.policy.output();
-        let report = output.filter(|output| output.schema.value.problems(&arguments).is_empty());
+        let report = output.filter(|output| output.schema.value.is_valid(&arguments));
         let mut fits = held.chain(report.map(|output| output.tool.value.as_str()));
         let (Some(name), None) = (fits.next(), fits.next()) else { return None };
         let call = ToolCall {

@@ -4,6 +4,7 @@ mod approval;
 mod batch;
 mod breaking;
 mod budget;
+mod changed;
 mod context;
 mod doubt;
 mod examine;
@@ -20,11 +21,13 @@ mod names;
 mod output;
 mod queue;
 mod reply;
+mod report_attempt;
 mod results;
 mod results_room;
 mod retract;
 mod rounds;
 mod sharing;
+mod spending;
 mod summary;
 mod tokens;
 mod turn;
@@ -33,11 +36,9 @@ mod unpack;
 #[cfg(feature = "host")]
 pub(crate) use feedback::validation;
 
-use super::because::{because, threshold};
-use super::breaker::BreakerPhase;
 use super::catalogue::Catalogue;
 use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Work, WorkId};
-use super::event::{Drive, Envelope, Event, RunStarted, ToolFacts};
+use super::event::{Drive, Envelope, Event, RunStarted};
 use super::state::{Pending, State};
 use crate::policy::{Policy, Seed};
 use crate::session::Message;
@@ -109,7 +110,10 @@ impl Step<'_> {
             Event::RunStarted(started) => self.run_started(started),
             _ if self.state.run.is_empty() => self.warn("the run has not started; the event is not used"),
             Event::TurnPrepared { work, measure } => match self.claim(work) {
-                Some(Pending::Prepare) => self.turn_prepared(measure),
+                Some(Pending::Prepare) => {
+                    self.state.spending.appended = 0;
+                    self.turn_prepared(measure);
+                }
                 other => self.unasked(work, other),
             },
             Event::HistoryRepaired { work, repair } => match self.claim(work) {
@@ -121,13 +125,25 @@ impl Step<'_> {
                 other => self.unasked(work, other),
             },
             Event::ModelResponded { work, reply } => match self.claim(work) {
-                Some(Pending::Model) => self.model_responded(reply),
-                Some(Pending::Summary(what)) => self.summarized(what, &reply),
+                Some(Pending::Model) => {
+                    self.charge_reply(&reply);
+                    self.model_responded(reply);
+                }
+                Some(Pending::Summary(what)) => {
+                    self.charge_reply(&reply);
+                    self.summarized(what, &reply);
+                }
                 other => self.unasked(work, other),
             },
             Event::ModelFailed { work, failure } => match self.claim(work) {
-                Some(Pending::Model) => self.model_failed(&failure),
-                Some(Pending::Summary(what)) => self.not_summarized(what, &failure),
+                Some(Pending::Model) => {
+                    self.charge_failure(&failure);
+                    self.model_failed(&failure);
+                }
+                Some(Pending::Summary(what)) => {
+                    self.charge_failure(&failure);
+                    self.not_summarized(what, &failure);
+                }
                 other => self.unasked(work, other),
             },
             Event::ToolFinished { work, outcome, run } => match self.claim(work) {
@@ -137,7 +153,10 @@ impl Step<'_> {
             },
             Event::TimerFired { work } => match self.claim(work) {
                 Some(Pending::WaitModel) => self.call_model(),
-                Some(Pending::WaitTool(slot)) => self.run_tool(slot, Vec::new()),
+                Some(Pending::WaitTool(slot)) => {
+                    self.run_tool(slot, Vec::new());
+                    self.settle();
+                }
                 Some(Pending::WaitTurn) => self.next_turn(),
                 other => self.unasked(work, other),
             },
@@ -188,6 +207,7 @@ impl Step<'_> {
             task,
             targets,
             windows,
+            prices,
             tools,
             deadline,
         } = started;
@@ -196,6 +216,8 @@ impl Step<'_> {
         self.state.drive = drive;
         self.state.targets = targets;
         self.state.deadline = deadline;
+        self.state.spending.started = self.state.now;
+        self.state.spending.prices = prices;
         self.take_windows(windows);
         self.take_effects(tools);
         // Those of runs of the session before this one go on.
@@ -215,41 +237,12 @@ impl Step<'_> {
         }
     }
 
-    /// What the tools say a run of them does to the world. What is remembered of tools that are gone stays: they may
-    /// come back.
-    fn take_effects(&mut self, tools: Vec<ToolFacts>) {
-        self.state.effects = tools.into_iter().filter_map(|tool| Some((tool.name, tool.effect?))).collect();
-    }
-
-    /// The rules are others now: what they no longer fit begins anew.
-    fn policy_changed(&mut self) {
-        self.state.slices.complete(self.policy.session());
-        let policy = self.policy;
-        let mut anew = Vec::new();
-        self.state.breakers.retain(|tool, breaker| {
-            let fits = breaker.fits(&policy.tool(tool).breaker);
-            if !fits {
-                anew.push((tool.clone(), breaker.phase()));
-            }
-            fits
-        });
-        for (tool, phase) in anew {
-            if phase != BreakerPhase::Closed {
-                let why = vec![because(
-                    policy,
-                    "breaker.failures",
-                    &threshold(&policy.tool(&tool).breaker),
-                    ["the rules of the breaker have changed".to_owned()],
-                )];
-                self.note(Note::Breaker { tool, state: BreakerPhase::Closed, until: None }, why);
-            }
-        }
-        self.last_turn_by_new_rules();
-    }
-
     /// Ends the run. Calls without a result get one, so that the history stays valid.
     fn finish(&mut self, outcome: Outcome, because: Vec<Because>) {
         self.close_batch();
+        // What calls answer that are no longer settled depends on who was quicker.
+        self.state.spending.appended = 0;
+        self.charge_unanswered();
         self.state.work.clear();
         self.state.model = None;
         self.state.outcome = Some(outcome.clone());
@@ -289,6 +282,7 @@ impl Step<'_> {
     }
 
     fn append(&mut self, message: Message) {
+        self.appended(&message);
         self.note(Note::Append { message }, Vec::new());
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::super::because::{because, of_retry};
 use super::super::directive::{Because, Decision, Note, RetryAction, TurnRetry};
 use super::super::metric::MetricName;
-use super::super::retry::{Case, DelayRule, Progress, missed};
-use super::super::state::{Pending, Subject};
+use super::super::retry::{Case, DelayRule, Obstacle, Progress, missed};
+use super::super::state::{LastTurn, Pending, Subject};
 use super::super::targets::{Fate, Next, goes_on};
 use super::Step;
 use crate::policy::{ErrorClass, ModelPolicy, OnExhausted};
@@ -35,7 +35,7 @@ impl Step<'_> {
     pub(super) fn retry_model(&mut self, failed: FailedCall, delay: Nanos, by: DelayRule) {
         let class = failed.case.class;
         let why = of_retry(self.policy, &failed.policy.retry, failed.progress, &failed.case, delay, by);
-        let next = self.rotate(Fate::Again { delay, limited: class.is_a_limit() }, &failed);
+        let next = self.rotate(Fate::again(class, delay), &failed);
         let delay = match next {
             Next::Ask { delay, .. } => delay,
             Next::Nobody => return self.model_exhausted(failed, StopReason::Attempts),
@@ -50,6 +50,13 @@ impl Step<'_> {
         if let Some(reason) = self.stop_instead_of(delay) {
             return self.stopped(reason);
         }
+        // Nobody waits for an attempt that is not made.
+        if self.state.last_turn == LastTurn::Now && self.out_of_budget().is_some() {
+            if let Some(last) = self.state.model.as_mut() {
+                last.waits(Nanos::ZERO);
+            }
+            return self.model_exhausted(failed, StopReason::RunBudget);
+        }
         self.charge(&failed.name, &failed.policy.retry, class);
         let max_attempts = failed.max_attempts();
         let told = self.is_news(class).then(|| self.nudge(class, max_attempts));
@@ -60,6 +67,32 @@ impl Step<'_> {
         self.count(MetricName::RetryDelaySeconds, failed.name.clone(), delay.0);
         self.tell_retry(&failed, RetryAction::Retry, delay, told, &why);
         self.ask_model(failed, delay, why);
+    }
+
+    /// Why the model that is due is not asked again after all: the rules have changed since that was decided. Not where
+    /// attempts at all models count together: there the rules of the model that failed allowed this attempt.
+    pub(super) fn no_longer_retried(
+        &self,
+        target: &str,
+        policy: &Arc<ModelPolicy>,
+    ) -> Option<(FailedCall, StopReason)> {
+        let series = self.state.model.as_ref()?;
+        let last = series.history.last()?;
+        if self.policy.turn().targets.advance.value.counts_together() {
+            return None;
+        }
+        let progress = series.progress();
+        let progress = Progress { attempt: progress.attempt.saturating_sub(1), ..progress };
+        let reason = policy.retry.refuses_after(last.error_type, progress.attempt)?;
+        let failed = FailedCall {
+            target: target.to_owned(),
+            name: format!("model {target}"),
+            policy: Arc::clone(policy),
+            progress,
+            case: self.case(last.error_type, None, Obstacle::None),
+            message: last.message.clone(),
+        };
+        Some((failed, reason))
     }
 
     /// There is no further attempt at this model: another one is asked, or the turn has no answer.
@@ -78,8 +111,18 @@ impl Step<'_> {
         if aborts {
             why.push(because(self.policy, "abort_on", &policy.abort_on, []));
         }
+        let by_budget = self.ended_by_budget(&policy.retry, *progress, case, reason);
         let late = missed(&policy.retry, *progress, case.run_deadline, self.state.now, Nanos::ZERO);
-        if goes_on(&self.policy.turn().targets, policy, reason, case.class, progress.attempt, late.is_some())
+        let truncated = by_budget.is_some() && case.class == ErrorClass::TruncatedOutput;
+        if !truncated
+            && goes_on(
+                &self.policy.turn().targets,
+                policy,
+                reason,
+                case.class,
+                progress.attempt,
+                late.is_some(),
+            )
             && let Next::Ask { delay, .. } = self.rotate(Fate::Leave, &failed)
         {
             if let Some(reason) = self.stop_instead_of(delay) {
@@ -96,6 +139,11 @@ impl Step<'_> {
             return self.ask_model(failed, delay, Vec::new());
         }
         self.tell_retry(&failed, RetryAction::Abort, Nanos::ZERO, None, &why);
+        if let Some(by_budget) = by_budget {
+            let decision = Some(Decision::FinalTurn);
+            self.note(Note::Exhausted { exhausted, decision }, why);
+            return self.final_turn_now(by_budget);
+        }
         let on_exhausted = &failed.policy.on_exhausted;
         // Whatever ends the turn at once would end a last turn, too.
         let decision = if aborts && on_exhausted.value == OnExhausted::FinalTurn {

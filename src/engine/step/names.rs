@@ -28,7 +28,7 @@ impl Step<'_> {
                 text => serde_json::from_str(text),
             };
             arguments.is_ok_and(|arguments| {
-                schema.problems(&arguments).is_empty() || self.unpacked(schema, &arguments).is_some()
+                schema.is_valid(&arguments) || self.unpacked(schema, &arguments).is_some()
             })
         });
         if !fits {

@@ -59,9 +59,13 @@ enum Refused {
 }
 
 impl Step<'_> {
-    /// The report came as a tool call.
+    /// The report came as a tool call. If the policy has no report any more, that is a tool that does not exist.
     pub(super) fn report_called(&mut self, index: usize, raw: &str) {
-        let Some(output) = self.policy.output().cloned() else { return };
+        let Some(output) = self.policy.output().cloned() else {
+            let tool = self.state.batch.get(index).map(|slot| slot.tool.clone()).unwrap_or_default();
+            let refusal = self.not_found(&tool);
+            return self.set_phase(index, SlotPhase::Refused(refusal));
+        };
         if self.state.report.is_some() {
             return self.answer(index, "a report was accepted already".into(), true);
         }
@@ -185,19 +189,22 @@ impl Step<'_> {
 
     /// Holds a report against the schema, the validators and the reducers.
     fn judge(&mut self, output: &OutputPolicy, raw: &str) -> Result<Value, Fault> {
-        let report = parse(self.policy, raw).map_err(|problem| Fault::Invalid(vec![problem]))?;
-        let mut problems: Vec<Problem> = changed(raw).into_iter().collect();
-        if problems.is_empty() {
-            problems = reported(output, &report);
-        }
-        if !problems.is_empty() {
-            return Err(Fault::Invalid(problems));
-        }
+        let report = self.parsed_report(output, raw).map_err(Fault::Invalid)?;
         let turn = self.state.turn;
         match self.reduce(Trigger::OutputAccepted, || json!({ "output": report, "turn": turn })) {
             None => Ok(report),
             Some(error) => Err(Fault::Reducer(Box::new(error))),
         }
+    }
+
+    /// The report, or what the schema and the validators have against it.
+    pub(super) fn parsed_report(&self, output: &OutputPolicy, raw: &str) -> Result<Value, Vec<Problem>> {
+        let report = parse(self.policy, raw).map_err(|problem| vec![problem])?;
+        let mut problems: Vec<Problem> = changed(raw).into_iter().collect();
+        if problems.is_empty() {
+            problems = reported(output, &report);
+        }
+        if problems.is_empty() { Ok(report) } else { Err(problems) }
     }
 
     fn accept(&mut self, report: Value, source: ReportSource) {
@@ -293,9 +300,18 @@ impl Step<'_> {
         attempt: u32,
         problems: &[Problem],
     ) -> String {
+        self.say_problems(output, attempt, output.retry.max_attempts.value.limit(), problems)
+    }
+
+    pub(super) fn say_problems(
+        &mut self,
+        output: &OutputPolicy,
+        attempt: u32,
+        max_attempts: Option<u32>,
+        problems: &[Problem],
+    ) -> String {
         let vars = json!({
-            "tool": output.tool.value, "attempt": attempt, "max_attempts": output.retry.max_attempts.value.limit(),
-            "problems": problems,
+            "tool": output.tool.value, "attempt": attempt, "max_attempts": max_attempts, "problems": problems,
         });
         self.say(&output.invalid_message, vars)
     }

@@ -76,6 +76,9 @@ impl Step<'_> {
         if let Some(refusal) = self.too_late(slot) {
             return Entry::Refused(refusal);
         }
+        if let Some(refusal) = self.no_calls_left(slot) {
+            return Entry::Refused(refusal);
+        }
         let room = |limit: Attempts, taken: u32| limit.limit().is_none_or(|limit| taken < limit);
         // Whoever is settled next waits for nobody: the rules may have become narrower since the others began.
         let next = index == self.state.settled;
@@ -93,7 +96,7 @@ impl Step<'_> {
     /// Why a call that waited does not begin any more, whatever room there is.
     pub(super) fn too_late(&mut self, slot: &Slot) -> Option<Refusal> {
         let refusal = self.only_the_end(&slot.tool);
-        if refusal.is_some() || !self.out_of_time() {
+        if refusal.is_some() || self.deadline().is_none_or(|deadline| deadline > self.state.now) {
             return refusal;
         }
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
@@ -103,6 +106,7 @@ impl Step<'_> {
 
     /// A call that has got its place begins: it runs, or a person is asked first.
     fn begin(&mut self, index: usize, slot: &Slot) {
+        self.count_tool_call();
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         if policy.approval.value == Approval::Always {
             self.set_phase(index, SlotPhase::Unasked);
@@ -124,12 +128,16 @@ impl Step<'_> {
         if let Some(refusal) = refusal {
             return self.refuse_agreed(index, refusal);
         }
-        self.set_phase(index, SlotPhase::UnderWay);
+        if let Some(slot) = self.state.batch.get_mut(index) {
+            slot.to_approve = false;
+            slot.phase = SlotPhase::UnderWay;
+        }
         self.run_tool(index, why);
     }
 
     /// A call that has a place does not run after all.
     pub(super) fn refuse_agreed(&mut self, index: usize, refusal: Refusal) {
+        self.uncount_tool_call();
         self.return_probe(index);
         self.set_phase(index, SlotPhase::Refused(refusal));
     }

@@ -6,7 +6,7 @@ use super::super::directive::Outcome;
 use super::super::event::{FinishReason, ModelReply};
 use super::super::failure::Failure;
 use super::super::metric::MetricName;
-use super::super::retry::{Obstacle, Verdict};
+use super::super::retry::{self, Obstacle, Verdict};
 use super::super::state::{Guidance, LastTurn, Series};
 use super::Step;
 use super::model_retry::FailedCall;
@@ -14,10 +14,14 @@ use crate::policy::{ErrorClass, TextOnly, Trigger};
 use crate::session::{Message, ReducerError, StopReason};
 
 impl Step<'_> {
+    #[expect(clippy::too_many_lines, reason = "what is asked of a reply, one question after the other")]
     pub(super) fn model_responded(&mut self, mut reply: ModelReply) {
         if let Some(usage) = reply.usage {
             self.state.usage = self.state.usage.plus(usage);
             self.learn_from(usage);
+        }
+        for note in core::mem::take(&mut reply.notes) {
+            self.warn(note);
         }
         self.state.last_finish = Some(reply.finish.clone());
         let empty = reply.text.trim().is_empty() && reply.calls.is_empty();
@@ -30,7 +34,16 @@ impl Step<'_> {
             return self.model_failed(&Failure::of(ErrorClass::ContextOverflow, text));
         }
         let output = self.policy.output().is_some();
-        let truncated = reply.finish == FinishReason::Length && reply.calls.is_empty();
+        let mut truncated = reply.finish == FinishReason::Length && reply.calls.is_empty();
+        if truncated
+            && !output
+            && !empty
+            && self.state.last_turn == LastTurn::Now
+            && self.state.spending.lowered
+        {
+            self.warn("the answer is cut where the budget of the run ends; it is taken as it is");
+            truncated = false;
+        }
         if truncated && !output {
             return self.model_failed(&Failure::of(
                 ErrorClass::TruncatedOutput,
@@ -67,6 +80,9 @@ impl Step<'_> {
             if policy.retry.retries(class) {
                 return self.text_failed(class, reply);
             }
+        }
+        if !truncated && self.report_failed(&policy, &reply) {
+            return;
         }
         let series = self.state.model.take();
         let attempts = series.as_ref().map_or(1, Series::attempt);
@@ -117,6 +133,7 @@ impl Step<'_> {
         let Some(target) = self.state.target().cloned() else { return };
         let policy = self.policy.model(&target);
         let classified = failure.classified(self.policy);
+        let classified = retry::advised(classified, failure.should_retry, &policy.retry);
         let class = classified.class;
         if self.history_refused(failure, class) || self.overflowed(failure, class) {
             return;
@@ -134,7 +151,7 @@ impl Step<'_> {
         let now = self.state.now;
         let mut series = self.state.model.take().unwrap_or_else(|| Series::begin(now));
         let progress = series.progress();
-        let mut case = self.case(class, failure.retry_after.wait(), Obstacle::of(classified));
+        let mut case = self.case_of(failure, classified, &policy.retry, Obstacle::None);
         let seed = self.seed("model", &format!("{}-{}", self.state.run, self.state.turn));
         let name = format!("model {target}");
         let mut verdict = self.verdict(&name, &policy.retry, progress, &mut case, seed);

@@ -20,8 +20,12 @@ impl Step<'_> {
     fn room_for_results(&self, reply: &Message) -> Option<u64> {
         let measured = self.state.reductions.measured?;
         let message_tokens = measured.message_tokens.saturating_add(weight(reply));
-        let asked = self.asked_of(self.state.target()?, TurnMeasure { message_tokens, ..measured });
-        let tokens = asked.room?.for_results(self.policy.context())?;
+        let measure = TurnMeasure { message_tokens, ..measured };
+        let target = self.state.target()?;
+        let asked = self.asked_of(target, measure);
+        let window = asked.room.and_then(|room| room.for_results(self.policy.context()));
+        let budget = self.left_for_results(target, measure).map(|(tokens, ..)| tokens);
+        let tokens = [window, budget].into_iter().flatten().min()?;
         Some(self.state.scales.counted(&asked.target, tokens))
     }
 

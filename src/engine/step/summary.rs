@@ -10,7 +10,7 @@ use super::super::reduce::Summarize;
 use super::super::reductions::{Reducing, Summarizer};
 use super::super::result::head_of;
 use super::super::retry;
-use super::super::state::Pending;
+use super::super::state::{LastTurn, Pending};
 use super::Step;
 use crate::policy::{ErrorClass, ReduceStep, Setting, estimated_tokens};
 use crate::session::{LEFT_OUT, Message, Reduction};
@@ -33,6 +33,13 @@ impl Step<'_> {
             ));
             return self.next_step(what);
         }
+        let granted = match self.granted(&target, request.tokens) {
+            Ok(granted) if self.state.last_turn != LastTurn::Now || !self.has_budget() => granted,
+            _ => {
+                self.warn("no summary is written: the budget of the run is for its final turn; the next step is made");
+                return self.next_step(what);
+            }
+        };
         if request.cut > 0 {
             let cut = request.cut;
             self.warn(format!(
@@ -43,19 +50,22 @@ impl Step<'_> {
         self.state.reductions.summarizer =
             Some(Summarizer { target: target.clone(), tokens: request.tokens });
         let policy = self.policy.model(&target);
-        let now = self.state.now;
+        let (now, deadline) = (self.state.now, self.deadline());
+        let (max_output, lowered) = granted.lowered.clone().unzip();
+        self.reserve(granted);
         let summarize = Summarize {
             work: self.state.issue(Pending::Summary(what)),
             turn: self.state.turn,
             target,
             prompt: request.prompt,
-            timeout: retry::attempt_timeout(&policy.retry, now, self.state.deadline, now),
+            max_output,
+            timeout: retry::attempt_timeout(&policy.retry, now, deadline, now),
             timeouts: CallTimeouts::from(&policy.timeouts),
         };
         let fact = format!("{} tokens are to be summed up", request.tokens);
         let shown = Setting::new("summary", rules.reduce.origin);
         let why = because(self.policy, "context.reduce", &shown, [fact]);
-        self.ask(Work::Summarize(summarize), vec![why]);
+        self.ask(Work::Summarize(summarize), [why].into_iter().chain(lowered).collect());
     }
 
     /// A model has answered: its text is the summary, if it makes the conversation smaller.

@@ -20,7 +20,7 @@ impl Step<'_> {
         if let Some(output) = self.state.report.take() {
             return self.finish(Outcome::Reported { output }, Vec::new());
         }
-        if self.out_of_time() {
+        if self.is_past_deadline() {
             return self.run_failed(StopReason::Deadline, Vec::new());
         }
         let turn = self.policy.turn();
@@ -29,8 +29,13 @@ impl Step<'_> {
             self.state.turn = self.state.turn.saturating_add(1);
             self.breakers_of_turn();
             why.extend(self.out_of_turns());
+            let mut reason = FinalReason::MaxTurns;
+            if why.is_empty() && self.state.last_turn == LastTurn::No {
+                reason = FinalReason::Budget;
+                why.extend(self.out_of_budget());
+            }
             if !why.is_empty() || self.state.last_turn == LastTurn::Next {
-                self.begin_last_turn(FinalReason::MaxTurns, why.clone());
+                self.begin_last_turn(reason, why.clone());
             }
         }
         let work = self.state.issue(Pending::Prepare);
@@ -121,7 +126,7 @@ impl Step<'_> {
 
     /// Asks for one call of the current target.
     pub(super) fn call_model(&mut self) {
-        if self.out_of_time() {
+        if self.is_past_deadline() {
             return self.run_failed(StopReason::Deadline, Vec::new());
         }
         let Some(target) = self.state.target().cloned() else {
@@ -129,7 +134,17 @@ impl Step<'_> {
             return self.run_failed(StopReason::Attempts, Vec::new());
         };
         let policy = self.policy.model(&target);
-        let now = self.state.now;
+        if let Some((failed, reason)) = self.no_longer_retried(&target, &policy) {
+            return self.model_exhausted(failed, reason);
+        }
+        let counted = self.counted_now();
+        let granted = match self.granted(&target, counted) {
+            Ok(granted) => granted,
+            Err(why) if self.state.last_turn != LastTurn::Now => return self.final_turn_now(why),
+            Err(why) => return self.run_failed(StopReason::RunBudget, vec![why]),
+        };
+        let (now, deadline) = (self.state.now, self.deadline());
+        let (max_output, why) = granted.lowered.clone().unzip();
         let series = self.state.model.get_or_insert_with(|| Series::begin(now));
         let (attempt, started) = (series.attempt(), series.started);
         let rules = match series.history.last() {
@@ -155,10 +170,12 @@ impl Step<'_> {
                 _ => ToolChoice::Auto,
             },
             guidance: self.guidance(),
-            timeout: retry::attempt_timeout(&policy.retry, started, self.state.deadline, now),
+            max_output,
+            timeout: retry::attempt_timeout(&policy.retry, started, deadline, now),
             timeouts: CallTimeouts::from(&policy.timeouts),
         };
-        self.ask(Work::CallModel(call), Vec::new());
+        self.reserve(granted);
+        self.ask(Work::CallModel(call), why.into_iter().collect());
     }
 
     /// Asks for a wait; whatever is pending goes on when it is over.
@@ -177,7 +194,8 @@ impl Step<'_> {
         self.ask(Work::Wait(wait), why);
     }
 
-    pub(super) fn out_of_time(&self) -> bool {
+    /// Whether the deadline of the run has passed; the end of its time has a final turn before it.
+    pub(super) fn is_past_deadline(&self) -> bool {
         self.state.deadline.is_some_and(|deadline| deadline <= self.state.now)
     }
 
@@ -195,6 +213,6 @@ impl Step<'_> {
 }
 
 fn too_small_for(policy: &Policy, asked: &Asked) -> Because {
-    let (rule, setting) = asked.window.setting(&asked.policy);
+    let (rule, setting) = asked.setting();
     because(policy, rule, &setting, asked.facts())
 }

@@ -1,24 +1,27 @@
 //! What an answer says about waiting: in its headers, in the fields of its body, and in the text of its message.
 //!
-//! | where | form |
-//! |---|---|
-//! | `retry-after-ms`, `x-ms-retry-after-ms` | milliseconds, with decimals or not |
-//! | `retry-after` | seconds, with decimals or not; an HTTP date; a duration (`1m30s`) |
-//! | `x-ratelimit-reset*` | a duration (`6m0s`); seconds; the time in seconds or milliseconds since 1970, or as RFC 3339 |
-//! | `anthropic-ratelimit-*-reset` | RFC 3339 |
-//! | `retryDelay` of the body | `58s`, or `{seconds, nanos}` |
-//! | `retry_after` of the body | seconds |
-//! | the message | `try again in 2s`, `retry in 58.2s`, `retry after 86400 seconds`, `in 1 minute and 30 seconds` |
+//! | source | where | form |
+//! |---|---|---|
+//! | header | `retry-after-ms`, `x-ms-retry-after-ms` | milliseconds, with decimals or not |
+//! | header | `retry-after` | seconds, with decimals or not; an HTTP date; a duration (`1m30s`) |
+//! | body | `retryDelay` | `58s`, or `{seconds, nanos}` |
+//! | body | `retry_after` | seconds |
+//! | body | the message | `try again in 2s`, `retry in 58.2s`, `retry after 86400 seconds`, `in 1 minute and 30 seconds` |
+//! | reset | `x-ratelimit-reset*`, `ratelimit-reset` | a duration (`6m0s`); seconds; the time in seconds or milliseconds since 1970, or as RFC 3339 |
+//! | reset | `anthropic-*-reset` | RFC 3339 |
+//! | reset | `RateLimit` | `"name";r=0;t=30`, or `limit=100, remaining=0, reset=30` of earlier drafts |
 //!
-//! Headers that a router put into the body count as well. Limits are looked at only where nothing remains. Times are
-//! held against the `Date` of the answer, so that a wrong
-//! clock here does not matter. Of all that is said the longest wait counts; `retry-after` is left out where a header
-//! says the same in milliseconds.
+//! A reset is when a limit is whole again, not when the next request is taken (`OpenAI`, Anthropic): it counts only where
+//! nothing remains, and, if the policy does not say otherwise, only where no wait is asked for in so many words. Headers
+//! that a router put into the body count as well. Times are held against the `Date` of the answer, so that a wrong
+//! clock here does not matter. Of all that one source says the longest wait counts; `retry-after` is left out where a
+//! header says the same in milliseconds.
 
 mod body;
 mod date;
 mod headers;
 mod length;
+mod rate_limit;
 mod text;
 
 use core::cell::LazyCell;
@@ -26,7 +29,8 @@ use core::cell::LazyCell;
 use serde_json::Value;
 
 use super::failure::json::{Json, Node};
-use super::failure::{Failure, Hint, Partly};
+use super::failure::{Failure, Hint, Partly, Waits};
+use crate::policy::WaitSource;
 use crate::time::{Instant, Nanos};
 pub use headers::Headers;
 
@@ -56,29 +60,57 @@ impl Failure {
         let sent = LazyCell::new(|| headers.get("date").and_then(date::http).unwrap_or_else(now));
         let limited = self.status == Some(LIMITED);
         let mut said = Said::default();
+        let mut advice = headers.get(SHOULD_RETRY).and_then(advised);
         retry_after(headers, &sent, &mut said);
         resets(headers, limited, &sent, &mut said);
+        said.source = WaitSource::Body;
         if let Some(body) = body {
             let inside = body::waits(body, &mut said);
+            advice = advice.or_else(|| inside.get(SHOULD_RETRY).and_then(advised));
             retry_after(&inside, &sent, &mut said);
             resets(&inside, limited, &sent, &mut said);
         }
         text::wait(&self.message, &mut said);
+        self.should_retry = advice;
+        self.waits = (said.waits.body.or(said.waits.reset).is_some()).then(|| Box::new(said.waits));
         self.retry_after = said.hint();
         self
     }
 }
 
+/// Whether a retry can help; the SDKs of `OpenAI` and Anthropic obey it before they look at the status.
+const SHOULD_RETRY: &str = "x-should-retry";
+
+fn advised(value: &str) -> Option<bool> {
+    match value {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
+}
+
 /// What was said, as it is found.
-#[derive(Default)]
 struct Said {
-    longest: Option<Nanos>,
+    /// What is being read.
+    source: WaitSource,
+    waits: Waits,
     unusable: Option<String>,
+}
+
+impl Default for Said {
+    fn default() -> Self {
+        Self { source: WaitSource::Header, waits: Waits::default(), unusable: None }
+    }
 }
 
 impl Said {
     fn wait(&mut self, wait: Nanos) {
-        self.longest = self.longest.max(Some(wait));
+        let longest = match self.source {
+            WaitSource::Reset => &mut self.waits.reset,
+            WaitSource::Body => &mut self.waits.body,
+            WaitSource::Header | WaitSource::ShouldRetry | WaitSource::Row => &mut self.waits.header,
+        };
+        *longest = (*longest).max(Some(wait));
     }
 
     fn unusable(&mut self, name: &str, value: &str, expected: &str) {
@@ -94,8 +126,10 @@ impl Said {
         }
     }
 
+    /// As a policy that says nothing else takes it.
     fn hint(self) -> Hint {
-        match (self.longest, self.unusable) {
+        let Waits { header, body, reset } = self.waits;
+        match (header.or(body).or(reset), self.unusable) {
             (Some(wait), None) => Hint::Wait(wait),
             (Some(wait), Some(ignored)) => Hint::Partly(Box::new(Partly { wait, ignored })),
             (None, Some(reason)) => Hint::Ignored(reason),
@@ -136,19 +170,33 @@ fn longest(value: &str, read: impl Fn(&str) -> Option<Nanos>) -> Option<Nanos> {
 
 /// The ends of limits that are reached.
 fn resets(headers: &Headers, limited: bool, sent: &Sent<'_>, said: &mut Said) {
+    let source = core::mem::replace(&mut said.source, WaitSource::Reset);
     for (name, value) in headers.iter() {
-        let (remaining, known) = if let Some(rest) = name.strip_prefix("x-ratelimit-reset") {
-            (headers.get(&format!("x-ratelimit-remaining{rest}")), limited)
-        } else if let Some(limit) = name.strip_prefix("anthropic-ratelimit-") {
-            let Some(limit) = limit.strip_suffix("-reset") else { continue };
-            (headers.get(&format!("anthropic-ratelimit-{limit}-remaining")), false)
+        let (remaining, known) = if let Some((family, rest)) = family(name) {
+            (headers.get(&format!("{family}-remaining{rest}")), limited)
+        } else if let Some(limit) = name.strip_suffix("-reset").filter(|name| name.starts_with("anthropic-"))
+        {
+            (headers.get(&format!("{limit}-remaining")), false)
         } else {
+            if name == "ratelimit" {
+                rate_limit::resets(value, limited).for_each(|(value, read)| {
+                    said.take(name, value, read, "a number of seconds");
+                });
+            }
             continue;
         };
         if remaining.map_or(known, nothing_left) {
             said.take(name, value, reset(value, **sent), "a duration, a number or a time");
         }
     }
+    said.source = source;
+}
+
+/// The family of a header that says when a limit ends, and what it is a limit of: `x-ratelimit`, `-tokens`.
+fn family(name: &str) -> Option<(&'static str, &str)> {
+    ["x-ratelimit", "ratelimit", "x-rate-limit"]
+        .into_iter()
+        .find_map(|family| Some((family, name.strip_prefix(family)?.strip_prefix("-reset")?)))
 }
 
 /// Whether a limit is used up, or overdrawn.

@@ -130,7 +130,8 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
                 ("x-ratelimit-remaining-tokens", "0"),
                 ("retry-after", "1"),
             ],
-            wait(3000),
+            // The end of a limit is when it is whole again; the server itself asks for less.
+            wait(1000),
         ),
         (&[("x-ratelimit-reset", "12")], wait(12_000)),
         (&[("x-ratelimit-reset", "1795168830"), ("date", SENT)], wait(30_000)),
@@ -157,7 +158,7 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
                 ("retry-after", "30"),
                 ("date", SENT),
             ],
-            wait(40_000),
+            wait(30_000),
         ),
         (&[("x-ratelimit-reset-requests", "0s"), ("x-ratelimit-remaining-requests", "0")], wait(0)),
         (&[("x-ratelimit-reset-tokens", "1m26.4s"), ("x-ratelimit-remaining-tokens", "0")], wait(86_400)),
@@ -168,6 +169,23 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
         // Each limit has a rest of its own.
         (&[("x-ratelimit-reset-tokens", "2s"), ("x-ratelimit-remaining-requests", "0")], wait(2000)),
         (&[("x-ratelimit-reset", "5"), ("x-ratelimit-remaining", "3")], Hint::None),
+        (&[("ratelimit-reset", "5"), ("ratelimit-remaining", "0")], wait(5000)),
+        (&[("ratelimit-reset", "5"), ("ratelimit-remaining", "3")], Hint::None),
+        (
+            &[("ratelimit", "\"default\";r=0;t=30"), ("ratelimit-policy", "\"default\";q=100;w=60")],
+            wait(30_000),
+        ),
+        (&[("ratelimit", "\"default\";r=4;t=30")], Hint::None),
+        // Azure writes bare seconds; Cerebras the unit into the name.
+        (&[("x-ratelimit-reset-tokens", "59"), ("x-ratelimit-remaining-tokens", "0")], wait(59_000)),
+        (
+            &[
+                ("anthropic-priority-input-tokens-reset", "2026-11-20T10:00:20Z"),
+                ("anthropic-priority-input-tokens-remaining", "0"),
+                ("date", SENT),
+            ],
+            wait(20_000),
+        ),
         (
             &[("x-ratelimit-reset-tokens-minute", "4.5"), ("x-ratelimit-remaining-tokens-minute", "0")],
             wait(4500),
@@ -176,6 +194,7 @@ fn only_limits_of_which_nothing_remains_are_waited_for() {
     for (headers, expected) in table {
         assert_eq!(&read(429, headers, ""), expected, "{headers:?}");
     }
+    assert_eq!(read(503, &[("ratelimit", "\"default\";t=30")], ""), Hint::None, "nor does it say so");
     assert_eq!(read(500, &[("x-ratelimit-reset", "12")], ""), Hint::None, "no limit is reached");
 }
 
@@ -212,6 +231,9 @@ fn what_a_body_says() {
         (r#"{"error":{"message":"Please retry your request after 6 seconds"}}"#, 6000),
         (r#"{"error":{"message":"try again in 1.5 minutes"}}"#, 90_000),
         ("slow down, retry in 3s", 3000),
+        ("Please wait 5631 seconds before retrying.", 5_631_000),
+        ("Your quota will reset after 3h20m.", 12_000_000),
+        ("please try again after 1 seconds", 1000),
         (r#"{"error":{"message":"try again in 2s","details":[{"retryDelay":"9s"}]}}"#, 9000),
     ];
     for (body, millis) in table {
@@ -222,6 +244,44 @@ fn what_a_body_says() {
     {
         assert_eq!(read(429, &[], body), Hint::None, "{body}");
     }
+}
+
+#[test]
+fn an_explicit_wait_goes_before_the_end_of_a_limit() {
+    let reset = ("x-ratelimit-reset-tokens", "6m0s");
+    let left = ("x-ratelimit-remaining-tokens", "0");
+    for (more, body, expected) in [
+        (("retry-after", "2"), "", 2000),
+        (("retry-after-ms", "200"), "", 200),
+        (("x", "y"), r#"{"error":{"details":[{"retryDelay":"14s"}]}}"#, 14_000),
+        (("x", "y"), "Please try again in 1m2.5s.", 62_500),
+        (("retry-after", "2"), "Please try again in 1m2.5s.", 2000),
+        (("x", "y"), "slow down", 360_000),
+        (("retry-after", "soon"), "", 360_000),
+    ] {
+        assert_eq!(
+            read(429, &[reset, left, more], body).wait(),
+            Some(Nanos::from_millis(expected)),
+            "{more:?} {body}"
+        );
+    }
+}
+
+#[test]
+fn each_source_is_kept_for_policies_that_take_another() {
+    let all = [("retry-after", "2"), ("x-ratelimit-reset", "9"), ("x-should-retry", "false")];
+    let headers = |headers: &[(&str, &str)]| {
+        Headers::new(headers.iter().map(|(name, value)| (*name, value.as_bytes())))
+    };
+    let failure = Failure::from_answer(429, &headers(&all), b"try again in 5s", now);
+    let seconds = |secs| Some(Nanos::from_secs(secs));
+    assert_eq!(failure.waits(), Waits { header: seconds(2), body: seconds(5), reset: seconds(9) });
+    assert_eq!(failure.should_retry, Some(false));
+    let failure = Failure::from_answer(429, &headers(&all[..1]), b"slow down", now);
+    assert_eq!((failure.waits, failure.should_retry), (None, None), "one header is as it always was");
+    let inside = r#"{"error":{"metadata":{"headers":{"X-Should-Retry":"true","Retry-After":"3"}}}}"#;
+    let failure = Failure::from_answer(429, &headers(&[]), inside.as_bytes(), now);
+    assert_eq!((failure.should_retry, failure.retry_after.wait()), (Some(true), seconds(3)));
 }
 
 #[test]

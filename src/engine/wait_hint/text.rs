@@ -6,12 +6,24 @@ use super::length::{decimal, duration, long_unit};
 use crate::time::Nanos;
 
 /// What stands before the length, in lower case.
-const MARKERS: [&str; 4] = ["try again in ", "retry in ", "retry after ", "retry your request after "];
-/// What every marker holds.
-const IN_ALL: &str = "try ";
+const MARKERS: [&str; 9] = [
+    "try again in ",
+    "retry in ",
+    "retry after ",
+    "retry your request after ",
+    "try again after ",
+    "please wait ",
+    "reset after ",
+    "resets in ",
+    "reset in ",
+];
+/// Of these every marker holds one.
+const IN_ALL: [&str; 3] = ["try ", "wait ", "reset"];
 
 pub(super) fn wait(message: &str, said: &mut Said) {
-    let Some(text) = with_number(message).filter(|text| holds(text, IN_ALL)) else { return };
+    let Some(text) = with_number(message).filter(|text| IN_ALL.iter().any(|part| holds(text, part))) else {
+        return;
+    };
     for marker in MARKERS.into_iter().filter(|marker| holds(&text, marker)) {
         let Some((_, rest)) = text.split_once(marker) else { continue };
         // `try again in a few minutes` is for people.

@@ -1,11 +1,12 @@
 //! How an agent is put together.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Agent;
 use crate::context::TokenCounter;
-use crate::engine::{Interpreter, KnownWindow, ToolSpec};
+use crate::engine::{Catalogue, Interpreter, KnownWindow, ToolSpec};
 use crate::host::approver::Approver;
 use crate::host::clock::Clock;
 use crate::host::observer::Planner;
@@ -15,7 +16,7 @@ use crate::host::shared::SharedState;
 use crate::host::task::RunError;
 use crate::host::tool::Tools;
 use crate::host::{Metrics, ModelFacts, counter_by};
-use crate::policy::Policy;
+use crate::policy::{Policy, Price, UnknownPrice};
 use crate::time::Nanos;
 
 impl Agent {
@@ -106,6 +107,34 @@ impl Agent {
     pub fn window(mut self, name: impl Into<String>, window: KnownWindow) -> Self {
         self.windows.insert(name.into(), window);
         self
+    }
+
+    /// The prices of the models that are known by their facts.
+    pub(super) fn prices(&self) -> BTreeMap<String, Price> {
+        self.facts.iter().filter_map(|(name, facts)| Some((name.clone(), facts.price?))).collect()
+    }
+
+    /// Whether every model has a price, if the policy bounds what a run may cost.
+    pub(super) fn prices_for(&self, policy: &Policy) -> Result<(), UnknownPrice> {
+        let known = self.prices();
+        policy.prices(self.models.iter().map(|(name, _)| (name.as_str(), known.get(name).copied())))
+    }
+
+    /// Whether a policy can be used with these tools and the models there are.
+    pub(super) fn fits(&self, policy: &Policy, tools: &Catalogue) -> Result<(), String> {
+        tools.fits(policy).map_err(|unfit| unfit.to_string())?;
+        self.prices_for(policy).map_err(|unknown| unknown.to_string())
+    }
+
+    /// What telemetry says of the models: the price is the one that the policy says, if it says one.
+    pub(super) fn facts_under(&self, policy: &Policy) -> BTreeMap<String, ModelFacts> {
+        let mut facts = self.facts.clone();
+        for (name, _) in &self.models {
+            if let Some(price) = policy.model(name).price.value.known() {
+                facts.entry(name.clone()).or_default().price = Some(price);
+            }
+        }
+        facts
     }
 
     /// How tokens are counted under a policy.

@@ -11,7 +11,7 @@ use crate::host::aside::{Aside, Asides};
 use crate::host::port::{BoxFuture, ModelRequest, ToolInput, Traffic};
 use crate::host::reduce::{reduced, summarized};
 use crate::host::results::kept;
-use crate::policy::ErrorClass;
+use crate::policy::{ErrorClass, MalformedCalls};
 use crate::session::Message;
 
 impl Run<'_> {
@@ -20,10 +20,11 @@ impl Run<'_> {
         let traffic = self.telemetry.traffic(work.id());
         match work {
             Work::PrepareTurn(prepare) => {
-                Box::pin(std::future::ready(prepare.prepared(self.measure.of(&self.messages))))
+                let drops = self.interpreter.policy().turn().malformed_calls.value == MalformedCalls::Drop;
+                Box::pin(std::future::ready(prepare.prepared(self.measure.of(&self.messages, drops))))
             }
             Work::RepairHistory(work) => {
-                let found = repair(&self.messages, work.orphan_calls);
+                let found = repair(&self.messages, work.orphan_calls, work.malformed_calls);
                 Box::pin(std::future::ready(work.repaired(found)))
             }
             Work::ReduceContext(work) => {
@@ -62,6 +63,7 @@ impl Run<'_> {
                 messages: with_guidance.as_deref().unwrap_or(&messages),
                 tools: offered.iter().filter(|spec| call.tools.contains(&spec.name)).collect(),
                 tool_choice: call.tool_choice.clone(),
+                max_output: call.max_output,
                 timeout: call.timeout,
                 timeouts: call.timeouts,
                 streamed,

@@ -1,66 +1,10 @@
 //! What an agent file says about a model for telemetry's sake: its price, and who serves it.
 
 use reqwest::Url;
-use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::ModelEntry;
-use crate::host::{ModelFacts, Price};
-use crate::policy::decode::{Decode, Reader, record};
-use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, parse_millionths};
-
-record! {
-    /// What a model's tokens cost, in US dollars per million.
-    pub struct PriceEntry {
-        /// Tokens of the request.
-        /// Example: `2.50`
-        pub input: Dollars,
-        /// Tokens of the reply.
-        /// Example: `10`
-        pub output: Dollars,
-        /// Tokens of the request that are read from a cache; without it they cost what others do.
-        /// Example: `0.25`
-        pub cache_read: Option<Dollars>,
-        /// Tokens of the request that are written into a cache; without it they cost what others do.
-        /// Example: `3.125`
-        pub cache_write: Option<Dollars>,
-    }
-}
-
-/// An amount of US dollars, in millionths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dollars(pub u64);
-
-impl Decode for Dollars {
-    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let Data::Number(_) = node.data else {
-            return reader.wrong_type(node, "a number of US dollars per million tokens");
-        };
-        match parse_millionths(reader.text(node.span)) {
-            Ok(millionths) => Some(Self(millionths)),
-            Err(error) => {
-                let problem = Diagnostic::error(Code::OUT_OF_RANGE, node.span, error.message);
-                reader.report(problem.help_if(error.help));
-                None
-            }
-        }
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "number", "minimum": 0, "examples": [2.5]})
-    }
-}
-
-impl From<&PriceEntry> for Price {
-    fn from(entry: &PriceEntry) -> Self {
-        Self {
-            input: entry.input.0,
-            output: entry.output.0,
-            cache_read: entry.cache_read.map(|price| price.0),
-            cache_write: entry.cache_write.map(|price| price.0),
-        }
-    }
-}
+use crate::host::ModelFacts;
+use crate::policy::Price;
 
 impl ModelEntry {
     /// What telemetry tells about the model of that name.
@@ -115,7 +59,7 @@ mod tests {
         let price = "price: {input: 2.50, output: 10, cache_read: 0.25}";
         let facts = entry(&format!("api: scripted, script: m.yaml, {price}")).unwrap().facts("main");
         let price =
-            Price { input: 2_500_000, output: 10_000_000, cache_read: Some(250_000), cache_write: None };
+            Price { input: 2_500_000, output: 10_000_000, cache_read: Some(250_000), ..Price::default() };
         let expected = ModelFacts { provider: "scripted".into(), model: "main".into(), price: Some(price) };
         assert_eq!(facts, expected);
     }

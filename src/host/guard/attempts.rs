@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use super::budget::Account;
 use super::{Classify, Inner};
-use crate::engine::EffectState;
-use crate::engine::retry::{Case, Progress, Verdict, attempt_timeout, in_earnest};
+use crate::engine::retry::{self, Case, Obstacle, Progress, Verdict, attempt_timeout, in_earnest};
+use crate::engine::{EffectState, Waits};
 use crate::policy::{Bound, Classified, ErrorClass, Policy, RetryPolicy, Seed};
 use crate::session::{AttemptRecord, RetryExhausted, StopReason};
 use crate::time::{Instant, Nanos};
@@ -253,6 +253,30 @@ impl<E: Classify> Cause<E> {
         match self {
             Self::Error(error) => error.window(),
             Self::TimedOut(_) => None,
+        }
+    }
+
+    /// The failure as the other side sees it, as far as the policy listens.
+    pub(super) fn advised(&self, classified: Classified, retry: &RetryPolicy) -> Classified {
+        match self {
+            Self::Error(error) => retry::advised(classified, error.should_retry(), retry),
+            Self::TimedOut(_) => classified,
+        }
+    }
+
+    /// The case of the failure: with what the other side says about retries, as far as the policy listens.
+    pub(super) fn case(&self, classified: Classified, retry: &RetryPolicy, obstacle: Obstacle) -> Case {
+        let (waits, should_retry) = match self {
+            Self::Error(error) => (error.waits(), error.should_retry()),
+            Self::TimedOut(_) => (Waits::default(), None),
+        };
+        let rule = &retry.for_class(classified.class).server_delay.value;
+        let advice = retry::advice(should_retry, rule);
+        Case {
+            class: classified.class,
+            hint: retry::hint(&waits, classified, rule),
+            obstacle: obstacle.or_fault_of(classified).or_advice(advice),
+            run_deadline: None,
         }
     }
 

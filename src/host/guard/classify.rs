@@ -1,10 +1,11 @@
 //! What a guard wants to know about arguments and errors.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::engine::{EffectState, Failure};
+use crate::engine::{EffectState, Failure, Waits};
 use crate::policy::{Classified, ErrorClass, Policy};
 use crate::session::RetryExhausted;
 use crate::time::Nanos;
@@ -34,6 +35,16 @@ pub trait Classify {
         None
     }
 
+    /// The waits that the other side asked for, by the place where it did.
+    fn waits(&self) -> Waits {
+        Waits { header: self.retry_after(), ..Waits::default() }
+    }
+
+    /// Whether the other side says that a retry can help.
+    fn should_retry(&self) -> Option<bool> {
+        None
+    }
+
     /// The HTTP status of the other side, for records.
     fn status(&self) -> Option<u16> {
         None
@@ -56,15 +67,13 @@ pub trait Classify {
 }
 
 /// A guarded call that did not succeed. Boxed, so that the calls that do succeed hand back little more than their
-/// value.
-#[derive(Debug, thiserror::Error)]
+/// value. As an [`Error`](std::error::Error) its source is the last error of the call.
+#[derive(Debug)]
 pub enum CallError<E> {
     /// It did not run. Of a tool: tell the model why and let it try again. Of a turn: the request is too large for every
     /// model.
-    #[error("{0}")]
     Refused(Box<Refusal>),
     /// No further attempt is made; the planner decides what is done instead.
-    #[error("{}", .0.exhausted)]
     Exhausted(Box<GivenUp<E>>),
 }
 
@@ -91,6 +100,24 @@ pub struct Refusal {
     pub delay: Nanos,
     /// The next turn should be the last: the model has repeated itself too often.
     pub last_turn: bool,
+}
+
+impl<E> fmt::Display for CallError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Exhausted(given_up) => given_up.exhausted.fmt(f),
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for CallError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Refused(_) => None,
+            Self::Exhausted(given_up) => given_up.last.as_ref().map(|last| last as _),
+        }
+    }
 }
 
 impl Arguments for &Value {
@@ -128,6 +155,14 @@ impl Classify for Failure {
         self.retry_after.wait()
     }
 
+    fn waits(&self) -> Waits {
+        Self::waits(self)
+    }
+
+    fn should_retry(&self) -> Option<bool> {
+        self.should_retry
+    }
+
     fn status(&self) -> Option<u16> {
         self.status
     }
@@ -151,12 +186,36 @@ impl Classify for ErrorClass {
     }
 }
 
-impl<M: std::fmt::Display> Classify for (ErrorClass, M) {
+impl<M: fmt::Display> Classify for (ErrorClass, M) {
     fn class(&self, _policy: &Policy) -> ErrorClass {
         self.0
     }
 
     fn message(&self) -> String {
         self.1.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+    use crate::session::StopReason;
+
+    #[test]
+    fn the_source_of_a_call_that_was_given_up_is_its_last_error() {
+        let exhausted = RetryExhausted {
+            action: "tool search".into(),
+            reason: StopReason::Attempts,
+            attempts: Vec::new(),
+            retry_after: None,
+        };
+        let given_up = |last| GivenUp { exhausted: exhausted.clone(), message: String::new(), last };
+        let broken = std::io::Error::other("broken pipe");
+        let error = CallError::Exhausted(Box::new(given_up(Some(broken))));
+        assert_eq!(error.source().unwrap().to_string(), "broken pipe");
+        let timed_out: CallError<std::io::Error> = CallError::Exhausted(Box::new(given_up(None)));
+        assert!(timed_out.source().is_none());
     }
 }

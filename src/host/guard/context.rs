@@ -67,7 +67,7 @@ impl Guard {
             let tokens_before = weights.iter().copied().fold(0, u64::saturating_add);
             let asks = matches!(step, ReduceStep::Summary { .. });
             let plan = self.inner.session.learned(|_, scales| {
-                let tokens = scales.expected(target, tokens_before);
+                let tokens = scales.part(target, tokens_before);
                 let plan = room.plan(context, number, step, tokens, false)?;
                 let [aim, most] = [plan.aim, plan.most].map(|tokens| scales.counted(target, tokens));
                 Some(ReducePlan { aim, most, ..plan })
@@ -97,11 +97,10 @@ impl Guard {
     fn room(&self, rules: &Policy, measure: TurnMeasure) -> Option<Room> {
         let target = self.inner.targets.first()?;
         let model = rules.model(target);
-        let (known, measure) = self.inner.session.learned(|windows, scales| {
-            let [message_tokens, tool_tokens] =
-                [measure.message_tokens, measure.tool_tokens].map(|tokens| scales.expected(target, tokens));
-            (windows.of(target, &model), TurnMeasure { message_tokens, tool_tokens, ..measure })
-        });
+        let (known, measure) = self
+            .inner
+            .session
+            .learned(|windows, scales| (windows.of(target, &model), scales.measured(target, measure)));
         let ContextWindow::Tokens(window) = known.window else { return None };
         let room = Room::of(rules.context(), &model, window.get(), measure);
         let fitted = known.source == Some(WindowSource::Policy);

@@ -63,7 +63,7 @@ impl<'a, R: Clone> Request<'a, R> {
 
 impl Guard {
     /// Repairs a conversation before it goes into a request, as `history:` in the policy says: calls without a result,
-    /// results without a call, second and misplaced results. `None`: there was nothing to repair, or the policy does not
+    /// results without a call, second and misplaced results, and arguments that are no JSON object. `None`: there was nothing to repair, or the policy does not
     /// want it looked at before a call.
     pub fn repair_history(&self, messages: &mut Vec<Message>) -> Option<OrphanToolCallsPruned> {
         let rules = self.inner.live.current();
@@ -80,7 +80,7 @@ impl Inner {
         refused: Option<(&str, &str)>,
     ) -> Option<OrphanToolCallsPruned> {
         let history = rules.history();
-        let mut repair = repair(messages, history.orphan_calls.value);
+        let mut repair = repair(messages, history.orphan_calls.value, rules.turn().malformed_calls.value);
         if repair.is_empty() {
             return None;
         }

@@ -102,7 +102,7 @@ impl Guard {
             live,
             tools: Catalogue::default(),
             targets: Vec::new(),
-            run: uuid::Uuid::now_v7().to_string(),
+            run: crate::host::new_uuid().to_string(),
             seed: 0,
             clock: Clock::system(),
             calls: AtomicU64::new(0),

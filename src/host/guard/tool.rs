@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use super::attempts::{Attempts, Cause, context, start, within};
 use super::budget::Account;
@@ -141,7 +143,11 @@ impl ToolGuard {
         async move {
             let stale = self.generation != self.inner.live.generation();
             let looked_at = self.checked || stale || (self.counted() && args.as_json().is_some());
-            let own = if looked_at { self.own(&args, stale)? } else { None };
+            let examined = match if looked_at { self.long_validation(&args) } else { None } {
+                Some(validation) => validation.await.ok(),
+                None => None,
+            };
+            let own = if looked_at { self.own(&args, stale, examined)? } else { None };
             let (this, policy) = self.in_force(own.as_deref());
             let (seat, probe) = match this.cell.enter_at_once(policy.breaker.failures.value) {
                 Some(seat) => (seat, None),
@@ -227,12 +233,27 @@ impl ToolGuard {
         self.policy.loop_guard.enabled.value
     }
 
+    /// Holds arguments against their schema off the threads of the runtime, where that takes long.
+    #[inline]
+    fn long_validation<A: Arguments>(&self, args: &A) -> Option<JoinHandle<Vec<Problem>>> {
+        let args = args.as_json()?;
+        let schema = self.inner.tools.schema(&self.name).filter(|schema| schema.takes_long(args))?;
+        let (schema, args) = (schema.clone(), args.clone());
+        let runtime = Handle::try_current().ok()?;
+        Some(runtime.spawn_blocking(move || schema.problems(&args)))
+    }
+
     /// What the call has of its own, once its arguments hold.
     #[inline(never)]
-    fn own<A: Arguments, E>(&self, args: &A, stale: bool) -> Result<Option<Box<Own>>, CallError<E>> {
+    fn own<A: Arguments, E>(
+        &self,
+        args: &A,
+        stale: bool,
+        examined: Option<Vec<Problem>>,
+    ) -> Result<Option<Box<Own>>, CallError<E>> {
         let guard = stale.then(|| self.renewed());
         let this = guard.as_deref().unwrap_or(self);
-        let policy = if this.checked || this.counted() { this.examine(args)? } else { None };
+        let policy = if this.checked || this.counted() { this.examine(args, examined)? } else { None };
         let own = guard.is_some() || policy.is_some();
         Ok(own.then(|| Box::new(Own { guard, policy })))
     }
@@ -245,8 +266,13 @@ impl ToolGuard {
         (this, own.policy.as_deref().unwrap_or(&this.policy))
     }
 
-    /// Holds the arguments against the schema and the validators. Returns the call's own policy if it has one.
-    fn examine<A: Arguments, E>(&self, args: &A) -> Result<Option<Arc<ToolPolicy>>, CallError<E>> {
+    /// Holds the arguments against the schema and the validators. Returns the call's own policy if it has one. `examined` is
+    /// what the schema has against them, if that is known.
+    fn examine<A: Arguments, E>(
+        &self,
+        args: &A,
+        examined: Option<Vec<Problem>>,
+    ) -> Result<Option<Arc<ToolPolicy>>, CallError<E>> {
         let Some(args) = args.as_json() else {
             let planned = self.planner.is_some().then(|| self.policy_of_call(&Value::Null));
             self.agreed_to(planned.as_deref().unwrap_or(&self.policy))?;
@@ -257,8 +283,8 @@ impl ToolGuard {
         }
         let policy = self.per_call.then(|| self.policy_of_call(args));
         let rules = policy.as_deref().unwrap_or(&self.policy);
-        let mut problems =
-            self.inner.tools.schema(&self.name).map(|schema| schema.problems(args)).unwrap_or_default();
+        let by_schema = || self.inner.tools.schema(&self.name).map(|schema| schema.problems(args));
+        let mut problems = examined.or_else(by_schema).unwrap_or_default();
         if problems.is_empty() {
             let vars = || json!({ "args": args, "tool": &*self.name });
             problems = violations(&rules.validators.value, vars);
@@ -411,7 +437,6 @@ impl ToolGuard {
         classified: Classified,
     ) -> Next {
         let class = classified.class;
-        let hint = cause.retry_after();
         let now = self.inner.clock.now();
         let open = self.cell.failed(&policy.breaker, now);
         let obstacle = if !may_run_again(self.effect, cause.effect()) {
@@ -422,7 +447,7 @@ impl ToolGuard {
             Obstacle::None
         };
         let (attempt, account) = (attempts.attempt(), self.account(policy));
-        let facts = Case { class, hint, obstacle: obstacle.or_fault_of(classified), run_deadline: None };
+        let facts = cause.case(classified, &policy.retry, obstacle);
         let verdict = attempts.failed(cause, facts, account, now);
         if policy.retry.emit_feedback.value && policy.retry.retries(class) {
             let (message, next_delay) = (attempts.last_message(), verdict.delay());

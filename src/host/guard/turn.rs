@@ -11,7 +11,7 @@ use super::budget::Account;
 use super::history::{Find, Request};
 use super::record::UnderWay;
 use super::{CallContext, CallError, Classify, GivenUp, Inner, Refusal};
-use crate::engine::retry::{Case, Obstacle, Verdict, missed};
+use crate::engine::retry::{Obstacle, Verdict, missed};
 use crate::engine::targets::{Fate, Next, Rotation, goes_on, passed_over};
 use crate::engine::{MetricName, RetryAction};
 use crate::host::telemetry::Which;
@@ -191,13 +191,12 @@ impl<R: Clone> TurnGuard<R> {
         cause: Cause<E>,
         target: &str,
     ) -> Verdict {
-        let classified = cause.classified(rules);
+        let classified = cause.advised(cause.classified(rules), retry);
         let class = classified.class;
         let account = Account { inner: &self.inner, retry, kind: "model", name: target };
-        let hint = cause.retry_after();
         let (attempt, received) = (attempts.attempt(), cause.received());
         let now = self.inner.clock.now();
-        let facts = Case { class, hint, obstacle: Obstacle::of(classified), run_deadline: None };
+        let facts = cause.case(classified, retry, Obstacle::None);
         let mut verdict = attempts.failed(cause, facts, account, now);
         if received > 0 {
             self.inner.in_span(rules, || trace::retracted(target, attempt, received));
@@ -299,10 +298,7 @@ impl<'a> Turn<'a> {
         let rules = &self.rules.turn().targets;
         let (class, hint, now) = (attempts.last_class(), attempts.last_hint(), self.guard.clock.now());
         let (fate, reason) = match verdict {
-            Verdict::Retry { delay, .. } => {
-                let limited = class.is_some_and(ErrorClass::is_a_limit);
-                (Fate::Again { delay, limited }, None)
-            }
+            Verdict::Retry { delay, .. } => (Fate::again(class, delay), None),
             Verdict::Stop(reason) => {
                 if class.is_some_and(ErrorClass::is_of_target) && self.policies.len() > 1 {
                     self.guard.session.resting(|resting| resting.add(target, policy, hint, now));

@@ -5,9 +5,12 @@ use serde::de::IgnoredAny;
 
 use super::failure::{inside_success, unreadable};
 use super::sse::{SseEvent, SseParser};
-use super::wire::{Assembly, Format, Progress};
+use super::wire::{Assembly, Format, Progress, without_mark};
 use crate::engine::{Failure, ModelReply};
 use crate::session::Message;
+
+/// The most bytes, blank ones too, by which a body is told from a stream.
+const LONGEST_START: usize = 1024;
 
 /// An answer that is being read.
 pub(super) enum Answer<F: Format> {
@@ -113,7 +116,8 @@ impl<F: Format> Answer<F> {
 
 /// Whether a body that is not declared as a stream of events is one all the same.
 fn looks_like_events(body: &[u8]) -> bool {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii_start();
+    // However long it becomes: what it is, its beginning says.
+    let body = without_mark(body.get(..LONGEST_START).unwrap_or(body)).trim_ascii_start();
     [&b"data:"[..], b"event:", b"id:", b"retry:", b":"].iter().any(|start| body.starts_with(start))
 }
 

@@ -10,7 +10,7 @@ use super::answer::Answer;
 use super::failure::from_status;
 use super::sse::{SseEvent, SseParser};
 use super::wire::anthropic::Messages;
-use super::wire::chat::{Chat, Sampling};
+use super::wire::chat::{Chat, Lessons, Sampling, Server};
 use super::wire::{Format, Progress};
 use crate::engine::{Failure, ModelReply};
 use crate::policy::Policy;
@@ -42,15 +42,8 @@ pub fn sse_bytes(data: &[u8]) {
 }
 
 fn chat() -> Chat {
-    let sampling = Sampling {
-        stream: true,
-        temperature: None,
-        max_tokens: None,
-        extra: Map::new(),
-        guidance_in_results: false,
-        finish_optional: false,
-    };
-    Chat { model: "main".into(), sampling }
+    let sampling = Sampling { stream: true, temperature: None, max_tokens: None, extra: Map::new() };
+    Chat { model: "main".into(), sampling, server: Server::default(), lessons: Lessons::default() }
 }
 
 fn messages() -> Messages {

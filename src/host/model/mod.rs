@@ -2,6 +2,7 @@
 
 mod answer;
 mod anthropic;
+mod body;
 pub(super) mod client;
 mod config;
 mod failure;
@@ -26,5 +27,5 @@ pub(crate) use redact::Redactor;
 #[cfg(feature = "scripted")]
 pub(crate) use wire::chat::ChatRequest;
 pub use wire::chat::chat_messages;
-pub(crate) use wire::chat::{ChatMessage, Content, read_body};
+pub(crate) use wire::chat::{ChatMessage, Content, WireCall, read_body};
 pub(crate) use within::{no_first_token, not_whole, stalled, within};

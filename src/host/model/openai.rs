@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::config::{ConfigError, OpenAiConfig};
 use super::transport::Transport;
-use super::wire::chat::{Chat, Sampling};
+use super::wire::chat::{Chat, Lessons, Sampling};
 use crate::engine::{Failure, ModelReply};
 use crate::host::port::{BoxFuture, Model, ModelRequest};
 
@@ -28,11 +28,10 @@ impl OpenAi {
             config.model.clone(),
             config.stream,
         )?;
-        let guidance_in_results = config.guidance_in_results();
-        let OpenAiConfig { model, stream, temperature, max_tokens, extra, finish_optional, .. } = config;
-        let sampling =
-            Sampling { stream, temperature, max_tokens, extra, guidance_in_results, finish_optional };
-        Ok(Self { transport, format: Chat { model, sampling } })
+        let server = config.server();
+        let OpenAiConfig { model, stream, temperature, max_tokens, extra, .. } = config;
+        let sampling = Sampling { stream, temperature, max_tokens, extra };
+        Ok(Self { transport, format: Chat { model, sampling, server, lessons: Lessons::default() } })
     }
 }
 

@@ -206,6 +206,8 @@ impl Redactor {
                 }
                 hint @ (Hint::None | Hint::Wait(_)) => hint,
             },
+            waits: failure.waits,
+            should_retry: failure.should_retry,
             received: failure.received,
         }
     }

@@ -6,17 +6,18 @@ use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
 use super::answer::Answer;
+use super::body::{ACCEPTED, Body, BodyError};
 use super::client::Clients;
 use super::config::ConfigError;
 use super::failure::{self, cut_off, unreadable};
 use super::redact::Redactor;
-use super::wire::{Format, Progress};
+use super::wire::{Format, Progress, without_mark};
 use super::within::{self, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::port::ModelRequest;
@@ -69,6 +70,7 @@ impl Transport {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let accept = if stream { "text/event-stream, application/json" } else { "application/json" };
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static(accept));
+        headers.entry(ACCEPT_ENCODING).or_insert(ACCEPTED);
         let clients = Clients::new(&endpoint)?;
         Ok(Self { clients, endpoint, headers, model, stream, redactor: Redactor::new(secrets) })
     }
@@ -80,7 +82,7 @@ impl Transport {
         request: ModelRequest<'_>,
     ) -> Result<ModelReply, Failure> {
         let (started, seen) = (Instant::now(), Seen::default());
-        let result = within(&request, self.attempt(format, &request, &seen)).await;
+        let result = within(&request, self.attempts(format, &request, &seen)).await;
         let received = seen.received.into_inner();
         let result = result.map_err(|failure| Failure { received, ..self.redactor.failure(failure) });
         tracing::debug!(
@@ -92,6 +94,31 @@ impl Transport {
             "request answered"
         );
         result
+    }
+
+    /// The request, and again as often as a refusal teaches how the server wants it.
+    async fn attempts<F: Format>(
+        &self,
+        format: &F,
+        request: &ModelRequest<'_>,
+        seen: &Seen,
+    ) -> Result<ModelReply, Failure> {
+        let mut notes = Vec::new();
+        loop {
+            match self.attempt(format, request, seen).await {
+                Ok(reply) => return Ok(ModelReply { notes, ..reply }),
+                Err(failure) => {
+                    let Some(note) = format.learn(&failure) else { return Err(failure) };
+                    tracing::warn!(
+                        model = self.model,
+                        server = self.server(),
+                        note,
+                        "the request is sent again in another form"
+                    );
+                    notes.push(note);
+                }
+            }
+        }
     }
 
     async fn attempt<F: Format>(
@@ -130,39 +157,36 @@ impl Transport {
     async fn read_answer<F: Format>(
         &self,
         format: &F,
-        mut response: Response,
+        response: Response,
         started: Instant,
         request: &ModelRequest<'_>,
         seen: &Seen,
     ) -> Result<ModelReply, Failure> {
         let timeouts = request.timeouts;
         let headers = response.headers().clone();
+        let mut body = Body::of(response).map_err(|error| broken(&error))?;
         let mut answer = Answer::announced_by(format, &headers);
-        let mut size = 0;
+        let (mut size, mut whole_since) = (0, None);
         loop {
             let begun = answer.has_begun();
             let until = if answer.is_whole() {
-                Instant::now().checked_add(TAIL)
+                // However often something comes: a server that only keeps the line open says nothing more.
+                whole_since.get_or_insert_with(Instant::now).checked_add(TAIL)
             } else if begun {
                 timeouts.idle.and_then(|limit| Instant::now().checked_add(limit.to_std()))
             } else {
                 self.first_token(started, timeouts)
             };
             let next = match until {
-                Some(until) => tokio::time::timeout_at(until, response.chunk()).await,
-                None => Ok(response.chunk().await),
+                Some(until) => tokio::time::timeout_at(until, body.chunk()).await,
+                None => Ok(body.chunk().await),
             };
             let bytes = match next {
                 Ok(Ok(Some(bytes))) => bytes,
                 Ok(Ok(None)) => break,
                 // What is missing can no longer change the answer.
                 Ok(Err(_)) | Err(_) if answer.is_whole() => break,
-                Ok(Err(error)) => {
-                    let cause = cause(&error);
-                    return Err(cut_off(format!(
-                        "the connection broke in the middle of the answer: {cause}"
-                    )));
-                }
+                Ok(Err(error)) => return Err(broken(&error)),
                 Err(_) if begun => return Err(within::stalled(timeouts)),
                 Err(_) => return Err(within::no_first_token(timeouts)),
             };
@@ -176,7 +200,7 @@ impl Transport {
                 streamed.piece(fresh);
             }
             if progress? == Progress::Done {
-                let _ = tokio::time::timeout(LAST_BYTES, response.chunk()).await;
+                let _ = tokio::time::timeout(LAST_BYTES, body.chunk()).await;
                 break;
             }
         }
@@ -213,6 +237,14 @@ impl Transport {
     }
 }
 
+/// The failure that a body is which cannot be read.
+fn broken(error: &BodyError) -> Failure {
+    match error {
+        BodyError::Broken(_) => cut_off(error.to_string()),
+        BodyError::Undecodable(_) => unreadable(error.to_string()),
+    }
+}
+
 /// Whether so many bytes of an answer may have come, and be kept.
 fn within_bounds(size: usize, kept: usize) -> Result<(), Failure> {
     if kept > MAX_ANSWER {
@@ -233,11 +265,14 @@ pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
     innermost.to_string()
 }
 
-async fn read_failure(mut response: Response, request: &ModelRequest<'_>) -> Failure {
+async fn read_failure(response: Response, request: &ModelRequest<'_>) -> Failure {
+    let (status, headers) = (response.status(), response.headers().clone());
     let mut body = Vec::new();
     let mut looks = MOST_LOOKS;
     let reading = async {
-        while let Ok(Some(bytes)) = response.chunk().await {
+        // Of a body that cannot be decoded the status tells.
+        let Ok(mut coded) = Body::of(response) else { return };
+        while let Ok(Some(bytes)) = coded.chunk().await {
             request.traffic.receives(bytes.len());
             body.extend_from_slice(&bytes);
             if body.len() > MAX_ERROR || is_whole(&body, &mut looks) {
@@ -248,11 +283,12 @@ async fn read_failure(mut response: Response, request: &ModelRequest<'_>) -> Fai
     // What has come by then is enough.
     let longest = request.timeouts.idle.map_or(ERROR_WAIT, |idle| ERROR_WAIT.min(idle.to_std()));
     let _ = tokio::time::timeout(longest, reading).await;
-    failure::from_status(response.status(), response.headers(), &body)
+    failure::from_status(status, &headers, without_mark(&body))
 }
 
 /// Whether a body is a whole value in JSON: some servers leave the connection open after it.
 fn is_whole(body: &[u8], looks: &mut usize) -> bool {
+    let body = without_mark(body);
     let ended = matches!(body.trim_ascii_end().last(), Some(b'}' | b']'));
     if !ended || *looks == 0 {
         return false;

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join4;
-use reqwest::header::HeaderMap;
+use reqwest::header::{ACCEPT_ENCODING, HeaderMap};
 use reqwest::{Client, RequestBuilder, Url};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use super::body::{ACCEPTED, Body};
 use super::client::Clients;
 use super::config::{AnthropicConfig, ConfigError, OpenAiConfig};
+use super::wire::without_mark;
 use crate::context::ModelLimits;
 
 /// The most bytes of an answer: that of a router names thousands of models.
@@ -151,18 +153,19 @@ impl WindowPages {
 }
 
 async fn read(request: RequestBuilder) -> Option<Value> {
-    let mut response = request.send().await.ok()?;
+    let response = request.header(ACCEPT_ENCODING, ACCEPTED).send().await.ok()?;
     if !response.status().is_success() {
         return None;
     }
+    let mut coded = Body::of(response).ok()?;
     let mut body = Vec::new();
-    while let Some(bytes) = response.chunk().await.ok()? {
+    while let Some(bytes) = coded.chunk().await.ok()? {
         body.extend_from_slice(&bytes);
         if body.len() > MOST {
             return None;
         }
     }
-    serde_json::from_slice(&body).ok()
+    serde_json::from_slice(without_mark(&body)).ok()
 }
 
 fn is_silent(host: &str) -> bool {

@@ -125,6 +125,9 @@ record! {
         /// Tokens of the request that were written into a cache.
         /// Example: `30`
         cache_write: u64 = 0,
+        /// Tokens of the reply that are reasoning.
+        /// Example: `15`
+        reasoning: u64 = 0,
     }
 }
 
@@ -276,8 +279,8 @@ impl ReplyFile {
             calls: self.calls.iter().flat_map(|calls| &calls.value).map(call).collect(),
             finish: self.finish.as_ref().map(|finish| finish.value.clone()),
             usage: self.usage.as_ref().map(|usage| {
-                let UsageFile { input, output, cache_read, cache_write } = usage.value;
-                Usage { input, output, cache_read, cache_write }
+                let UsageFile { input, output, cache_read, cache_write, reasoning } = usage.value;
+                Usage { input, output, cache_read, cache_write, reasoning }
             }),
             extra: extra.map(|extra| extra.value.clone().into_iter().collect()).unwrap_or_default(),
         }
@@ -366,7 +369,7 @@ impl Decode for Arguments {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": ["object", "string"]})
+        json_schema!({"anyOf": [{"type": "object"}, {"type": "string"}]})
     }
 }
 
@@ -388,7 +391,7 @@ impl Decode for HeaderText {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": ["string", "number"]})
+        json_schema!({"anyOf": [{"type": "string"}, {"type": "number"}]})
     }
 }
 
@@ -398,19 +401,11 @@ struct Delay(Nanos);
 
 impl Decode for Delay {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let Data::Text(text) = &node.data else {
-            return reader.wrong_type(node, "a duration such as `200ms`");
-        };
-        let Ok(delay) = humantime::parse_duration(text) else {
-            let problem = Diagnostic::error(Code::DURATION, node.span, "this is not a duration");
-            reader.report(problem.help("write a number with a unit, such as `200ms` or `1.5s`"));
-            return None;
-        };
-        Some(Self(Nanos::from_std(delay)))
+        Nanos::decode(node, reader).map(Self)
     }
 
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "x-unit": "With a unit: ms, s, m, h, d."})
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        Nanos::schema(generator)
     }
 }
 

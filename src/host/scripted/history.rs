@@ -2,9 +2,11 @@
 //! a script cannot pass with a history that a real model would refuse.
 
 use super::script::ErrorReply;
-use crate::host::model::ChatMessage;
+use crate::host::model::{ChatMessage, WireCall};
+use serde_json::{Map, Value};
 
-/// Checks that every tool call is followed by its result, and that every result follows its call.
+/// Checks that every tool call is followed by its result, that every result follows its call, and that the arguments of
+/// calls are JSON objects.
 ///
 /// # Errors
 /// What a provider answers to such a history.
@@ -23,9 +25,19 @@ pub(super) fn check(messages: &[ChatMessage]) -> Result<(), Box<ErrorReply>> {
             continue;
         }
         unanswered(&open)?;
+        message.tool_calls.iter().try_for_each(read_arguments)?;
         open = message.tool_calls.iter().filter_map(|call| call.id.as_deref()).collect();
     }
     unanswered(&open)
+}
+
+/// As vLLM and llama.cpp do: arguments are JSON, and an object.
+fn read_arguments(call: &WireCall) -> Result<(), Box<ErrorReply>> {
+    let arguments = call.function.arguments.as_deref().unwrap_or_default();
+    if serde_json::from_str::<Map<String, Value>>(arguments).is_ok() {
+        return Ok(());
+    }
+    Err(ErrorReply::invalid_request(format!("Failed to parse tool call arguments as JSON: {arguments}")))
 }
 
 fn unanswered(open: &[&str]) -> Result<(), Box<ErrorReply>> {
@@ -76,6 +88,16 @@ mod tests {
         let end = "did not have response messages: b";
         assert!(refused(&[calls(&["a", "b"]), result("a"), Message::user("go")]).unwrap().ends_with(end));
         assert!(refused(&[calls(&["b"])]).unwrap().ends_with(end));
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_refused() {
+        let mut chat: Vec<_> = [calls(&["a"]), result("a")].iter().map(ChatMessage::from).collect();
+        assert!(check(&chat).is_ok());
+        for arguments in ["{", "[]", "7", ""] {
+            chat[0].tool_calls[0].function.arguments = Some(arguments.into());
+            assert!(check(&chat).unwrap_err().message.starts_with("Failed to parse tool call arguments"));
+        }
     }
 
     #[test]

@@ -58,6 +58,9 @@ impl Rendering<'_> {
             tokens["prompt_tokens_details"] =
                 json!({"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write});
         }
+        if usage.reasoning > 0 {
+            tokens["completion_tokens_details"] = json!({"reasoning_tokens": usage.reasoning});
+        }
         Some(tokens)
     }
 

@@ -32,8 +32,10 @@ use super::script::{ErrorReply, Fault, Outcome, Reply, Script, ScriptState};
 use crate::host::model::ChatRequest;
 
 const MAX_REQUEST: usize = 32 * 1024 * 1024;
-/// How many requests are remembered.
+/// How many requests are remembered, and how many bytes of them: those of a long run, each with the whole conversation,
+/// would come to gigabytes.
 const MAX_SEEN: usize = 1000;
+const MAX_SEEN_BYTES: usize = 16 * 1024 * 1024;
 /// How long answers under way may take to end when the server is stopped.
 const DRAIN: Duration = Duration::from_millis(500);
 
@@ -70,11 +72,31 @@ pub enum ServeError {
     },
 }
 
+/// The latest requests.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Each with the size of its body.
+    requests: VecDeque<(SeenRequest, usize)>,
+    bytes: usize,
+}
+
+impl Seen {
+    fn remember(&mut self, request: SeenRequest, size: usize) {
+        self.bytes += size;
+        self.requests.push_back((request, size));
+        // The latest one is kept whatever its size.
+        while self.requests.len() > MAX_SEEN || (self.bytes > MAX_SEEN_BYTES && self.requests.len() > 1) {
+            let Some((_, size)) = self.requests.pop_front() else { return };
+            self.bytes = self.bytes.saturating_sub(size);
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     script: Arc<Script>,
     state: Mutex<ScriptState>,
-    seen: Mutex<VecDeque<SeenRequest>>,
+    seen: Mutex<Seen>,
     /// Ends waits and open streams.
     stop: CancellationToken,
     /// Breaks all connections.
@@ -131,9 +153,9 @@ impl ScriptedServer {
         format!("http://{}/v1", self.address)
     }
 
-    /// The requests it got, the latest thousand.
+    /// The requests it got: the latest thousand, as far as they have no more than 16 MiB together.
     pub fn requests(&self) -> Vec<SeenRequest> {
-        lock(&self.shared.seen).iter().cloned().collect()
+        lock(&self.shared.seen).requests.iter().map(|(request, _)| request.clone()).collect()
     }
 
     /// Stops: answers under way end, hanging ones are broken off. Returns when nothing runs any more.
@@ -342,21 +364,18 @@ impl Shared {
             let kind = Some("invalid_request_error".to_owned());
             Box::new(ErrorReply { kind, ..ErrorReply::new(400, "bad_request", message) })
         };
+        let size = body.len();
         let body: Value = serde_json::from_slice(body).map_err(refused)?;
         let request = T::deserialize(&body).map_err(refused)?;
-        self.remember(body, headers);
+        self.remember(body, size, headers);
         Ok(request)
     }
 
-    fn remember(&self, body: Value, headers: &HeaderMap) {
+    fn remember(&self, body: Value, size: usize, headers: &HeaderMap) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let bearer = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
         let key = bearer.or_else(|| text("x-api-key")).map(SecretString::from);
-        let mut seen = lock(&self.seen);
-        if seen.len() == MAX_SEEN {
-            seen.pop_front();
-        }
-        seen.push_back(SeenRequest { body, key });
+        lock(&self.seen).remember(SeenRequest { body, key }, size);
     }
 
     /// Gives the next reply.
@@ -384,4 +403,21 @@ fn json_body(status: StatusCode, body: String) -> Response {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_remembered_by_number_and_by_size() {
+        let request = || SeenRequest { body: Value::Null, key: None };
+        let mut seen = Seen::default();
+        (0..3000).for_each(|_| seen.remember(request(), 10));
+        assert_eq!((seen.requests.len(), seen.bytes), (MAX_SEEN, 10 * MAX_SEEN));
+        (0..100).for_each(|_| seen.remember(request(), MAX_SEEN_BYTES / 4));
+        assert_eq!((seen.requests.len(), seen.bytes), (4, MAX_SEEN_BYTES));
+        seen.remember(request(), 2 * MAX_SEEN_BYTES);
+        assert_eq!(seen.requests.len(), 1);
+    }
 }

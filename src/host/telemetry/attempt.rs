@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::calls::millis;
-use super::price::Cost;
 use crate::engine::RetryAction;
+use crate::policy::Cost;
 use crate::policy::ErrorClass;
 use crate::session::{StopReason, Usage};
 use crate::time::Nanos;
@@ -60,6 +60,9 @@ pub struct ModelAttempt {
     /// Tokens that were written into a cache, if any were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
+    /// Tokens of the reply that are reasoning, if any are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_tokens: Option<u64>,
     /// What it cost, if tokens and prices are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<Cost>,
@@ -131,6 +134,7 @@ impl ModelAttempt {
         self.output_tokens = Some(tokens.output);
         self.cache_read_tokens = Some(tokens.cache_read).filter(|tokens| *tokens > 0);
         self.cache_write_tokens = Some(tokens.cache_write).filter(|tokens| *tokens > 0);
+        self.reasoning_tokens = Some(tokens.reasoning).filter(|tokens| *tokens > 0);
     }
 
     /// This is done about a failure: after that wait, at that model.
@@ -147,6 +151,7 @@ impl ModelAttempt {
             output: self.output_tokens?,
             cache_read: self.cache_read_tokens.unwrap_or(0),
             cache_write: self.cache_write_tokens.unwrap_or(0),
+            reasoning: self.reasoning_tokens.unwrap_or(0),
         })
     }
 

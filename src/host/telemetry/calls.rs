@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::attempt::{AttemptStatus, ModelAttempt};
-use super::price::{Cost, ModelFacts};
+use super::price::ModelFacts;
 use crate::host::metrics::{Meter, Metrics};
+use crate::policy::Cost;
 use crate::policy::{ContextWindow, Policy, Provider};
 use crate::time::Nanos;
 
@@ -58,6 +59,7 @@ impl Calls {
             output_tokens: None,
             cache_read_tokens: None,
             cache_write_tokens: None,
+            reasoning_tokens: None,
             cost_usd: None,
             action: None,
             delay_ms: 0,
@@ -104,7 +106,7 @@ impl Calls {
             metrics.add(Meter::GenAiTokenUsage, &[CHAT, provider, model, kind], count);
         }
         let price = self.models.get(target).and_then(|facts| facts.price)?;
-        let cost = price.of(tokens);
+        let cost = tokens.cost(price);
         metrics.add(Meter::LlmCost, &names, cost.0);
         attempt.cost_usd = Some(cost);
         Some(cost)

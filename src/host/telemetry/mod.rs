@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub use self::attempt::{AttemptStatus, ModelAttempt};
 pub(super) use self::calls::{Calls, Which};
-pub use self::price::{Cost, ModelFacts, Price};
+pub use self::price::ModelFacts;
 
 use self::calls::TRIGGER;
 use super::metrics::{Meter, Metrics};
@@ -22,6 +22,7 @@ use crate::engine::{
     CallModel, Directive, Directives, Envelope, Event, Note, Order, Outcome, RunTool, Summarize, ToolOutcome,
     TurnMeasure, TurnRetry, Work, WorkId,
 };
+use crate::policy::Cost;
 use crate::policy::{ErrorClass, Policy};
 use crate::session::{FinalReason, ReportSource, RetryExhausted};
 use crate::time::{Instant, Nanos};
@@ -350,6 +351,7 @@ const fn final_reason(reason: FinalReason) -> &'static str {
         FinalReason::ReportAttempt => "report_attempt",
         FinalReason::Loop => "loop",
         FinalReason::UserStop => "user_stop",
+        FinalReason::Budget => "budget",
     }
 }
 

@@ -1,6 +1,6 @@
 //! The types every document is made of.
 
-use core::num::NonZeroU32;
+use core::num::{NonZeroU32, NonZeroU64};
 
 use indexmap::IndexMap;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -86,6 +86,21 @@ impl Decode for NonZeroU32 {
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "integer", "minimum": 1, "maximum": u32::MAX})
+    }
+}
+
+impl Decode for NonZeroU64 {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        if let Data::Number(number) = &node.data
+            && number.as_i64().is_some_and(|number| number < 1)
+        {
+            return reader.out_of_range(node, "must be at least 1");
+        }
+        u64::decode(node, reader).and_then(Self::new)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": 1})
     }
 }
 

@@ -50,16 +50,30 @@ pub(crate) use {choice, choice_of};
 
 use serde_json::{Map, Value, json};
 
-use super::{Reader, join_docs, list};
+use super::{Reader, join_docs, list, several};
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic};
+use crate::policy::{Code, Diagnostic, meaning};
+
+/// So many options stand in a message; more are listed below it.
+const FEW: usize = 6;
 
 impl Reader<'_> {
     /// Reports something else where a word is expected.
     pub(crate) fn wrong_choice<T>(&mut self, node: &Node, options: &[&str]) -> Option<T> {
         if !matches!(node.data, Data::Reported) {
-            let message = format!("expected one of {}, found {}", list(options), node.describe());
-            self.report(Diagnostic::error(Code::WRONG_TYPE, node.span, message));
+            if options.len() <= FEW {
+                let message = format!("expected one of {}, found {}", list(options), node.describe());
+                self.report(Diagnostic::error(Code::WRONG_TYPE, node.span, message));
+                return None;
+            }
+            let message = format!("expected a word, found {}", node.describe());
+            let mut problem = Diagnostic::error(Code::WRONG_TYPE, node.span, message);
+            let written = self.text(node.span);
+            match meaning::meant(written, options) {
+                Some((meant, _)) => problem.label = Some(format!("did you mean `{meant}`?")),
+                None => problem.help = several(written, options),
+            }
+            self.report(problem);
         }
         None
     }

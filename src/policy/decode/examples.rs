@@ -31,12 +31,13 @@ pub(crate) fn complete(mut root: Value) -> Value {
         types.show(root);
     }
     each(&mut root, &mut |schema| drop(schema.shift_remove(UNIT)));
+    each(&mut root, &mut take_format);
     root
 }
 
 /// Schemas within a schema, by the keywords that hold them.
 const ONE: [&str; 7] = ["additionalProperties", "items", "propertyNames", "not", "if", "then", "else"];
-const LISTS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
+const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 const NAMED: [&str; 2] = ["properties", "$defs"];
 
 /// Visits a schema and all schemas within it.
@@ -78,6 +79,16 @@ fn take_example(schema: &mut Map<String, Value>) {
     if let Some(example) = example {
         schema.insert("examples".into(), json!([example]));
     }
+}
+
+/// Takes out the type that a number is kept in, such as `uint32`: strict validators refuse schemas with formats that they
+/// do not know. What such a type can hold stays.
+fn take_format(schema: &mut Map<String, Value>) {
+    let Some(Value::String(format)) = schema.get("format") else { return };
+    if format == "uint32" && !schema.contains_key("maximum") {
+        schema.insert("maximum".into(), u32::MAX.into());
+    }
+    schema.shift_remove("format");
 }
 
 /// One example of its parts: mappings are taken together.

@@ -62,13 +62,14 @@ pub(crate) use record::{decode_fields, record};
 pub(crate) use union::union;
 pub use version::VersionOne;
 
-use super::did_you_mean::{Habit, closest, elsewhere};
+use super::did_you_mean::{closest, is_certain};
 use super::excerpt::excerpt;
 #[cfg(feature = "host")]
 use super::lost::Lost;
 use super::lost::Within;
+use super::meaning::{self, Counts};
 use super::yaml::{self, Data, Key, Node};
-use super::{Code, Diagnostic, Findings, Report, Selector, SourceId, Sources, Span};
+use super::{Code, Diagnostic, Findings, Fix, Report, Selector, SourceId, Sources, Span};
 
 /// The most that the expressions and templates of a document may cost, in nodes of expressions of some 200 bytes.
 const MOST_SPENT: usize = 225_000;
@@ -324,13 +325,17 @@ impl<'a> Reader<'a> {
             Diagnostic::error(Code::BAD_VALUE, span, format!("unknown value `{}`", excerpt(found, QUOTED)));
         // Nobody reads the hundredth suggestion, and each costs a comparison with every option.
         let crowded = self.findings.is_crowded();
-        let meant = if crowded { None } else { closest(found, options.iter().copied()) };
-        let problem = match meant {
-            _ if crowded => problem,
-            Some(meant) => problem.meant(span, found, meant, options.iter().copied()),
-            None => problem.help(format!("expected one of {}", list(options))),
-        };
-        let certain = meant.filter(|_| problem.fix.is_some());
+        let meant = if crowded { None } else { meaning::meant(found, options) };
+        let mut problem = problem;
+        match meant {
+            _ if crowded => {}
+            Some((meant, certain)) => {
+                problem.label = Some(format!("did you mean `{meant}`?"));
+                problem.fix = certain.then(|| Fix { span, title: None, text: meant.to_owned() });
+            }
+            None => problem.help = several(found, options),
+        }
+        let certain = meant.filter(|(_, certain)| *certain).map(|(meant, _)| meant);
         self.findings.push(problem);
         certain
     }
@@ -352,9 +357,13 @@ impl<'a> Reader<'a> {
             return None;
         }
         let (name, known) = (&*key.name, || fields.iter().copied());
+        let near = closest(name, known());
+        let sure = near.is_some_and(|near| is_certain(name, near, known()));
+        // What has a sense elsewhere is no slip of what looks alike.
+        let near = near.filter(|_| sure || !meaning::is_known(name));
         let mut certain = None;
-        let problem = match (closest(name, known()), elsewhere(name, fields)) {
-            (Some(meant), _) => {
+        let problem = match (near, meaning::field(name, fields)) {
+            (Some(meant), sense) if sure || sense.is_none() => {
                 let mut problem = problem.meant(key.span, name, meant, known());
                 if let Some((first, _)) = self.there_already(meant, entries) {
                     // It cannot be there twice.
@@ -367,14 +376,59 @@ impl<'a> Reader<'a> {
                 }
                 problem
             }
-            (None, Some(Habit { here, help })) => {
-                self.lose(here);
-                problem.help(help)
+            (_, Some(sense)) => {
+                self.lose(sense.here);
+                self.translated(problem, key, &sense, (fields, entries))
             }
-            (None, None) => problem.help(format!("expected one of {}", list(fields))),
+            _ if name.starts_with("x-") => problem.help(
+                "there is no place for shared blocks: write one as `&name` where it is used first, and `*name` elsewhere; or use a pattern for several names",
+            ),
+            _ => problem.help(format!("expected one of {}", list(fields))),
         };
         self.findings.push(problem);
         certain
+    }
+
+    /// A field that has another name elsewhere; a number of attempts is put right with it.
+    fn translated(
+        &mut self,
+        problem: Diagnostic,
+        key: &Key,
+        sense: &meaning::Field,
+        (fields, entries): (&[&str], &[(Key, Node)]),
+    ) -> Diagnostic {
+        let value = entries.iter().find(|(other, _)| other.span == key.span).map(|(_, value)| value);
+        let number = value.and_then(|value| match &value.data {
+            Data::Number(number) => number.as_u64().filter(|number| *number < 1_000),
+            _ => None,
+        });
+        let (counted, what) = match (sense.counts, number) {
+            (Counts::Retries, Some(number)) => (number.saturating_add(1), format!("{number} retries are")),
+            (Counts::Attempts, Some(number)) if number > 0 => (number, "write".to_owned()),
+            _ => return problem.help(sense.help),
+        };
+        let text = match sense.here {
+            "retry" => format!("retry: {{max_attempts: {counted}}}"),
+            here => format!("{here}: {counted}"),
+        };
+        let problem = problem.help(format!("the first attempt counts too: {what} `{text}`"));
+        let Some(value) = value.filter(|_| self.there_already(sense.here, entries).is_none()) else {
+            return problem;
+        };
+        let plain = |between: &str| between.trim_matches([' ', '"', '\'']) == ":";
+        let whole = Span { end: value.span.end, ..key.span };
+        let between = self.text(Span { start: key.span.end, end: value.span.start, ..key.span });
+        // Another spelling of the same is there, too: which of them counts?
+        let is_rival = |name: &str| {
+            !fields.contains(&name)
+                && meaning::field(name, fields).is_some_and(|other| other.here == sense.here)
+        };
+        let rivals = entries.iter().filter(|(other, _)| is_rival(&other.name)).count();
+        if plain(between) && rivals == 1 {
+            problem.fix(whole, "write it as it is counted here", text)
+        } else {
+            problem
+        }
     }
 
     /// The entry that has that name, or will have it once it is repaired.
@@ -436,6 +490,16 @@ fn literal_shift(raw: &str, value: &str, range: &Range<usize>) -> Option<usize> 
 
 fn repair(problem: Diagnostic, node: &Node, expected: &str, raw: &str) -> Diagnostic {
     let span = node.span;
+    if let Some(at) = yaml::glued(raw).filter(|_| expected.contains("a mapping")) {
+        let at = span.start.saturating_add(u32::try_from(at).unwrap_or_default());
+        let place = Span { start: at, end: at, ..span };
+        return problem.help("a space is missing after `:`").fix(place, "write a space", " ");
+    }
+    if let (Data::Text(_) | Data::Number(_), true) = (&node.data, expected.contains("version number"))
+        && matches!(raw.trim_matches(['"', '\'']).trim_start_matches(['v', 'V']), "1" | "1.0")
+    {
+        return problem.fix(span, "the version is a number", "1");
+    }
     let meant = match &node.data {
         Data::Text(text) => closest(text, words(expected)),
         _ => None,
@@ -465,6 +529,19 @@ fn repair(problem: Diagnostic, node: &Node, expected: &str, raw: &str) -> Diagno
         }
         (Data::Null, _) => problem.help("remove the line to leave it out"),
         _ => problem,
+    }
+}
+
+/// What may be meant by a word that has several senses here, or none.
+fn several(found: &str, options: &[&str]) -> Vec<String> {
+    let expected = format!("expected one of {}", list(options));
+    match meaning::word(found, options).as_slice() {
+        [] => vec![expected],
+        senses => {
+            let senses: Vec<String> = senses.iter().map(|sense| format!("`{sense}`")).collect();
+            let found = excerpt(found, QUOTED);
+            vec![format!("`{found}` covers several classes here: {}", senses.join(", "))]
+        }
     }
 }
 

@@ -3,9 +3,20 @@
 use super::Reader;
 use crate::policy::scalar::{self, decimal, is_ambiguous_text, octal};
 use crate::policy::yaml::{Data, Key, Node};
-use crate::policy::{Code, Diagnostic, Fix};
+use crate::policy::{Code, Diagnostic, Fix, secret};
 
 impl Reader<'_> {
+    /// Reports a secret that is written into a text: whoever reads the file has it, and so has the model.
+    pub(crate) fn refuse_secrets(&mut self, node: &Node) {
+        let Data::Text(text) = &node.data else { return };
+        let Some(found) = secret::written(text) else { return };
+        let span = self.inside(node.span, text, Some(found));
+        let problem = Diagnostic::error(Code::SECRET, span, "a secret is written into the file");
+        self.report(
+            problem.help("remove it, and revoke it where it was issued: whoever can read the file has it"),
+        );
+    }
+
     /// Reports a word that other readers take for something else than text. `true`: it is one.
     pub(crate) fn is_ambiguous(&mut self, node: &Node) -> bool {
         let Data::Text(text) = &node.data else { return false };
@@ -60,9 +71,18 @@ impl Reader<'_> {
         }
         let written = self.text(node.span);
         let number = if expected.contains("number") { decimal(written) } else { None };
+        // No field takes a larger one; it would be refused next.
+        let number = number.filter(|number| number.parse::<u32>().is_ok());
         // Eight to some readers and ten to others.
         let octal = octal(written).filter(|octal| number.as_ref().is_some_and(|number| number != octal));
         let known = |problem: &Diagnostic| problem.code == Code::AMBIGUOUS && problem.span == node.span;
+        let too_big = |problem: &Diagnostic| {
+            problem.code == Code::OUT_OF_RANGE && problem.span == node.span && expected.contains("number")
+        };
+        if let Some(problem) = self.findings.recent(too_big) {
+            problem.help = vec!["the largest number that is taken anywhere is 4294967295".to_owned()];
+            return;
+        }
         if let Some(problem) = self.findings.recent(known) {
             problem.help.clear();
             problem.fix = None;

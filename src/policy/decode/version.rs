@@ -3,7 +3,7 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::{Decode, Reader};
-use crate::policy::yaml::Node;
+use crate::policy::yaml::{Data, Node};
 use crate::policy::{Code, Diagnostic};
 
 /// The only version there is.
@@ -12,6 +12,14 @@ pub struct VersionOne;
 
 impl Decode for VersionOne {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        if let Data::Text(_) = &node.data {
+            return reader.wrong_type(node, "a version number (1)");
+        }
+        if let Data::Number(number) = &node.data
+            && number.is_f64()
+        {
+            return reader.wrong_type(node, "a version number (1)");
+        }
         match u64::decode(node, reader)? {
             1 => Some(Self),
             other => {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::fields::Sides;
 use super::{DiffRow, DiffVerdict};
+use crate::policy::classify::written;
 use crate::policy::error_facts::{Facts, MOST};
 use crate::policy::{ErrorRow, Origin, Policy};
 
@@ -73,7 +74,7 @@ fn row(sides: Sides<'_>, field: String, was: Told<'_>, is: Told<'_>) -> DiffRow 
 /// rows, these do not count as moved.
 fn changed(old: &[(Facts, &ErrorRow)], new: &[(Facts, &ErrorRow)]) -> (IndexSet<Facts>, IndexSet<Facts>) {
     let same = |((a, was), (b, is)): &(&(Facts, &ErrorRow), &(Facts, &ErrorRow))| {
-        a == b && was.class == is.class && was.request_at_fault == is.request_at_fault
+        a == b && was.tells() == is.tells()
     };
     let begin = old.iter().zip(new).take_while(same).count();
     let ends = old.iter().skip(begin).rev().zip(new.iter().skip(begin).rev()).take_while(same).count();
@@ -124,6 +125,12 @@ impl<'p> Table<'p> {
     }
 }
 
+/// As it is written in a row.
+fn concept_of(phrases: &[String]) -> String {
+    let phrases: Vec<_> = phrases.iter().map(|phrase| phrase.trim().to_owned()).collect();
+    written(&phrases)
+}
+
 /// Facts as the lists of a row.
 #[derive(Default)]
 struct Lists {
@@ -133,6 +140,7 @@ struct Lists {
     detail: IndexSet<String>,
     provider: IndexSet<String>,
     message: IndexSet<String>,
+    words: IndexSet<String>,
 }
 
 impl Lists {
@@ -143,9 +151,12 @@ impl Lists {
         self.detail.extend(facts.details.iter().cloned());
         self.provider.extend(facts.provider.clone());
         self.message.extend(facts.messages.iter().cloned());
+        // All of them are needed: they are one thing, and not one of several.
+        let concepts: Vec<_> = facts.words.iter().map(|concept| concept_of(concept)).collect();
+        self.words.extend((!concepts.is_empty()).then(|| concepts.join(", ")));
     }
 
-    fn named(&self) -> [(&'static str, &IndexSet<String>); 6] {
+    fn named(&self) -> [(&'static str, &IndexSet<String>); 7] {
         [
             ("status", &self.status),
             ("code", &self.code),
@@ -153,6 +164,7 @@ impl Lists {
             ("detail", &self.detail),
             ("provider", &self.provider),
             ("message", &self.message),
+            ("words", &self.words),
         ]
     }
 

@@ -209,6 +209,8 @@ fn output(policy: &Policy) -> Fields {
 fn turn(policy: &Policy) -> Fields {
     let mut fields = Fields::default();
     policy.layers().turn().each("", &mut |path, trail| fields.add(path, trail));
+    let run = policy.run_limits().each().into_iter();
+    fields.0.extend(run.map(|(name, value, origin)| (format!("limits.{name}"), (value, origin))));
     fields
 }
 

@@ -14,6 +14,11 @@ use super::names::{self, Named};
 use super::{Place, Policy};
 use fields::Sides;
 
+/// Which way it goes when the value at a path becomes another one; the one table of directions there is.
+pub(super) fn verdict_of(path: &str, old: Option<&Value>, new: Option<&Value>) -> DiffVerdict {
+    verdict::of(path, old, new)
+}
+
 /// Names that are compared besides those the policies speak of.
 #[derive(Clone, Debug, Default)]
 pub struct Names {

@@ -155,7 +155,7 @@ fn a_row_that_is_split_tells_the_same() {
 fn a_row_above_others_differs_where_they_would_tell_another_class() {
     let found = diff("version: 1", "version: 1\nerrors: [{status: 429, class: rate_limit}]");
     let rows = &found.groups[0].rows;
-    let quota = rows.iter().find(|row| row.field.contains("insufficient_quota")).unwrap();
+    let quota = rows.iter().find(|row| row.field.contains("billing_hard_limit_reached")).unwrap();
     assert_eq!((&quota.old, &quota.new), (&Some(json!("quota_exceeded")), &Some(json!("rate_limit"))));
 }
 

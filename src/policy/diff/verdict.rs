@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::DiffVerdict;
-use crate::policy::parse_duration;
+use crate::policy::{parse_duration, parse_millionths};
 
 /// Which values of a field are looser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(super) enum Direction {
     Words(&'static [&'static str]),
     /// Fewer entries.
     Fewer,
+    /// More entries.
+    Further,
     /// None: a difference is only a difference.
     None,
 }
@@ -40,14 +42,13 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
             "",
             "tool" | "description" | "schema" | "feedback_chars" | "repair_json" | "leaked_calls"
             | "malformed_calls" | "collapse" | "check" | "orphan_calls" | "argument_chars" | "pending_report"
-            | "on_stop" | "cool_down" | "provider" | "context_window" | "assumed_window" | "output_reserve"
-            | "reserve" | "safety" | "evict_at" | "gate" | "target" | "results" | "reduce" | "keep_task"
-            | "recover" | "give_up_after",
+            | "on_stop" | "cool_down" | "provider" | "price" | "context_window" | "assumed_window"
+            | "output_reserve" | "reserve" | "safety" | "evict_at" | "gate" | "target" | "results" | "reduce"
+            | "keep_task" | "recover" | "give_up_after",
         )
-        | (
-            _,
-            "message" | "retry_on" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted",
-        ) => Direction::None,
+        | (_, "message" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted") => {
+            Direction::None
+        }
         ("breaker", "scope") => Direction::Words(&["shared", "session", "run", "turn"]),
         ("breaker", "hide") | ("loop_guard", "enabled") => Direction::Words(&["true", "false"]),
         ("loop_guard", "count") => Direction::Words(&["in_all", "in_a_row"]),
@@ -61,13 +62,15 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         ("timeouts", _) | ("breaker", "probes") | (_, "nudge" | "block" | "final_turn") => Direction::More,
         (_, "enabled") => Direction::Words(&["false", "true"]),
         (_, "shadow") => Direction::Words(&["true", "false"]),
-        (_, "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "max_turns" | "failures") => {
+        ("limits.run", _)
+        | (_, "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "max_turns" | "failures") => {
             Direction::More
         }
         // Whether a run may be repeated; of the last two, each may.
         (_, "effect") => Direction::Words(&["non_idempotent", "unknown", "idempotent"]),
         (_, "after_partial") => Direction::Words(&["fail", "retry"]),
         (_, "text_only") => Direction::Words(&["reject", "accept"]),
+        (_, "retry_on") => Direction::Further,
         (_, "validate" | "never_retry" | "abort_on") => Direction::Fewer,
         _ => return None,
     })
@@ -82,6 +85,7 @@ pub(super) fn of(path: &str, old: Option<&Value>, new: Option<&Value>) -> DiffVe
             rank(words, old).zip(rank(words, new)).map(|(old, new)| old.cmp(&new))
         }
         Some(Direction::Fewer) => contained(new, old),
+        Some(Direction::Further) => contained(old, new),
         Some(Direction::None) | None => None,
     };
     match compared {
@@ -95,10 +99,15 @@ pub(super) fn of(path: &str, old: Option<&Value>, new: Option<&Value>) -> DiffVe
 fn amount(value: Option<&Value>) -> u64 {
     let length = |text: &str| parse_duration(text).map_or(u64::MAX, |length| length.0);
     match value {
-        Some(Value::Number(number)) => number.as_u64().unwrap_or(u64::MAX),
+        Some(Value::Number(number)) => number.as_u64().or_else(|| money(number)).unwrap_or(u64::MAX),
         Some(Value::String(text)) => length(text),
         _ => u64::MAX,
     }
+}
+
+/// An amount of US dollars, in millionths: it has no more decimals.
+fn money(number: &serde_json::Number) -> Option<u64> {
+    parse_millionths(&format!("{:.6}", number.as_f64()?)).ok()
 }
 
 fn rank(words: &[&str], value: Option<&Value>) -> Option<usize> {
@@ -143,8 +152,11 @@ mod tests {
         MergedHistory::default().each("", &mut each);
         MergedContext::default().each("", &mut each);
         let schema = crate::policy::json_schema();
-        let limits = schema["$defs"]["TopLimits"]["properties"].as_object().unwrap().keys();
-        paths.extend(limits.map(|name| format!("limits.{name}")));
+        let keys =
+            |of: &str| schema["$defs"][of]["properties"].as_object().unwrap().keys().cloned().collect();
+        let (limits, run): (Vec<String>, Vec<String>) = (keys("TopLimits"), keys("RunLimitsRule"));
+        paths.extend(limits.iter().filter(|name| *name != "run").map(|name| format!("limits.{name}")));
+        paths.extend(run.iter().map(|name| format!("limits.run.{name}")));
         assert!(paths.len() > 40, "only {} were found", paths.len());
         let unknown: Vec<_> = paths.iter().filter(|path| direction(path).is_none()).collect();
         assert!(unknown.is_empty(), "say in `direction` which values of these are looser: {unknown:?}");
@@ -169,9 +181,14 @@ mod tests {
             ("validate", json!([check("a")]), json!([check("a"), check("b")]), Tighter),
             ("validate", json!([check("a")]), json!([check("b")]), Changed),
             ("limits.never_retry", json!(["timeout"]), json!([]), Looser),
+            ("retry.retry_on", json!(["timeout", "overloaded"]), json!(["timeout"]), Tighter),
+            ("retry.retry_on", json!(["timeout"]), json!(["overloaded"]), Changed),
+            ("limits.run.time", json!("1h"), json!("30m"), Tighter),
+            ("limits.run.cost", json!(0.5), json!(2.0), Looser),
         ] {
             assert_eq!(of(path, Some(&old), Some(&new)), expected, "{path}: {old} -> {new}");
         }
         assert_eq!(of("limits.deadline", None, Some(&json!("1m"))), Tighter);
+        assert_eq!(of("limits.run.tokens", Some(&json!(1000)), None), Looser);
     }
 }

@@ -160,11 +160,10 @@ impl Decode for Backoff {
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = BackoffRule::schema(generator);
-        let plus_minus =
-            serde_json::json!({"properties": {"jitter": {"const": "plus_minus"}}, "required": ["jitter"]});
+        let plus_minus = serde_json::json!({"type": "object", "properties": {"jitter": {"const": "plus_minus"}}, "required": ["jitter"]});
         schema.insert("if".into(), plus_minus);
-        schema.insert("then".into(), serde_json::json!({"required": ["spread"]}));
-        schema.insert("else".into(), serde_json::json!({"properties": {"spread": false}}));
+        schema.insert("then".into(), serde_json::json!({"type": "object", "required": ["spread"]}));
+        schema.insert("else".into(), serde_json::json!({"type": "object", "properties": {"spread": false}}));
         schema
     }
 }

@@ -105,6 +105,18 @@ impl Layer for ClassLayer {
         Self { max_attempts: Patch::Null(span), backoff: Patch::Null(span), server_delay: Patch::Null(span) }
     }
 
+    fn retain(&mut self, prefix: &str, keep: &dyn Fn(&str) -> bool) {
+        if !keep(&path(prefix, "max_attempts")) {
+            self.max_attempts = Patch::Absent;
+        }
+        if !keep(&path(prefix, "backoff")) {
+            self.backoff = Patch::Absent;
+        }
+        if !keep(&path(prefix, "server_delay")) {
+            self.server_delay = Patch::Absent;
+        }
+    }
+
     fn entries(&self, under: &Under<'_>, found: &mut Vec<(String, Span, Value)>) {
         fn entry<T: Leaf>(said: &Patch<T>) -> Option<(Span, Value)> {
             Some((said.span()?, said.as_set().map(Leaf::show).unwrap_or_default()))
@@ -122,6 +134,14 @@ impl Layer for ClassLayer {
 impl Layer for ByClass {
     fn unset(span: Span) -> Self {
         Self { unset: Some(span), own: PerClass::default() }
+    }
+
+    /// To forget what the layers below say has no direction.
+    fn retain(&mut self, prefix: &str, keep: &dyn Fn(&str) -> bool) {
+        self.unset = None;
+        for (class, layer) in &mut self.own.0 {
+            layer.0.retain(&path(prefix, class.name()), keep);
+        }
     }
 
     fn entries(&self, under: &Under<'_>, found: &mut Vec<(String, Span, Value)>) {

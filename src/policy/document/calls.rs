@@ -54,6 +54,9 @@ layer! {
             /// Guidance after rounds in which no call went well.
             /// Example: `No call went well {{ rounds }} times. Go another way.`
             all_failed: Text<AllFailed>,
+            /// The result of a call when all calls of tools that `limits.run.tool_calls` grants have run.
+            /// Example: `{{ tool }} did not run: {{ most }} calls were made. Answer now.`
+            no_calls_left: Text<Surplus>,
         }
     }
 }
@@ -70,6 +73,7 @@ impl MergedCalls {
             suggestions: self.suggestions.setting()?,
             too_many_message: self.messages.too_many.setting()?,
             all_failed_message: self.messages.all_failed.setting()?,
+            no_calls_left_message: self.messages.no_calls_left.setting()?,
         })
     }
 }

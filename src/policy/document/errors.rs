@@ -5,6 +5,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use crate::policy::decode::{Decode, Described, OneOrMany, Reader, record};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{ErrorClass, StatusPattern};
+use crate::time::Nanos;
 
 record! {
     /// A row of the table: it matches a failure if everything it names does, each by any element of its list.
@@ -13,18 +14,23 @@ record! {
         /// HTTP status: numbers, or `5xx`.
         /// Example: `[429, "5xx"]`
         pub(crate) status: Option<Sought<StatusPattern>>,
-        /// The provider's `code`.
+        /// The provider's `code`; case, `_`, `-` and `.` make no difference.
         /// Example: `insufficient_quota`
         pub(crate) code: Option<Sought<Words>>,
-        /// The provider's `type`.
+        /// The provider's `type`; case, `_`, `-` and `.` make no difference.
         /// Example: `overloaded_error`
         pub(crate) r#type: Option<Sought<Words>>,
-        /// Pieces of the message; case does not matter.
+        /// Pieces of the message; case, quotes, marks such as `_` and `:`, and the amount of space make no difference.
         /// Example: `["too many requests", "slow down"]`
-        pub(crate) message: Option<Sought<Words>>,
-        /// Pieces of the words in the body's detail fields, such as the name of a quota; case does not matter.
+        pub(crate) message: Option<Sought<Piece>>,
+        /// What the message, the code or the type speaks of: every element, in any order. An element is a phrase, or a
+        /// list of phrases of which one is enough. A phrase begins where a word begins, and its last word stands for all
+        /// words that begin with it (`exceed` for `exceeded`), if it has more than three letters.
+        /// Example: `["tool result", ["without", "no matching"], ["tool call", "function call"]]`
+        pub(crate) words: Option<Sought<Concept>>,
+        /// Pieces of the words in the body's detail fields, such as the name of a quota; compared as those of `message` are.
         /// Example: `PerDay`
-        pub(crate) detail: Option<Sought<Words>>,
+        pub(crate) detail: Option<Sought<Piece>>,
         /// The provider behind a router, as the body names it; case does not matter.
         /// Example: `anthropic`
         pub(crate) provider: Option<Sought<Words>>,
@@ -33,6 +39,9 @@ record! {
         /// Whether the request itself is at fault: the same bytes are not sent to the same target again, whatever
         /// `retry_on` says.
         pub(crate) request_at_fault: bool = false,
+        /// How long to wait if the server does not say: it counts as `server_delay`.
+        /// Example: `1m`
+        pub(crate) wait: Option<Nanos>,
     }
 }
 
@@ -43,6 +52,14 @@ pub(crate) struct Sought<T>(pub(crate) Vec<T>);
 /// A text that says something. An empty one would be part of every message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Words(pub(crate) String);
+
+/// A text with a letter or a digit: only those are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece(pub(crate) String);
+
+/// Phrases of which one is enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Concept(pub(crate) Vec<String>);
 
 impl<T: Decode> Decode for Sought<T> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
@@ -66,6 +83,32 @@ impl Decode for Words {
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"type": "string", "pattern": "\\S"})
+    }
+}
+
+impl Decode for Piece {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = String::decode(node, reader)?;
+        if text.contains(char::is_alphanumeric) {
+            Some(Self(text))
+        } else {
+            reader.out_of_range(node, "must hold a letter or a digit")
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "pattern": "\\S"})
+    }
+}
+
+impl Decode for Concept {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let phrases = Sought::<Piece>::decode(node, reader)?.0;
+        Some(Self(phrases.into_iter().map(|Piece(text)| text).collect()))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        Sought::<Piece>::schema(generator)
     }
 }
 

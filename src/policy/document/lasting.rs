@@ -61,7 +61,8 @@ impl<T: Length> Decode for Lasting<T> {
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = T::schema(generator);
-        schema.insert("not".into(), json!({"pattern": r"^\s*(0+(\.0+)?\s*[A-Za-zµ]+\s*)+$"}));
+        schema
+            .insert("not".into(), json!({"type": "string", "pattern": r"^\s*(0+(\.0+)?\s*[A-Za-zµ]+\s*)+$"}));
         schema
     }
 }

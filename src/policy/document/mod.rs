@@ -17,8 +17,10 @@ mod history;
 mod lasting;
 mod loop_guard;
 mod output;
+mod price;
 mod result;
 mod retry;
+mod run;
 mod session;
 mod targets;
 mod text;
@@ -29,12 +31,13 @@ mod tool;
 pub(crate) use by_class::PerClass;
 pub(crate) use by_class::for_all;
 pub(crate) use context::{ContextLayer, MergedContext, TokensLayer};
-pub(crate) use errors::{ErrorRule, Sought, Words};
+pub(crate) use errors::{ErrorRule, Piece, Sought, Words};
 #[cfg(feature = "host")]
 pub(crate) use fraction::Fraction;
 pub(crate) use history::{HistoryLayer, MergedHistory};
 pub(crate) use lasting::Lasting;
 pub(crate) use output::{MergedOutput, OutputLayer};
+pub use price::{Dollars, PriceEntry};
 pub(crate) use result::ResultLayer;
 pub(crate) use retry::{Classes, LimitsRule, MergedRetry, RetryLayer, TopLimits};
 pub(crate) use session::{ReducerEntry, SessionRule};
@@ -210,6 +213,9 @@ impl Decode for Version {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         match &node.data {
             Data::Number(number) if number.as_u64() == Some(1) => Some(Self),
+            Data::Number(number) if number.as_f64() == Some(1.0) => {
+                reader.wrong_type(node, "a version number (1)")
+            }
             Data::Number(number) => {
                 let message = format!("version {number} of the policy language is not known");
                 reader.report(

@@ -24,6 +24,7 @@ layer! {
             /// Example: `Delivers the final report. Call it once, when the work is done.`
             description: String,
             /// JSON Schema of the report. Replaced whole.
+            /// Example: `{"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}`
             schema: OutputSchema,
             /// Checks beyond the schema. Replaced whole.
             validate: Checks<Reported>,
@@ -71,8 +72,7 @@ impl Decode for OutputSchema {
 
     fn schema(_: &mut SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
-            "type": ["object", "boolean"],
-            "examples": [{"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}],
+            "anyOf": [{"type": "object"}, {"type": "boolean"}],
         })
     }
 }

@@ -8,12 +8,13 @@ use serde_json::{Map, Value, json};
 use super::by_class::{ByClass, MergedByClass};
 use super::fraction::Fraction;
 use super::lasting::Lasting;
+use super::run::RunLimitsRule;
 use crate::policy::decode::{Decode, Described, Reader, Spanned, choice_of, record};
 use crate::policy::merge::{At, Leaf, Visit, layer, path, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
     AboveMax, Attempts, Backoff, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, RetryPolicy,
-    ServerDelay, ServerDelayMode,
+    ServerDelay, ServerDelayMode, WaitSource, WaitSources,
 };
 use crate::time::Nanos;
 
@@ -116,6 +117,9 @@ record! {
         /// The most turns of a run.
         /// Example: `50`
         pub(crate) max_turns: Option<Spanned<NonZeroU32>>,
+        /// What a run may spend: time, tokens, money, calls of models and of tools.
+        /// Example: `{"time": "30m", "tokens": 200000}`
+        pub(crate) run: Option<RunLimitsRule>,
     }
 }
 
@@ -162,6 +166,26 @@ record! {
         max: Bound = Bound::Unlimited,
         /// What happens above `max`.
         above_max: AboveMax = AboveMax::NextTarget,
+        /// Where the server may say it; the first of these that says something counts, and what is left out does not.
+        /// Example: `["header", "body"]`
+        sources: WaitSources = WaitSources::ALL,
+    }
+}
+
+choice_of! {
+    /// Where a server says how long to wait.
+    WaitSource {
+        /// `x-should-retry`: `false` ends the attempts at this target; after `true` what would be `invalid_request`
+        /// is `model_error`.
+        ShouldRetry = "should_retry",
+        /// `retry-after-ms`, `x-ms-retry-after-ms`, `retry-after`.
+        Header = "header",
+        /// A field of the body (`RetryInfo`, `retry_after`), or a number in its text: the longest of them.
+        Body = "body",
+        /// The end of a limit of which nothing is left (`x-ratelimit-reset*`, `anthropic-*-reset`, `RateLimit`).
+        Reset = "reset",
+        /// `wait` of the row of `errors` by which the failure is classified; never longer than `max`.
+        Row = "row",
     }
 }
 
@@ -233,7 +257,35 @@ fn show_server_delay(value: &ServerDelay) -> Value {
             AboveMax::Clamp => "clamp".into(),
         },
     );
+    if value.sources != WaitSources::ALL {
+        show("sources", value.sources.iter().map(|source| Value::from(source_name(source))).collect());
+    }
     Value::Object(shown)
+}
+
+const fn source_name(source: WaitSource) -> &'static str {
+    match source {
+        WaitSource::ShouldRetry => "should_retry",
+        WaitSource::Header => "header",
+        WaitSource::Body => "body",
+        WaitSource::Reset => "reset",
+        WaitSource::Row => "row",
+    }
+}
+
+impl Decode for WaitSources {
+    fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let sources: Vec<WaitSource> = Vec::decode(node, reader)?;
+        if sources.is_empty() {
+            return reader.out_of_range(node, "must not be empty; `mode: ignore` looks at none");
+        }
+        Self::new(&sources).or_else(|| reader.out_of_range(node, "must name each source once"))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let source = generator.subschema_for::<Described<WaitSource>>();
+        json_schema!({"type": "array", "items": source, "minItems": 1, "uniqueItems": true})
+    }
 }
 
 impl Leaf for Classes {
@@ -401,7 +453,7 @@ impl Decode for ServerDelay {
     const NAME: Option<&'static str> = ServerDelayRule::NAME;
 
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let ServerDelayRule { mode, margin, spread, min, max, above_max } =
+        let ServerDelayRule { mode, margin, spread, min, max, above_max, sources } =
             ServerDelayRule::decode(node, reader)?;
         let margin = match (mode, margin) {
             (ServerDelayMode::Clamp, Some(margin)) => margin.value,
@@ -420,14 +472,17 @@ impl Decode for ServerDelay {
             }
         };
         let spread_ppm = spread.map_or(0, |spread| spread.0);
-        Some(Self { mode, margin, spread_ppm, min, max, above_max })
+        Some(Self { mode, margin, spread_ppm, min, max, above_max, sources })
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = ServerDelayRule::schema(generator);
-        schema.insert("if".into(), json!({"properties": {"mode": {"const": "clamp"}}, "required": ["mode"]}));
-        schema.insert("then".into(), json!({"required": ["margin"]}));
-        schema.insert("else".into(), json!({"properties": {"margin": false}}));
+        schema.insert(
+            "if".into(),
+            json!({"type": "object", "properties": {"mode": {"const": "clamp"}}, "required": ["mode"]}),
+        );
+        schema.insert("then".into(), json!({"type": "object", "required": ["margin"]}));
+        schema.insert("else".into(), json!({"type": "object", "properties": {"margin": false}}));
         schema
     }
 }

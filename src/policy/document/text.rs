@@ -10,10 +10,13 @@ use serde_json::{Value, json};
 use crate::policy::check::{MOST_SELECTORS, too_many_selectors};
 use crate::policy::decode::{Decode, Described, Reader, Spanned, list};
 use crate::policy::did_you_mean::closest;
+use crate::policy::duration::duration_schema;
 use crate::policy::merge::Leaf;
 use crate::policy::template::{SESSION, place};
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Code, Diagnostic, Expr, Selector, Template, parse_duration};
+use crate::policy::{
+    Code, Diagnostic, Expr, Selector, SelectorError, Span, Template, excerpt, parse_duration,
+};
 use crate::time::Nanos;
 
 /// What a template takes; it is kept as text until it is rendered.
@@ -78,8 +81,21 @@ impl<V: Variables> Decode for Cel<V> {
             }
             Err(error) => {
                 let span = reader.inside(node.span, &source, error.at);
-                let problem = Diagnostic::error(Code::EXPRESSION, span, error.message);
-                reader.report(problem.help_if(error.help));
+                // A slip of an operator has one reading.
+                let slip = error.message.ends_with("is not an operator");
+                let meant = error.help.as_deref().and_then(|help| {
+                    help.strip_prefix("did you mean `")?
+                        .strip_suffix("`?")
+                        .filter(|_| slip)
+                        .map(str::to_owned)
+                });
+                let written = error.message.split('`').nth(1).unwrap_or_default();
+                let exact = reader.text(span) == written;
+                let problem = Diagnostic::error(Code::EXPRESSION, span, &*error.message);
+                reader.report(match meant.filter(|_| exact) {
+                    Some(meant) => problem.label(format!("did you mean `{meant}`?")).fix_as(span, meant),
+                    None => problem.help_if(error.help),
+                });
                 reader.spend(REFUSED_COST, node.span)?;
                 None
             }
@@ -100,6 +116,7 @@ impl<V: Variables> Decode for Text<V> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let source = string(node, reader, "a template in a string")?;
         reader.spend(TEMPLATE_COST, node.span)?;
+        reader.refuse_secrets(node);
         match Template::parse(&source, &known::<V>()) {
             Ok(template) => {
                 session(&template, &source, node, reader)?;
@@ -205,13 +222,16 @@ impl Decode for Nanos {
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "pattern": r"^\s*([0-9]+(\.[0-9]+)?\s*[A-Za-zµ]+\s*)+$",
-            "description": "A length of time: numbers, each with a unit (ns, us, ms, s, m, h, d).",
+        let mut schema = duration_schema();
+        let more = json!({
+            "description": "A length of time: numbers, each with a unit (ns, us, ms, s, m, h, d). At most 366d.",
             "examples": ["500ms", "30s", "1m30s"],
             "x-unit": "With a unit: ms, s, m, h, d.",
-        })
+        });
+        if let Value::Object(more) = more {
+            schema.extend(more);
+        }
+        schema.into()
     }
 }
 
@@ -235,7 +255,14 @@ impl<T: Decode> Decode for Selected<T> {
         for (key, value) in entries.iter().take(MOST_SELECTORS) {
             reader.check_name(key);
             let selector = match Selector::parse(&key.name) {
-                Ok(selector) => Some(selector),
+                Ok(selector) => {
+                    // Its rules are looked at all the same.
+                    if let Some(error) = never(T::NAME, &selector) {
+                        let problem = Diagnostic::error(Code::SELECTOR, key.span, error.message);
+                        reader.report(problem.help_if(error.help));
+                    }
+                    Some(selector)
+                }
                 Err(error) => {
                     let problem = Diagnostic::error(Code::SELECTOR, key.span, error.message);
                     reader.report(problem.help_if(error.help));
@@ -245,6 +272,11 @@ impl<T: Decode> Decode for Selected<T> {
             let rules = T::NAME.unwrap_or_default();
             let within = reader.under(rules, selector.clone());
             let rule = reader.below(within, |reader| {
+                if is_too_shallow(&key.name, value) {
+                    too_shallow(&key.name, value, rules, reader);
+                    reader.lose(rules);
+                    return None;
+                }
                 let rule = T::decode(value, reader);
                 if rule.is_none() || selector.is_none() {
                     reader.lose(rules);
@@ -260,12 +292,87 @@ impl<T: Decode> Decode for Selected<T> {
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let values = generator.subschema_for::<Described<T>>();
+        let (refused, example) = match T::NAME {
+            Some(MODELS) => (r"\*\*|[|,;?{}^$\\]", "gpt-*"),
+            _ => (r#"\*\*|[|,;?!\[\]{}()<>^$+=&%\\"'`\s]"#, "search*"),
+        };
         json_schema!({
             "type": "object",
-            "propertyNames": {"minLength": 1, "maxLength": 256, "not": {"pattern": r"\*\*"}, "examples": ["search*"]},
+            "propertyNames": {"minLength": 1, "maxLength": 256, "not": {"pattern": refused}, "examples": [example]},
             "additionalProperties": values,
         })
     }
+}
+
+/// The keys of rules for a tool or a model.
+const RULE_KEYS: [&str; 22] = [
+    "effect",
+    "validate",
+    "on_exhausted",
+    "approval",
+    "concurrency",
+    "after_effect",
+    "retry",
+    "breaker",
+    "loop_guard",
+    "result",
+    "messages",
+    "priority",
+    "limits",
+    "calls",
+    "timeouts",
+    "context_window",
+    "provider",
+    "tokens",
+    "abort_on",
+    "cool_down",
+    "assumed_window",
+    "output_reserve",
+];
+
+/// Whether what stands there as the name of a tool or model is one of the keys of its rules: they are no mapping, or one of
+/// other keys.
+fn is_too_shallow(name: &str, rules: &Node) -> bool {
+    match &rules.data {
+        Data::Reported | Data::Null => false,
+        Data::Map(entries) => {
+            let known = |key: &str| RULE_KEYS.contains(&key);
+            known(name) && !entries.is_empty() && !entries.iter().any(|(key, _)| known(&key.name))
+        }
+        _ => true,
+    }
+}
+
+/// Reports a key that is one level too shallow.
+fn too_shallow(name: &str, value: &Node, rules: &str, reader: &mut Reader<'_>) {
+    let what = if rules == MODELS { "model" } else { "tool" };
+    if crate::policy::yaml::glued(reader.text(value.span)).is_some() {
+        reader.wrong_type::<()>(value, "a mapping");
+        return;
+    }
+    let name = excerpt(name, 60);
+    let but = match &value.data {
+        Data::Map(_) => String::new(),
+        _ => format!(", whose rules are a mapping and not {}", value.describe()),
+    };
+    let message = format!("`{name}` is read as the name of a {what} here{but}");
+    let span = if but.is_empty() {
+        Span { end: value.span.start.saturating_add(1), ..value.span }
+    } else {
+        value.span
+    };
+    let problem = Diagnostic::error(Code::WRONG_TYPE, span, message);
+    reader.report(problem.help(format!(
+        "`{name}` is one level too shallow: indent it below the name of its {what}, or write it inside its braces"
+    )));
+}
+
+/// The type of the rules for models.
+const MODELS: &str = "ModelLayer";
+
+/// Why nothing has a name that the selector of such rules selects.
+fn never(rules: Option<&str>, selector: &Selector) -> Option<SelectorError> {
+    if rules == Some(MODELS) { selector.never_a_model() } else { selector.never_a_tool() }
 }
 
 fn string(node: &Node, reader: &mut Reader<'_>, expected: &str) -> Option<Arc<str>> {

@@ -21,8 +21,8 @@ use crate::policy::merge::{Block, Layer as _, Leaf, Trail, Under, layer, plain_l
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
     AfterEffect, AfterPartial, Approval, Attempts, Bound, ContextWindow, Effect, GuidancePolicy,
-    MalformedCalls, ModelPolicy, OnExhausted, OnStop, Provider, Scope, Setting, Span, TextOnly, ToolMessages,
-    ToolPolicy, TurnPolicy, Validator,
+    MalformedCalls, ModelPolicy, ModelPrice, OnExhausted, OnStop, Provider, Scope, Setting, Span, TextOnly,
+    ToolMessages, ToolPolicy, TurnPolicy, Validator,
 };
 
 variables! {
@@ -47,11 +47,11 @@ variables! {
     /// What is known when the model gave text or nothing.
     Guidance = ["tool", "attempt", "max_attempts"];
     /// What is known in the last turn.
-    LastTurn = ["tool", "turn", "max_turns"];
+    LastTurn = ["tool", "turn", "max_turns", "reason"];
     /// A call in a last turn without a report.
-    LastCall = ["tool", "turn", "max_turns"];
+    LastCall = ["tool", "turn", "max_turns", "reason"];
     /// What is known in the last turn of a run without a report.
-    Summary = ["turn", "max_turns"];
+    Summary = ["turn", "max_turns", "reason"];
     /// What is known when a run ends without a report.
     NoReport = ["reason", "turns", "max_turns", "attempts", "error_type", "last_error"];
 }
@@ -186,6 +186,9 @@ layer! {
             /// How many tokens of the window are kept for the reply.
             /// Example: `8192`
             output_reserve: NonZeroU32,
+            /// What its tokens cost, in US dollars per million; `unknown`: what the agent file or its file of models says.
+            /// Example: `{"input": 2.50, "output": 10, "cache_read": 0.25}`
+            price: ModelPrice,
         }
         blocks {
             /// Retries of a model call that failed.
@@ -492,6 +495,7 @@ impl MergedModel {
             assumed_window: self.assumed_window.setting()?,
             tokens: self.tokens.policy()?,
             output_reserve: self.output_reserve.setting()?,
+            price: self.price.setting()?,
         })
     }
 }

@@ -5,7 +5,9 @@
 //! A run has at most `turn.max_turns` turns. Where a report is due, the last one is repeated for as many attempts as
 //! the report has. In each turn one model replies, after every other one may have been called until its attempts were
 //! used up; where the attempts at all of them count together, those are all. Arguments that do not hold are corrected in a
-//! later turn, and the longest wait of those of one reply comes before it; the last turn runs no tools.
+//! later turn, and the longest wait of those of one reply comes before it; the last turn runs no tools. Besides, the call of a
+//! turn is made once more after a repair of the history, and after a reduction, that its provider's refusal led to. Budgets
+//! of the run (`limits.run`) bound all of it.
 
 use core::fmt;
 
@@ -13,11 +15,11 @@ use serde_json::{Value, json};
 
 use super::render::{exact, length};
 use super::worst::{Kind, Work, Worst, add, larger};
-use super::worst_run;
+use super::{LimitInForce, worst_run};
 use crate::policy::names::{self, Named};
 use crate::policy::{
-    AfterEffect, Bound, Effect, Names, OnExhausted, Place, Policy, ReduceStep, RetryPolicy, ToolPolicy,
-    columns, padded,
+    AfterEffect, Bound, Effect, HistoryCheck, Names, OnExhausted, Place, Policy, ReduceStep, RetryPolicy,
+    RunLimits, Setting, ToolPolicy, columns, padded,
 };
 use crate::time::Nanos;
 
@@ -28,6 +30,8 @@ pub struct Bounds {
     pub turns: u32,
     /// Where that is written.
     pub turns_at: Place,
+    /// The budgets of the run, which hold whatever the rest comes to.
+    pub budgets: Vec<LimitInForce>,
     /// The run as a whole.
     pub run: RunBounds,
     /// The most attempts at the report, and the time asleep between them; `None`: no report is asked for.
@@ -49,6 +53,9 @@ pub struct RunBounds {
     pub calls: Option<u64>,
     /// Calls for summaries of what reductions leave out; `None`: unbounded.
     pub summaries: Option<u64>,
+    /// Calls that are made once more because the conversation was repaired or reduced after a provider had refused it;
+    /// `None`: unbounded.
+    pub repeats: Option<u64>,
     /// The time asleep between calls of models, attempts at the report, and before turns that correct arguments, by the
     /// backoff alone.
     pub asleep: Bound,
@@ -114,6 +121,8 @@ impl Policy {
         let models = all(&of.models, &|| names::models(self, self, &[]).all);
         let tools = all(&of.tools, &|| names::tools(self, self, &[]).all);
         let turns = self.turn().max_turns;
+        let repeats = self.repeats();
+        let budget = self.run_limits();
         let as_report = Work { kind: Kind::Report, ..Work::default() };
         let report = self.output().map(|output| Worst::of(&output.retry, as_report));
         let replies = replies(turns.value.get(), report.as_ref());
@@ -131,7 +140,9 @@ impl Policy {
                 } else {
                     Worst::of(&policy.retry, work)
                 };
-                let calls = product([replies, turn.calls.map(u64::from)]);
+                let calls =
+                    product([replies, turn.calls.map(|calls| u64::from(calls).saturating_add(repeats))]);
+                let calls = no_more(calls, budget.model_calls);
                 ModelBounds { name, turn, replies, calls }
             })
             .collect();
@@ -141,7 +152,9 @@ impl Policy {
         } else {
             Turn::of_all(&models, most)
         };
+        let turn = Turn { calls: turn.calls.map(|calls| calls.saturating_add(repeats)), ..turn };
         let in_turn = turn.calls;
+        let models: Vec<_> = models.into_iter().map(|model| model.with_repeats(repeats)).collect();
         // The last turn runs no tools.
         let with_tools = Some(u64::from(turns.value.get()).saturating_sub(1));
         let most = self.turn().calls.most.value.limit().map(u64::from);
@@ -149,7 +162,10 @@ impl Policy {
             .into_iter()
             .map(|(name, example)| {
                 let (call, correction) = self.worst_call(&example);
-                let runs = product([with_tools, most, call.calls.map(u64::from)]);
+                let each = call.calls.map(u64::from);
+                let runs = product([with_tools, most, each]);
+                let granted = budget.tool_calls.and_then(|most| product([Some(most.value.into()), each]));
+                let runs = [runs, granted].into_iter().flatten().min();
                 let product = product([in_turn, call.calls.map(u64::from), Some(u64::from(inner))]);
                 let checks = Checks::of(&self.tool(&example), &call);
                 ToolBounds { name, call, correction, in_turn, inner, product, runs, checks }
@@ -160,18 +176,30 @@ impl Policy {
             replies,
             turn,
             report: report.as_ref().zip(self.output().map(|o| passes(o.on_exhausted.value))),
-            summaries: product([replies, Some(2), Some(self.summaries())]),
+            summaries: no_more(product([replies, Some(2), Some(self.summaries())]), budget.model_calls),
+            repeats: no_more(product([replies, Some(repeats)]), budget.model_calls),
+            budget: budget.clone(),
             correcting: times(corrected, with_tools),
         };
         Bounds {
             turns: turns.value.get(),
             turns_at: self.place(turns.origin),
+            budgets: self.budgets(),
             run: run.bounds(),
             report,
             tools,
             models,
             inner,
         }
+    }
+
+    /// How often the call of a turn may be made once more, besides its attempts: after a repair of the history, and after a
+    /// reduction, that a refusal of its provider led to.
+    fn repeats(&self) -> u64 {
+        let context = self.context();
+        let repaired = self.history().check.value != HistoryCheck::Never;
+        let reduced = context.recover.value && !context.reduce.value.is_empty();
+        u64::from(repaired).saturating_add(u64::from(reduced))
     }
 
     /// How often one reduction may ask for a summary. A turn has one before its call, and one after a refusal.
@@ -257,6 +285,10 @@ struct Run<'a> {
     report: Option<(&'a Worst, u64)>,
     /// The calls for summaries.
     summaries: Option<u64>,
+    /// The calls that are made once more.
+    repeats: Option<u64>,
+    /// What the run may spend.
+    budget: RunLimits,
     /// The waits for corrections.
     correcting: Bound,
 }
@@ -267,19 +299,35 @@ impl Run<'_> {
             let report = self.report.map_or(ZERO, |(report, passes)| times(figure(report), Some(passes)));
             add(add(times(turn, self.replies), report), self.correcting)
         };
-        let asleep_if_asked = asleep(self.turn.asleep_if_asked, |worst| worst.asleep_if_asked);
-        let asleep = asleep(self.turn.asleep, |worst| worst.asleep);
+        // No wait goes beyond the time of the run.
+        let in_time = |asleep: Bound| match (asleep, &self.budget.time) {
+            (Bound::Within(asleep), Some(time)) => Bound::Within(asleep.min(time.value)),
+            (Bound::Unlimited, Some(time)) => Bound::Within(time.value),
+            (asleep, None) => asleep,
+        };
+        let asleep_if_asked = in_time(asleep(self.turn.asleep_if_asked, |worst| worst.asleep_if_asked));
+        let asleep = in_time(asleep(self.turn.asleep, |worst| worst.asleep));
         RunBounds {
             replies: self.replies,
-            calls: product([self.replies, self.turn.calls])
-                .zip(self.summaries)
-                .map(|(calls, summaries)| calls.saturating_add(summaries)),
+            calls: no_more(
+                product([self.replies, self.turn.calls])
+                    .zip(self.summaries)
+                    .map(|(calls, summaries)| calls.saturating_add(summaries)),
+                self.budget.model_calls,
+            ),
             summaries: self.summaries,
+            repeats: self.repeats,
             asleep_if_asked: larger(asleep, asleep_if_asked),
             asleep,
-            correcting: self.correcting,
+            correcting: in_time(self.correcting),
         }
     }
+}
+
+/// No more than the budget of the run grants.
+fn no_more(count: Option<u64>, budget: Option<Setting<u32>>) -> Option<u64> {
+    let most = budget.map(|most| u64::from(most.value));
+    [count, most].into_iter().flatten().min()
 }
 
 const ZERO: Bound = Bound::Within(Nanos::ZERO);
@@ -320,6 +368,10 @@ impl fmt::Display for Bounds {
             "bounds of a run: calls of models, and the time asleep for models, the report and corrections"
         )?;
         writeln!(f, "\n  turns           {}  turn.max_turns  {}", self.turns, self.turns_at)?;
+        for LimitInForce { name, value, at, .. } in &self.budgets {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            writeln!(f, "  {:14}  {value}  limits.{name}  {at}", "budget")?;
+        }
         let report = self.report.map(|report| count(report.calls.map(u64::from)));
         let last = report.map_or(String::new(), |attempts| {
             format!("  the last turn has {attempts} attempts at the report")
@@ -328,6 +380,13 @@ impl fmt::Display for Bounds {
         writeln!(f, "  model calls     {}", count(self.run.calls))?;
         if self.run.summaries != Some(0) {
             writeln!(f, "  summaries       {}, which are among the calls", count(self.run.summaries))?;
+        }
+        if self.run.repeats != Some(0) {
+            writeln!(
+                f,
+                "  repeats         {}, which are among the calls: after a repair or a reduction that a refusal led to",
+                count(self.run.repeats)
+            )?;
         }
         write!(f, "  asleep          {}", length(self.run.asleep))?;
         if self.run.asleep_if_asked != self.run.asleep {
@@ -420,10 +479,12 @@ impl Bounds {
         json!({
             "format": 1,
             "turns": {"value": self.turns, "at": self.turns_at},
+            "budgets": self.budgets.iter().map(|limit| json!({"name": limit.name, "value": limit.value, "at": limit.at})).collect::<Vec<_>>(),
             "run": {
                 "replies": self.run.replies,
                 "calls": self.run.calls,
                 "summaries": self.run.summaries,
+                "repeats": self.run.repeats,
                 "asleep": exact(self.run.asleep),
                 "asleep_if_asked": exact(self.run.asleep_if_asked),
                 "correcting": exact(self.run.correcting),
@@ -459,6 +520,13 @@ impl fmt::Display for ToolBounds {
 }
 
 impl ModelBounds {
+    /// As many calls of a turn may be made once more.
+    fn with_repeats(mut self, repeats: u64) -> Self {
+        let repeats = u32::try_from(repeats).unwrap_or(u32::MAX);
+        self.turn.calls = self.turn.calls.map(|calls| calls.saturating_add(repeats));
+        self
+    }
+
     /// For machines.
     pub fn to_json(&self) -> Value {
         json!({"name": self.name, "turn": worst_json(&self.turn), "replies": self.replies, "calls": self.calls})

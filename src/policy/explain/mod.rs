@@ -1,6 +1,7 @@
 //! Why a value is what it is: every layer's word on it, won or lost, and what a retry policy costs at worst.
 
 mod bounds;
+mod brief;
 mod call_file;
 mod delays;
 mod key;
@@ -87,7 +88,7 @@ pub enum Holds {
     Yes,
     /// It does not.
     No,
-    /// It has no value for these arguments, and so does not hold; with what is wrong.
+    /// It has no value for these arguments, so that only what tightens applies; with what is wrong.
     NoValue(String),
 }
 
@@ -263,9 +264,19 @@ impl Policy {
             binds: values.iter().any(|value| value.path == "max_turns" && value.capped_from.is_some()),
         });
         Explanation {
-            limits: limit.into_iter().collect(),
+            limits: limit.into_iter().chain(self.budgets()).collect(),
             ..Explanation::of("the loop of turns".into(), vec!["turn".into()], values)
         }
+    }
+
+    /// The budgets of a run, with their places.
+    fn budgets(&self) -> Vec<LimitInForce> {
+        let run = self.run_limits().each().into_iter();
+        let run = run.map(|(name, value, origin)| {
+            let at = self.sources().place(origin);
+            LimitInForce { name, value, at, binds: true }
+        });
+        run.collect()
     }
 
     /// Why the rules for the validity of the history are what they are.

@@ -133,7 +133,7 @@ impl fmt::Display for CallLayer {
             None => String::new(),
             Some(Holds::Yes) => ": holds".into(),
             Some(Holds::No) => ": does not hold".into(),
-            Some(Holds::NoValue(error)) => format!(": does not hold; {error}"),
+            Some(Holds::NoValue(error)) => format!(": has no value, only what tightens applies; {error}"),
         };
         writeln!(f, "  when {} ({}){holds}", self.when, self.at)?;
         let said = |value: &Value| match value {
@@ -272,7 +272,7 @@ pub(super) fn length(length: Bound) -> String {
 }
 
 /// To a thousandth of a second, if it is at least that long: nobody plans with nanoseconds.
-fn rounded(length: Nanos) -> String {
+pub(super) fn rounded(length: Nanos) -> String {
     const MILLI: u64 = 1_000_000;
     if length.0 < MILLI {
         return length.to_string();

@@ -217,7 +217,7 @@ tools:
     let call =
         Policy::from_yaml("x.yaml", text).unwrap().explain_call("http.get", &json!({"slow": true}), None);
     assert_eq!(call.get("retry.deadline").unwrap().value, "10m");
-    assert_eq!(call.get("retry.max_attempts").unwrap().value, 3);
+    assert_eq!(call.get("retry.max_attempts").unwrap().value, 1, "fewer attempts tighten");
     let holds: Vec<_> = call.conditional.iter().map(|layer| layer.holds.clone().unwrap()).collect();
     assert!(matches!(holds.as_slice(), [Holds::Yes, Holds::No, Holds::NoValue(_)]), "{holds:?}");
     let human = call.human();
@@ -227,7 +227,7 @@ tools:
     assert_snapshot!(shown.join("\n"), @"
     when args.slow (x.yaml:5:15): holds
     when has(args.url) (x.yaml:7:15): does not hold
-    when size(args.parts) > 2 (x.yaml:9:15): does not hold; `size(args.parts) > 2`: no such key `parts`
+    when size(args.parts) > 2 (x.yaml:9:15): has no value, only what tightens applies; `size(args.parts) > 2`: no such key `parts`
     ");
 }
 

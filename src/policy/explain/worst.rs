@@ -6,13 +6,15 @@
 use core::num::NonZeroU32;
 
 use crate::policy::{
-    AboveMax, Attempts, Backoff, Bound, ClassRules, ErrorClass, RetryPolicy, ServerDelayMode, Shape,
+    AboveMax, Attempts, Backoff, Bound, ClassRules, ErrorClass, RetryPolicy, ServerDelayMode, Shape, Waiting,
 };
 use crate::time::Nanos;
 
 /// So many waits are followed one by one. Beyond them, waits that still grow are counted as if they did not: the
 /// figures are then a maximum that is not reached.
-const FOLLOWED: u32 = 4_000;
+const FOLLOWED: u32 = 1_000;
+/// Beyond so many, a single wait is taken for the longest there can be.
+const ASKED_FOR: u32 = 4_000;
 
 /// The most that one call can cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +129,19 @@ impl Worst {
         Self { calls, asleep: alone.asleep, asleep_if_asked, in_attempts, total, wait: alone.wait }
     }
 
+    /// How many waits [`of`](Self::of) follows, over all rules, and how many are listed.
+    pub(in crate::policy) fn cost(retry: &RetryPolicy) -> usize {
+        let waits = Waits { retry, kind: Kind::Call, hides: false, asked: false };
+        let most = match most_attempts(waits) {
+            Attempts::Limited(most) => most.get(),
+            Attempts::Unlimited => u32::MAX,
+        };
+        let steady = retry.by_class.is_empty() && matches!(retry.backoff.value.shape, Shape::Constant { .. });
+        let followed = if steady { 1 } else { most.min(FOLLOWED.max(waits.listed())) };
+        let whole = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        whole(followed).saturating_mul(waits.rules().count()).saturating_add(whole(waits.listed()))
+    }
+
     /// As [`of`](Self::of), where attempts need not wait for each other: no length of time ends them.
     pub(super) fn without_end(retry: &RetryPolicy, work: Work) -> Self {
         let mut endless = retry.clone();
@@ -187,17 +202,20 @@ fn reach(waits: Waits<'_>, work: Work) -> Reach {
     let mut one = longest;
     let mut in_attempts = in_attempts(retry, n, least);
     let steady = waits.steady();
-    let listed = waits.rules().map(|rules| match &rules.backoff.value.shape {
-        Shape::Schedule { delays } => u32::try_from(delays.len()).unwrap_or(u32::MAX),
-        _ => 0,
-    });
-    let listed = listed.max().unwrap_or(0);
+    let listed = waits.listed();
+    let mut each: Vec<_> = waits.rules().map(|rules| (rules, Waiting::new(&rules.backoff.value))).collect();
     loop {
         if most.is_some_and(|most| n >= most) {
             break;
         }
         let attempt = n.saturating_add(1);
-        let Some((shortest, wait)) = waits.of(attempt) else { break };
+        // All go one step on; those that grant no further attempt do not count.
+        let bounds = each.iter_mut().map(|(rules, waiting)| (*rules, waiting.next()));
+        let granted = bounds.filter(|(rules, _)| rules.max_attempts.value.allow_after(attempt));
+        let Some((shortest, wait)) = either(granted.filter_map(|(rules, bounds)| waits.after(rules, bounds)))
+        else {
+            break;
+        };
         // Classes with rules of their own drop out one after the other.
         let is_steady = retry.by_class.is_empty() && attempt >= listed && steady == Some((shortest, wait));
         if is_steady || n >= FOLLOWED.max(listed) {
@@ -293,17 +311,29 @@ impl<'a> Waits<'a> {
     /// The shortest and the longest wait after `attempt`; `None`: there is none.
     fn of(self, attempt: u32) -> Option<(Nanos, Bound)> {
         let granted = self.rules().filter(|rules| rules.max_attempts.value.allow_after(attempt));
-        either(granted.filter_map(|rules| self.after(rules, attempt)))
+        let bounds = |rules: ClassRules<'_>| {
+            let backoff = &rules.backoff.value;
+            if attempt > ASKED_FOR { backoff.limits() } else { backoff.bounds(attempt) }
+        };
+        either(granted.filter_map(|rules| self.after(rules, bounds(rules))))
+    }
+
+    /// How many waits schedules list at most.
+    fn listed(self) -> u32 {
+        let listed = self.rules().map(|rules| match &rules.backoff.value.shape {
+            Shape::Schedule { delays } => u32::try_from(delays.len()).unwrap_or(u32::MAX),
+            _ => 0,
+        });
+        listed.max().unwrap_or(0)
     }
 
     /// What the waits become in the end, if they go on for ever.
     fn steady(self) -> Option<(Nanos, Bound)> {
-        either(self.rules().filter_map(|rules| self.after(rules, u32::MAX)))
+        either(self.rules().filter_map(|rules| self.after(rules, rules.backoff.value.limits())))
     }
 
-    /// As [`of`](Self::of), after a failure to which these rules apply.
-    fn after(self, rules: ClassRules<'_>, attempt: u32) -> Option<(Nanos, Bound)> {
-        let (min, max) = rules.backoff.value.bounds(attempt);
+    /// As [`of`](Self::of), after a failure to which these rules apply, whose backoff alone has these bounds.
+    fn after(self, rules: ClassRules<'_>, (min, max): (Nanos, Nanos)) -> Option<(Nanos, Bound)> {
         // Of waits at the same moment the longest hides those that come after it.
         let min = if self.hides { Nanos::ZERO } else { min };
         let rule = rules.server_delay.value;

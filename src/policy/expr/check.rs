@@ -60,6 +60,8 @@ const MACROS: [(&str, &str); 6] = [
 ];
 /// Names of types, to compare `type(x)` with.
 const TYPES: [&str; 9] = ["int", "uint", "double", "bool", "string", "list", "map", "null_type", "type"];
+/// How far the pattern is indented where it is shown.
+const INDENT: usize = 4;
 const CONSTANTS: [&str; 3] = ["true", "false", "null"];
 
 /// What is known of an expression that passed.
@@ -245,17 +247,8 @@ impl Check<'_> {
             Err(regex::Error::CompiledTooBig(_)) => (within(MAX_REGEX_BYTES), LARGE_REGEX_COST),
             small => (small, SMALL_REGEX_COST),
         };
-        let regex = regex.map_err(|why| {
-            let why = match why {
-                regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
-                why => why.to_string().lines().last().unwrap_or("").trim_start_matches("error: ").to_owned(),
-            };
-            self.error(
-                id,
-                &format!("the pattern of `matches` is not a regular expression: {why}"),
-                "correct the pattern",
-            )
-        })?;
+        let literal = written.as_ref().map(|written| written.id);
+        let regex = regex.map_err(|why| self.not_a_pattern(id, literal, pattern, &why))?;
         self.found.cost = self.found.cost.saturating_add(cost);
         if self.found.cost > MAX_REGEX_COST {
             return Err(self.error(id, "the patterns of the expression are too large", "shorten them"));
@@ -267,6 +260,48 @@ impl Check<'_> {
         call.args.extend(call.target.take().map(|target| *target));
         call.args.push(number);
         Ok(())
+    }
+
+    /// What is wrong with a pattern, at its place inside the string where that is known.
+    fn not_a_pattern(&self, id: u64, literal: Option<u64>, pattern: &str, why: &regex::Error) -> ExprError {
+        let told = why.to_string();
+        let why = match why {
+            regex::Error::CompiledTooBig(_) => "it is too large",
+            _ => told.lines().last().unwrap_or("").trim_start_matches("error: "),
+        };
+        let help = match why {
+            why if why.contains("unclosed") => {
+                "close it, or escape the sign: `\\\\(` in a string, `\\(` in r'…'"
+            }
+            why if why.contains("repetition operator missing") => {
+                "`*`, `+` and `?` repeat what comes before them; any text is `.*`"
+            }
+            why if why.contains("unopened") => {
+                "open it, or escape the sign: `\\\\)` in a string, `\\)` in r'…'"
+            }
+            why if why.contains("look-around") => "look-around and back-references are not supported",
+            _ => "correct the pattern",
+        };
+        let message = format!("the pattern of `matches` is not a regular expression: {why}");
+        let mut error = self.error(id, &message, help);
+        let inside = || {
+            let (from, _) = self.positions.offset_for(literal?)?;
+            let from = usize::try_from(from).ok()?;
+            let at = from.saturating_add(self.text.get(from..)?.find(pattern)?);
+            let marked = caret(&told)?;
+            let before: usize = pattern.chars().take(marked.start).map(char::len_utf8).sum();
+            let length: usize = pattern
+                .chars()
+                .skip(marked.start)
+                .take(marked.len())
+                .map(char::len_utf8)
+                .sum::<usize>()
+                .max(1);
+            let start = at.saturating_add(before);
+            Some(start..start.saturating_add(length).min(self.text.len()))
+        };
+        error.at = inside().or(error.at);
+        error
     }
 
     fn error(&self, id: u64, message: &str, help: &str) -> ExprError {
@@ -284,4 +319,14 @@ impl Check<'_> {
         let name = before.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
         Some(before.len().saturating_sub(name.len())..before.len())
     }
+}
+
+/// The characters of a pattern of one line that the reader of patterns marks below it.
+fn caret(told: &str) -> Option<Range<usize>> {
+    let mut lines = told.lines().skip(1);
+    let (pattern, marks) = (lines.next()?, lines.next()?);
+    let indent = pattern.len().saturating_sub(pattern.trim_start_matches(' ').len()).min(INDENT);
+    let start = marks.find('^')?;
+    let length = marks.get(start..)?.chars().take_while(|c| *c == '^').count();
+    Some(start.saturating_sub(indent)..start.saturating_sub(indent).saturating_add(length))
 }

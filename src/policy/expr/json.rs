@@ -12,6 +12,10 @@ use serde_json::{Map, Number, Value};
 
 const MAX_DEPTH: usize = 128;
 const MAX_VALUES: usize = 100_000;
+/// The largest result of an expression, in bytes.
+pub(super) const MAX_RESULT: usize = 16 << 20;
+/// What a value takes beside its text.
+const VALUE_BYTES: usize = 8;
 
 /// How much JSON one evaluation may still take in.
 pub(super) struct Budget {
@@ -89,8 +93,16 @@ pub(super) fn in_order(value: &Value) -> Value {
     }
 }
 
-/// The result of an expression as JSON; the keys of maps in their order.
-pub(super) fn from_cel(value: &Cel) -> Result<Value, String> {
+/// The result of an expression as JSON; the keys of maps in their order. Many parts of it may be one text, which is only copied
+/// here: `left` bytes may be.
+pub(super) fn from_cel(value: &Cel, left: &mut usize) -> Result<Value, String> {
+    let mut copy = |bytes: usize| {
+        *left = left
+            .checked_sub(bytes.saturating_add(VALUE_BYTES))
+            .ok_or_else(|| format!("the result is larger than {} MiB", MAX_RESULT >> 20))?;
+        Ok::<(), String>(())
+    };
+    copy(if let Cel::String(text) = value { text.len() } else { 0 })?;
     Ok(match value {
         Cel::Null => Value::Null,
         Cel::Bool(value) => Value::Bool(*value),
@@ -100,12 +112,15 @@ pub(super) fn from_cel(value: &Cel) -> Result<Value, String> {
             Value::Number(Number::from_f64(*number).ok_or("the result is not a finite number")?)
         }
         Cel::String(text) => Value::String(text.to_string()),
-        Cel::List(elements) => Value::Array(elements.iter().map(from_cel).collect::<Result<_, _>>()?),
+        Cel::List(elements) => {
+            Value::Array(elements.iter().map(|element| from_cel(element, left)).collect::<Result<_, _>>()?)
+        }
         Cel::Map(map) => {
             let mut entries: Vec<(&Key, &Cel)> = map.map.iter().collect();
             entries.sort_by_key(|(key, _)| *key);
+            let entries = entries.into_iter();
             let entries =
-                entries.into_iter().map(|(key, value)| from_cel(value).map(|value| (key.to_string(), value)));
+                entries.map(|(key, value)| from_cel(value, left).map(|value| (key.to_string(), value)));
             Value::Object(entries.collect::<Result<Map<_, _>, _>>()?)
         }
         _ => return Err("the result cannot be kept as JSON".to_owned()),

@@ -184,11 +184,11 @@ fn hostile_texts_are_refused_on_a_small_stack() {
 fn the_largest_expression_there_is_runs_on_a_small_stack() {
     let largest = || {
         for text in [
-            format!("{}1{} == 1", "(".repeat(16), ")".repeat(16)),
-            format!("1{} == 64", "+1".repeat(63)),
+            format!("{}1{} == 1", "(".repeat(6), ")".repeat(6)),
+            format!("1{} == 32", "+1".repeat(31)),
             format!("args{}", ".a".repeat(64)),
             format!("{}true", "true?true:".repeat(16)),
-            format!("{}1{}", "[".repeat(16), "]".repeat(16)),
+            format!("{}1{}", "[".repeat(6), "]".repeat(6)),
             format!("true{}", "&&true".repeat(64)),
         ] {
             let expr = Expr::parse(&text, &["args"]).unwrap_or_else(|error| panic!("{text}: {error}"));

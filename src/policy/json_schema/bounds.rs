@@ -16,6 +16,12 @@ const MAX_STEPS: usize = 2000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     height: usize,
+    /// How many rules there are with references followed; a recursive reference counts once.
+    pub(super) rules: usize,
+    /// Whether a validation may visit a part of a value more than once for each rule.
+    pub(super) repeats: bool,
+    /// Whether texts are matched against patterns.
+    pub(super) patterns: bool,
     recursive: bool,
 }
 
@@ -38,14 +44,14 @@ pub(super) fn measure(schema: &Value) -> Result<Shape, SchemaError> {
     if !within(schema, MAX_DEPTH, MAX_VALUES) {
         return Err(refuse("the schema is too large or nested more than 128 deep", "simplify it"));
     }
-    let mut anchors = HashMap::new();
-    if let Some(id) = index(schema, &mut anchors) {
-        return Err(refuse(
+    let references = References::of(schema).map_err(|id| {
+        refuse(
             &format!("the schema gives a part of it an identifier of its own: `{id}`"),
             "remove the inner `$id` and refer to `#/$defs/name`",
-        ));
-    }
-    let mut walk = Walk { root: schema, anchors, known: HashMap::new(), recursive: false };
+        )
+    })?;
+    let mut walk =
+        Walk { references, known: HashMap::new(), recursive: false, marks: false, patterns: false };
     let measured = walk.visit(schema, 0);
     let Some(Size { rules, height }) = measured else {
         return Err(refuse(
@@ -59,7 +65,8 @@ pub(super) fn measure(schema: &Value) -> Result<Shape, SchemaError> {
             "repeat fewer references",
         ));
     }
-    Ok(Shape { height, recursive: walk.recursive })
+    let Walk { recursive, marks, patterns, .. } = walk;
+    Ok(Shape { height, rules, repeats: recursive || marks, patterns, recursive })
 }
 
 /// Whether `value` is at most `depth` deep and holds at most `count` values; does not recurse.
@@ -113,13 +120,49 @@ fn index<'a>(schema: &'a Value, anchors: &mut HashMap<&'a str, Vec<&'a Value>>) 
     None
 }
 
-/// A walk through a schema and along its references.
-struct Walk<'a> {
+/// The keywords that lead elsewhere.
+pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// Where the references of a schema lead.
+pub(super) struct References<'a> {
     root: &'a Value,
     anchors: HashMap<&'a str, Vec<&'a Value>>,
+}
+
+impl<'a> References<'a> {
+    /// Collects the named places. The error is the identifier of an inner part that has one.
+    pub(super) fn of(root: &'a Value) -> Result<Self, String> {
+        let mut anchors = HashMap::new();
+        match index(root, &mut anchors) {
+            Some(id) => Err(id),
+            None => Ok(Self { root, anchors }),
+        }
+    }
+
+    /// Where a reference leads; nowhere if it leads out of the schema, which the compiler refuses.
+    pub(super) fn targets(&self, reference: &str) -> Vec<&'a Value> {
+        let Some((document, fragment)) = reference.split_once('#') else { return vec![self.root] };
+        let own = self.root.get("$id").or_else(|| self.root.get("id")).and_then(Value::as_str).unwrap_or("");
+        if !document.is_empty() && document != own.trim_end_matches('#') {
+            return vec![self.root];
+        }
+        let fragment = decoded(fragment);
+        if fragment.is_empty() || fragment.starts_with('/') {
+            return self.root.pointer(&fragment).into_iter().collect();
+        }
+        self.anchors.get(fragment.as_str()).cloned().unwrap_or_default()
+    }
+}
+
+/// A walk through a schema and along its references.
+struct Walk<'a> {
+    references: References<'a>,
     /// By address, so that a part reached twice is measured once; `None` while it is being measured.
     known: HashMap<*const Value, Option<Size>>,
     recursive: bool,
+    /// Whether rules ask which parts others have looked at (`unevaluatedProperties`, `unevaluatedItems`).
+    marks: bool,
+    patterns: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -140,9 +183,12 @@ impl<'a> Walk<'a> {
         let parts: Vec<&'a Value> = match part {
             Value::Array(elements) => elements.iter().collect(),
             Value::Object(entries) => {
-                let references = ["$ref", "$dynamicRef", "$recursiveRef"].into_iter();
+                let any = |names: [&str; 2]| names.into_iter().any(|name| entries.contains_key(name));
+                self.marks |= any(["unevaluatedProperties", "unevaluatedItems"]);
+                self.patterns |= any(["pattern", "patternProperties"]);
+                let references = REFERENCES.into_iter();
                 let references = references.filter_map(|name| entries.get(name)?.as_str());
-                let targets = references.flat_map(|reference| self.targets(reference));
+                let targets = references.flat_map(|reference| self.references.targets(reference));
                 entries.values().chain(targets).collect()
             }
             _ => return Some(Size { rules: 1, height: 0 }),
@@ -156,20 +202,6 @@ impl<'a> Walk<'a> {
         }
         self.known.insert(key, Some(size));
         Some(size)
-    }
-
-    /// Where a reference leads; nowhere if it leads out of the schema, which the compiler refuses.
-    fn targets(&self, reference: &str) -> Vec<&'a Value> {
-        let Some((document, fragment)) = reference.split_once('#') else { return vec![self.root] };
-        let own = self.root.get("$id").or_else(|| self.root.get("id")).and_then(Value::as_str).unwrap_or("");
-        if !document.is_empty() && document != own.trim_end_matches('#') {
-            return vec![self.root];
-        }
-        let fragment = decoded(fragment);
-        if fragment.is_empty() || fragment.starts_with('/') {
-            return self.root.pointer(&fragment).into_iter().collect();
-        }
-        self.anchors.get(fragment.as_str()).cloned().unwrap_or_default()
     }
 }
 

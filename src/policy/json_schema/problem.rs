@@ -119,7 +119,7 @@ fn message(schema: &Value, error: &ValidationError<'_>) -> String {
         Kind::UnevaluatedItems { .. } => "has elements that are not allowed".to_owned(),
         Kind::MinProperties { limit } => format!("must have at least {}", count(*limit, "field")),
         Kind::MaxProperties { limit } => format!("must have at most {}", count(*limit, "field")),
-        Kind::UniqueItems => "must not have the same element twice".to_owned(),
+        Kind::UniqueItems | Kind::Custom { .. } => "must not have the same element twice".to_owned(),
         Kind::Contains => "lacks an element of the required form".to_owned(),
         Kind::Pattern { pattern } => {
             format!("must match the pattern `{}`, found {found}", excerpt(pattern, MAX_QUOTED))

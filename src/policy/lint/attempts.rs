@@ -4,7 +4,7 @@ use super::Found;
 use crate::policy::explain::{Kind, Work, Worst};
 use crate::policy::{
     Attempts, Backoff, Bound, BreakerPolicy, Code, Counting, Diagnostic, Origin, RetryPolicy, Scope, Setting,
-    Span,
+    Span, Waiting,
 };
 use crate::time::Nanos;
 
@@ -135,7 +135,8 @@ fn too_late(subject: &str, said: Origin, most: u32, backoff: &Backoff, ends: End
     let End { bound, bound_at, name, attempts, alone } = ends;
     let Bound::Within(length) = bound.value else { return };
     let next = attempts.saturating_add(1);
-    let waits = (1..=attempts.min(ADDED)).map(|attempt| backoff.bounds(attempt).0);
+    let mut waiting = Waiting::new(backoff);
+    let waits = (0..attempts.min(ADDED)).map(|_| waiting.next().0);
     let waits = waits.fold(Nanos::ZERO, Nanos::saturating_add);
     // Where failures of other classes come before it, their waits count.
     let waits = if alone { format!("take at least {waits}") } else { "are too long".to_owned() };

@@ -25,7 +25,6 @@ const NOT_OF_MODELS: &[ErrorClass] = &[
     ErrorClass::ToolNotFound,
     ErrorClass::ToolUnavailable,
     ErrorClass::ExecutionError,
-    ErrorClass::InvalidOutput,
     ErrorClass::ReducerError,
     ErrorClass::CircuitOpen,
     ErrorClass::RepeatedCall,

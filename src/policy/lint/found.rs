@@ -57,9 +57,37 @@ impl<'p> Found<'p> {
         text.get(span.range()).unwrap_or_default()
     }
 
+    /// The value of a key in the mapping that is written there.
+    pub(super) fn value_of(&self, mapping: Span, key: &str) -> Option<Span> {
+        let text = self.text(mapping);
+        let places = text.match_indices(key).find_map(|(at, _)| {
+            let before = text.get(..at)?.trim_end_matches([' ', '"', '\'']);
+            let begins = before.is_empty() || before.ends_with(['{', ',', '\n']);
+            let after = at.saturating_add(key.len());
+            let rest = text.get(after..)?.trim_start_matches([' ', '"', '\'']).strip_prefix(':')?;
+            let value = rest.trim_start_matches(' ');
+            let start = text.len().saturating_sub(value.len());
+            let length = match value.chars().next()? {
+                '[' => value.find(']')?.saturating_add(1),
+                _ => value.find([',', '}', '\n', '\r', '#']).unwrap_or(value.len()),
+            };
+            let length = value.get(..length)?.trim_end().len();
+            (begins && length > 0).then_some((start, length))
+        });
+        let (start, length) = places?;
+        let at = |offset: usize| mapping.start.saturating_add(u32::try_from(offset).unwrap_or_default());
+        Some(Span { start: at(start), end: at(start.saturating_add(length)), ..mapping })
+    }
+
     /// Where it is written, if in a file of the user.
     pub(super) fn place(&self, origin: Origin) -> Option<Span> {
         (!is_builtin(origin.source)).then(|| self.token(origin))
+    }
+
+    /// Whether it is written in a policy that ships with the product, a preset included.
+    pub(super) fn ships(&self, span: Span) -> bool {
+        is_builtin(span.source)
+            || self.sources.get(span.source).is_some_and(|source| source.name().starts_with("builtin:"))
     }
 
     /// The start of the first file of the user, for what no file says.

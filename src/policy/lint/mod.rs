@@ -8,6 +8,7 @@ mod arguments;
 mod attempts;
 mod breakers;
 mod classes;
+mod conditions;
 mod context;
 mod found;
 mod never;
@@ -18,6 +19,7 @@ mod plain;
 mod rest;
 mod results;
 mod rows;
+mod run_limits;
 mod selectors;
 mod steps;
 mod suppression;
@@ -32,17 +34,17 @@ use classes::Raised;
 use found::Found;
 use never::Never;
 use of_class::OfClass;
-use selectors::Selectors;
+use selectors::{Owner, Selectors};
 use steps::Steps;
 use tools::Repeats;
-use view::{View, spend, subject};
+use view::{View, spend, spend_waits, subject};
 use words::Words;
 
 use super::conflict::Work;
 use super::explain::{self, Kind, Work as Attempted};
 use super::layers::Layers;
 use super::loader::{PartKind, chosen};
-use super::{Diagnostic, Effect, Findings, Policy, Report};
+use super::{Code, Diagnostic, Effect, Findings, Policy, Report};
 
 /// What is known of the host, and what is too much.
 #[derive(Clone, Debug)]
@@ -52,6 +54,9 @@ pub struct LintOptions {
     /// The tools an agent has, if nothing else is to be concluded from them than which may say whether another has
     /// acted (`after_effect: {kind: verify}`); `None`: they are not known.
     pub witnesses: Option<Vec<KnownTool>>,
+    /// The names selectors are held against, if nothing else is to be concluded from them; `None`: those of `tools` and
+    /// `models`.
+    pub names: Option<KnownNames>,
     /// All models of the host; `None`: they are not known.
     pub models: Option<Vec<KnownModel>>,
     /// How often clients of models retry inside each attempt, where nothing else is said.
@@ -71,6 +76,8 @@ pub struct KnownTool {
     pub inner_retries: u32,
     /// The names of its arguments; `None`: they are not known, or it takes others, too.
     pub arguments: Option<Vec<String>>,
+    /// The JSON Schema of its arguments, if it is known.
+    pub schema: Option<serde_json::Value>,
 }
 
 impl KnownTool {
@@ -84,6 +91,32 @@ impl KnownTool {
         let names = schema.get("properties")?.as_object()?.keys().cloned().collect();
         (!open && !OPEN.iter().any(|word| schema.contains_key(*word))).then_some(names)
     }
+}
+
+/// The names of the tools and models that somebody has: an agent, or the cases of a test file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownNames {
+    /// Who has them, for people: `agent`, `test file`.
+    pub owner: &'static str,
+    /// The tools; `None`: they are not known.
+    pub tools: Option<Vec<String>>,
+    /// The models; `None`: they are not known.
+    pub models: Option<Vec<String>>,
+    /// How many of its names these are.
+    pub completeness: Completeness,
+    /// Files that others use too, so that a name in them may be meant for somebody else.
+    pub shared: Vec<String>,
+}
+
+/// How many of the names that somebody has are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    /// All: another name in the owner's own policy file, the topmost one, is an error.
+    All,
+    /// Others may come, of servers that were not asked: another name is a warning.
+    More,
+    /// Those that a test needs: only a name that is a slip of one of them is a warning.
+    Few,
 }
 
 /// A model of the host.
@@ -105,6 +138,7 @@ impl Default for LintOptions {
         Self {
             tools: None,
             witnesses: None,
+            names: None,
             models: None,
             inner_retries: 0,
             most_attempts: Self::MOST_ATTEMPTS,
@@ -144,10 +178,61 @@ impl Policy {
         nulls::judge(self.parts(), &mut found);
         plain::judge(self.parts(), &mut found);
         rows::judge(self, &mut found);
+        conditions::judge(self.layers(), options, &mut found);
         if finished {
-            lints.finish(&mut found);
+            lints.finish(&self.names_of(options), &mut found);
         }
         self.suppressed(found, options, finished)
+    }
+
+    /// The selectors that match none of those names.
+    ///
+    /// ```
+    /// use unfazed::policy::{Completeness, KnownNames, Policy};
+    /// let names = KnownNames {
+    ///     owner: "agent",
+    ///     tools: Some(vec!["refund".into()]),
+    ///     models: None,
+    ///     completeness: Completeness::All,
+    ///     shared: Vec::new(),
+    /// };
+    /// let policy = Policy::from_yaml("policy.yaml", "version: 1\ntools: {refnd: {effect: read_only}}\n")?;
+    /// let report = policy.hold_against(names);
+    /// assert_eq!(report.to_string(), "policy.yaml:2:9: error[P0207]: the agent has no tool `refnd` (did you mean `refund`?)");
+    /// # Ok::<(), unfazed::policy::Report>(())
+    /// ```
+    pub fn hold_against(&self, names: KnownNames) -> Report {
+        let options = LintOptions { names: Some(names), ..LintOptions::default() };
+        let (mut found, mut selectors) = (Found::new(self.sources()), Selectors::default());
+        selectors.hear(&View { layers: self.layers(), options: &options });
+        for profile in self.profiles().iter().filter(|_| self.profile().is_none()) {
+            let layers = Layers::new(&chosen(self.parts(), Some(profile)));
+            selectors.hear(&View { layers: &layers, options: &options });
+        }
+        selectors.finish(&self.names_of(&options), &mut found);
+        let mut findings = Findings::default();
+        let left = suppression::apply(self.sources(), found.into_diagnostics(), |_, _| false);
+        // What is wrong with the comments themselves is told by `check`.
+        for problem in left.into_iter().filter(|problem| problem.code != Code::SUPPRESSION) {
+            findings.push(problem);
+        }
+        findings.into_report(self.sources().clone())
+    }
+
+    /// Who has the names that selectors are held against, and the file that is theirs alone.
+    fn names_of<'o>(&self, options: &'o LintOptions) -> Owner<'o> {
+        let mut files = self.parts().iter().filter(|part| part.kind == PartKind::File);
+        let own = files.next_back().map(|part| part.source).filter(|source| {
+            let name = self.sources().get(*source).map_or("", |source| source.name());
+            options.names.as_ref().is_some_and(|names| {
+                names.completeness == Completeness::All && !names.shared.iter().any(|one| one == name)
+            })
+        });
+        let (name, completeness) = match &options.names {
+            Some(names) => (names.owner, names.completeness),
+            None => ("host", Completeness::More),
+        };
+        Owner { name, own, slips: completeness == Completeness::Few }
     }
 
     /// What is left when suppressions have had their say.
@@ -204,6 +289,7 @@ impl<'p> Lints<'p> {
         if let Some(rules) = view.layers.context().policy() {
             context::judge(&rules, found);
         }
+        run_limits::judge(view, found);
         self.amplification.begin();
         self.models(view, work, found) && self.tools(view, work, found) && {
             self.output(view, found);
@@ -219,6 +305,9 @@ impl<'p> Lints<'p> {
                 return false;
             }
             let merged = view.layers.model(named.name);
+            if !spend_waits(&merged.retry, work, found) {
+                return false;
+            }
             self.never.compare(self.words.hear(&mut |visit| merged.each("", visit)));
             let Some(policy) = merged.policy() else { continue };
             self.of_class.hear(&policy.retry, self.raised.models);
@@ -243,14 +332,17 @@ impl<'p> Lints<'p> {
             }
             let above: Vec<_> = calls.iter().map(|(_, above)| above.clone()).collect();
             let merged = view.layers.tool(named.name, &above);
+            if !spend_waits(&merged.retry, work, found) {
+                return false;
+            }
             self.never.compare(self.words.hear(&mut |visit| merged.each("", visit)));
             let plain = if above.is_empty() { merged } else { view.layers.tool(named.name, &[]) };
             let Some(policy) = plain.policy() else { continue };
             let subject = subject("tool", named.name);
             // Of runs that are not repeated anyway that is told.
             let breaker = (!tools::in_vain(named, &policy, found)).then_some(&policy.breaker);
-            let work = explain::work(&policy);
-            let attempted = attempts::Subject { name: &subject, work, timed: true, breaker };
+            let attempted =
+                attempts::Subject { name: &subject, work: explain::work(&policy), timed: true, breaker };
             attempts::judge(&attempted, &policy.retry, found);
             self.amplification.tool(view, &subject, &policy, named.known);
             tools::idle_breaker(&subject, &policy, found);
@@ -260,7 +352,11 @@ impl<'p> Lints<'p> {
             self.repeats.hear(named, &policy, &policy.retry, found);
             self.of_class.hear(&policy.retry, self.raised.tools);
             for layer in above {
-                if let Some(retry) = view.layers.tool_retry(named.name, &[layer]).policy() {
+                let merged = view.layers.tool_retry(named.name, &[layer]);
+                if !spend_waits(&merged, work, found) {
+                    return false;
+                }
+                if let Some(retry) = merged.policy() {
                     attempts::judge(&attempted, &retry, found);
                     self.repeats.hear(named, &policy, &retry, found);
                     self.of_class.hear(&retry, self.raised.tools);
@@ -283,9 +379,9 @@ impl<'p> Lints<'p> {
     }
 
     /// Says what only shows when all views have been heard.
-    fn finish(self, found: &mut Found<'_>) {
+    fn finish(self, owner: &Owner<'_>, found: &mut Found<'_>) {
         self.words.finish(found);
-        self.selectors.finish(found);
+        self.selectors.finish(owner, found);
         self.amplification.finish(found);
         self.never.finish(found);
         self.of_class.finish(found);

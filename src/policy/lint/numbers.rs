@@ -70,7 +70,12 @@ fn above_cap(backoff: &Backoff, span: Span, found: &mut Found<'_>) {
     };
     if longest > cap {
         let message = format!("a delay of {longest} is longer than the `cap` of {cap}, and never waited for");
-        let problem = Diagnostic::warning(Code::ABOVE_CAP, span, message);
+        let first = ["base", "delay", "delays"].into_iter().find_map(|key| found.value_of(span, key));
+        let problem = Diagnostic::warning(Code::ABOVE_CAP, first.unwrap_or(span), message);
+        let problem = match found.value_of(span, "cap") {
+            Some(cap) => problem.also(cap, "`cap`"),
+            None => problem,
+        };
         found.push(problem.help("raise `cap`, or write the delay that is meant"));
     }
 }
@@ -86,6 +91,12 @@ fn upside_down(delay: ServerDelay, span: Span, found: &mut Found<'_>) {
         AboveMax::Clamp => "every wait that is asked for is the longest",
     };
     let message = format!("`min` is {}, and `max` is {most}: {then}", delay.min);
-    let problem = Diagnostic::warning(Code::UPSIDE_DOWN, span, message);
+    let problem = match (found.value_of(span, "min"), found.value_of(span, "max")) {
+        (Some(min), Some(max)) => {
+            Diagnostic::warning(Code::UPSIDE_DOWN, min, message).label("longer than `max`").also(max, "`max`")
+        }
+        (Some(min), None) => Diagnostic::warning(Code::UPSIDE_DOWN, min, message).label("longer than `max`"),
+        _ => Diagnostic::warning(Code::UPSIDE_DOWN, span, message),
+    };
     found.push(problem.help("make `max` at least as long as `min`"));
 }

@@ -35,7 +35,7 @@ pub(super) fn judge(policy: &Policy, found: &mut Found<'_>) {
 /// Whether a row takes what only words tell from a rate limit, and looks at none.
 fn hides_quotas(row: &ErrorRow) -> bool {
     let words = [&row.code, &row.kind, &row.message, &row.detail, &row.provider];
-    let silent = words.iter().all(|list| list.is_empty());
+    let silent = row.words.is_empty() && words.iter().all(|list| list.is_empty());
     let limited = row.status.is_empty() || row.status.iter().any(|status| status.matches(LIMITED));
     silent && limited && row.class != ErrorClass::QuotaExceeded
 }

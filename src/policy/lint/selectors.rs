@@ -1,14 +1,24 @@
-//! Selectors that match nothing of what the host has.
+//! Selectors that match nothing of what the host, an agent or a test has.
 
 use indexmap::IndexMap;
 
 use super::{Found, View};
 use crate::policy::did_you_mean::closest;
 use crate::policy::rules::Rules;
-use crate::policy::{Code, Diagnostic, Span};
+use crate::policy::{Code, Diagnostic, SourceId, Span};
 
 /// So many are compared with all names that are known; nobody reads the next suggestion.
 const COMPARED: usize = 100;
+
+/// Who has the names.
+pub(super) struct Owner<'o> {
+    /// For people: `agent`, `host`.
+    pub(super) name: &'o str,
+    /// The file that nobody else uses, where a name which is not there cannot be meant.
+    pub(super) own: Option<SourceId>,
+    /// Only slips of known names are told.
+    pub(super) slips: bool,
+}
 
 /// The selectors of all views, by their places, and whether any name matches.
 #[derive(Default)]
@@ -26,51 +36,92 @@ struct Seen {
 impl Selectors {
     /// Hears the selectors of one view.
     pub(super) fn hear(&mut self, view: &View<'_>) {
-        if let Some(tools) = &view.options.tools {
-            self.tools.hear(view.layers.tool_rules(), tools.iter().map(|tool| tool.name.as_str()));
+        let (options, known) = (view.options, view.options.names.as_ref());
+        let tools = known.and_then(|known| known.tools.clone()).or_else(|| {
+            options.tools.as_ref().map(|tools| tools.iter().map(|tool| tool.name.clone()).collect())
+        });
+        let models = known.and_then(|known| known.models.clone()).or_else(|| {
+            options.models.as_ref().map(|models| models.iter().map(|model| model.name.clone()).collect())
+        });
+        if let Some(tools) = tools {
+            self.tools.hear(view.layers.tool_rules(), tools);
         }
-        if let Some(models) = &view.options.models {
-            self.models.hear(view.layers.model_rules(), models.iter().map(|model| model.name.as_str()));
+        if let Some(models) = models {
+            self.models.hear(view.layers.model_rules(), models);
         }
     }
 
     /// Says which match nothing.
-    pub(super) fn finish(&self, found: &mut Found<'_>) {
-        self.tools.finish("tool", found);
-        self.models.finish("model", found);
+    pub(super) fn finish(&self, owner: &Owner<'_>, found: &mut Found<'_>) {
+        self.tools.finish(owner, "tool", found);
+        self.models.finish(owner, "model", found);
     }
 }
 
 impl Seen {
-    fn hear<'n, T>(&mut self, rules: &Rules<T>, names: impl Iterator<Item = &'n str> + Clone) {
+    fn hear<T>(&mut self, rules: &Rules<T>, names: Vec<String>) {
         for rule in rules.all() {
             self.selectors.entry(rule.span).or_insert_with(|| (rule.selector.as_str().to_owned(), false));
         }
-        if self.names.is_empty() {
-            self.names = names.clone().map(str::to_owned).collect();
-        }
-        for rule in names.flat_map(|name| rules.matching(name)) {
+        for rule in names.iter().flat_map(|name| rules.matching(name)) {
             if let Some((_, matches)) = self.selectors.get_mut(&rule.span) {
                 *matches = true;
             }
         }
+        if self.names.is_empty() {
+            self.names = names;
+        }
     }
 
-    fn finish(&self, kind: &str, found: &mut Found<'_>) {
+    fn finish(&self, owner: &Owner<'_>, kind: &str, found: &mut Found<'_>) {
         let dead = self.selectors.iter().filter(|(_, (selector, matches))| !matches && selector != "*");
-        for (number, (span, (selector, _))) in dead.enumerate() {
-            let message = if selector.contains('*') {
-                format!("`{selector}` matches no {kind} of the host")
-            } else {
-                format!("the host has no {kind} `{selector}`")
+        // Presets speak of the tools of the system they are made after.
+        let dead = dead.filter(|(span, _)| !found.ships(**span)).collect::<Vec<_>>();
+        for (number, (span, (selector, _))) in dead.into_iter().enumerate() {
+            let (who, exact) = (owner.name, !selector.contains('*'));
+            let certain = exact && owner.own == Some(span.source);
+            let problem = match (exact, certain) {
+                (false, _) => {
+                    let message = format!("`{selector}` matches no {kind} of the {who}");
+                    Diagnostic::warning(Code::DEAD_SELECTOR, *span, message)
+                }
+                (true, false) => {
+                    let message = format!("the {who} has no {kind} `{selector}`");
+                    Diagnostic::warning(Code::DEAD_SELECTOR, *span, message)
+                }
+                (true, true) => {
+                    let message = format!("the {who} has no {kind} `{selector}`");
+                    Diagnostic::error(Code::NO_SUCH_NAME, *span, message)
+                }
             };
-            let problem = Diagnostic::warning(Code::DEAD_SELECTOR, *span, message);
             let names = self.names.iter().map(String::as_str).filter(|_| number < COMPARED);
-            found.push(match closest(selector, names) {
-                // The rules may be meant for a tool that is to come; nobody gives them to another one unasked.
+            let near = closest(selector, names);
+            if owner.slips && near.is_none_or(|near| !exact || self.has_rules(near)) {
+                continue;
+            }
+            // The rules may be meant for a tool that is to come; nobody gives them to another one unasked.
+            found.push(match near {
                 Some(meant) => problem.label(format!("did you mean `{meant}`?")),
+                None if self.names.is_empty() => problem.help(format!("the {who} has no {kind}s")),
+                None if certain => problem
+                    .help(self.known(kind))
+                    .help("if another agent has it, put the rules into a file that both extend"),
                 None => problem.help("remove it, or register what it is meant for"),
             });
+        }
+    }
+
+    /// Whether a selector is that very name.
+    fn has_rules(&self, name: &str) -> bool {
+        self.selectors.values().any(|(selector, _)| selector == name)
+    }
+
+    /// The names there are, for people.
+    fn known(&self, kind: &str) -> String {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        match names.as_slice() {
+            [one] => format!("its {kind} is `{one}`"),
+            names => format!("its {kind}s are {}", crate::policy::decode::list(names)),
         }
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn decidable(code: Code, options: &LintOptions, files: usize) -> bool
             options.tools.is_some() && options.models.is_some()
         }
         Code::UNKNOWN_ARGUMENT => options.tools.is_some(),
+        Code::NO_VALUE => options.tools.is_some() || options.witnesses.is_some(),
         Code::BLOCKED => files > 1,
         _ => true,
     }
@@ -56,7 +57,9 @@ pub(super) fn apply(
     }
     for problem in problems {
         let lines = sources.get(problem.span.source).map(|source| lines(source, problem.span));
-        let keys = lines.into_iter().flatten().map(|line| (problem.span.source, line, problem.code));
+        // Where the names are known it is an error; whoever means it says so in the same words.
+        let code = if problem.code == Code::NO_SUCH_NAME { Code::DEAD_SELECTOR } else { problem.code };
+        let keys = lines.into_iter().flatten().map(|line| (problem.span.source, line, code));
         let suppressed: Vec<usize> = keys.filter_map(|key| by_line.get(&key)).flatten().copied().collect();
         for number in &suppressed {
             if let Some(one) = found.get_mut(*number) {

@@ -26,7 +26,7 @@ fn one(text: &str) -> String {
 }
 
 fn tool(name: &str, effect: Effect, inner_retries: u32) -> KnownTool {
-    KnownTool { name: name.into(), effect, inner_retries, arguments: None }
+    KnownTool { name: name.into(), effect, inner_retries, arguments: None, schema: None }
 }
 
 fn tools(names: &[&str]) -> LintOptions {

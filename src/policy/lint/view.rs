@@ -2,6 +2,8 @@
 
 use super::{Found, KnownTool, LintOptions};
 use crate::policy::conflict::Work;
+use crate::policy::document::MergedRetry;
+use crate::policy::explain::Worst;
 use crate::policy::layers::Layers;
 use crate::policy::rules::Rules;
 use crate::policy::{Code, Diagnostic, Span};
@@ -44,6 +46,22 @@ impl<'p> View<'p> {
             .map_or(0, |known| known.inner_retries)
             .max(self.options.inner_retries)
     }
+}
+
+/// Pays for showing a retry policy, and for following its waits. `false`: there is nothing left to pay with.
+pub(super) fn spend_waits(retry: &MergedRetry, work: &mut Work, found: &mut Found<'_>) -> bool {
+    /// So many are followed without being counted, which is what policies usually ask for.
+    const FREE: usize = 200;
+    /// So often each lint that looks at waits follows them.
+    const TIMES: usize = 6;
+    let cost = retry.policy().map_or(0, |retry| Worst::cost(&retry));
+    let enough = work.spend(cost.saturating_sub(FREE).saturating_mul(TIMES));
+    if !enough {
+        let message = "too many attempts with too many waits to look for everything that is hardly meant";
+        let problem = Diagnostic::warning(Code::TOO_LARGE, found.start(), message);
+        found.push(problem.help("ask for fewer attempts, list fewer delays, or say them once for all tools"));
+    }
+    enough
 }
 
 /// What a name is, for people: the tool of that name, the tools a pattern matches, all tools.

@@ -15,6 +15,9 @@ pub(crate) trait Layer: Decode + Default {
     /// Every value unset: what `null` in place of the whole record means.
     fn unset(span: Span) -> Self;
 
+    /// Forgets the values whose paths are not to be kept.
+    fn retain(&mut self, prefix: &str, keep: &dyn Fn(&str) -> bool);
+
     /// Every value it speaks of, with its path, its place and its text.
     fn entries(&self, under: &Under<'_>, found: &mut Vec<(String, Span, Value)>);
 }
@@ -127,6 +130,22 @@ macro_rules! layer {
                     $($($within: $crate::policy::merge::Block(<$within_ty as $crate::policy::merge::Layer>::unset(span)),)*)?
                     $($($rest: $rest_default,)*)?
                 }
+            }
+
+            fn retain(&mut self, prefix: &str, keep: &dyn Fn(&str) -> bool) {
+                $(if !keep(&$crate::policy::merge::path(prefix, stringify!($leaf))) {
+                    self.$leaf = $crate::policy::decode::Patch::Absent;
+                })*
+                $($($crate::policy::merge::Layer::retain(
+                    &mut self.$block.0,
+                    &$crate::policy::merge::path(prefix, stringify!($block)),
+                    keep,
+                );)*)?
+                $($($crate::policy::merge::Layer::retain(
+                    &mut self.$within.0,
+                    &$crate::policy::merge::path(prefix, stringify!($within)),
+                    keep,
+                );)*)?
             }
 
             fn entries(

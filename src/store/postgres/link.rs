@@ -9,7 +9,7 @@ use deadpool_postgres::{
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
@@ -21,8 +21,9 @@ use super::tls::Tls;
 /// The first wait before a database is asked again, and the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// A statement that takes longer is taken for lost with its connection.
-const STATEMENT: Duration = Duration::from_secs(60);
+/// A caller without patience waits so long for a database that takes connections and does not answer; after that, or after
+/// its patience, the statement is taken for lost with its connection.
+const SHORTEST: Duration = Duration::from_secs(5);
 
 /// What a statement is given.
 pub(super) type Values = Vec<Value>;
@@ -55,7 +56,6 @@ impl Link {
         let pool = Pool::builder(manager)
             .max_size(config.connections.max(1))
             .runtime(PoolRuntime::Tokio1)
-            .wait_timeout(Some(STATEMENT))
             .create_timeout(Some(CONNECT))
             .build()
             .map_err(|error| Trouble::lasting(error.to_string()))?;
@@ -84,6 +84,19 @@ impl Link {
         self.wait(async move { asked(&pool, patience, statement, &values).await })
     }
 
+    /// Asks once, and does not wait longer than that for an answer.
+    pub(super) fn rows_if_soon(
+        &self,
+        longest: Duration,
+        statement: &'static str,
+        values: Values,
+    ) -> Result<Vec<Row>, Trouble> {
+        let pool = self.pool.clone();
+        let late = || Trouble::lasting("it does not answer".to_owned());
+        let asking = async move { asked(&pool, Duration::ZERO, statement, &values).await };
+        self.start(asking)?.recv_timeout(longest).map_err(|_| late())?
+    }
+
     /// The same, for who does not block while it waits.
     pub(super) async fn rows_soon(
         &self,
@@ -92,7 +105,6 @@ impl Link {
         values: Values,
     ) -> Result<Vec<Row>, Trouble> {
         let pool = self.pool.clone();
-        let gone = || Trouble::lasting("the connections are closed".to_owned());
         let runtime = self.runtime.as_ref().ok_or_else(gone)?;
         let asking = runtime.spawn(async move { asked(&pool, patience, statement, &values).await });
         asking.await.map_err(|_| gone())?
@@ -138,14 +150,21 @@ impl Link {
         &self,
         work: impl Future<Output = Result<T, Trouble>> + Send + 'static,
     ) -> Result<T, Trouble> {
-        let gone = || Trouble::lasting("the connections are closed".to_owned());
+        self.start(work)?.recv().map_err(|_| gone())?
+    }
+
+    /// Has the work done on the thread of the connections. Its result comes through the channel.
+    fn start<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<mpsc::Receiver<T>, Trouble> {
         let runtime = self.runtime.as_ref().ok_or_else(gone)?;
-        let (tell, told) = mpsc::channel();
+        let (send, result) = mpsc::channel();
         runtime.spawn(async move {
-            // Nobody waits any more: then nobody is told.
-            let _ = tell.send(work.await);
+            // The caller may have stopped waiting.
+            let _ = send.send(work.await);
         });
-        told.recv().map_err(|_| gone())?
+        Ok(result)
     }
 }
 
@@ -164,9 +183,10 @@ async fn asked(
     statement: &'static str,
     values: &Values,
 ) -> Result<Vec<Row>, Trouble> {
-    let (end, mut pause) = (Instant::now() + patience, FIRST_WAIT);
+    let begin = Instant::now();
+    let (end, mut pause) = (begin + patience, FIRST_WAIT);
     loop {
-        let trouble = match once(pool, statement, values).await {
+        let trouble = match once(pool, statement, values, begin + patience.max(SHORTEST)).await {
             Err(trouble) if trouble.passing => trouble,
             done => return done,
         };
@@ -179,19 +199,29 @@ async fn asked(
     }
 }
 
-async fn once(pool: &Pool, statement: &'static str, values: &Values) -> Result<Vec<Row>, Trouble> {
-    let client = pool.get().await?;
+async fn once(
+    pool: &Pool,
+    statement: &'static str,
+    values: &Values,
+    end: Instant,
+) -> Result<Vec<Row>, Trouble> {
+    let silent = || Trouble { passing: true, ..Trouble::lasting("it does not answer".to_owned()) };
+    let client = timeout_at(end, pool.get()).await.map_err(|_| silent())??;
     let asked = async {
         let statement = client.prepare_cached(statement).await?;
         let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value.as_ref() as _).collect();
         client.query(&statement, &values).await
     };
-    if let Ok(done) = timeout(STATEMENT, asked).await {
+    if let Ok(done) = timeout_at(end, asked).await {
         return Ok(done?);
     }
     // What is asked next must not wait behind it.
     drop(Object::take(client));
-    Err(Trouble { passing: true, ..Trouble::lasting("it does not answer".to_owned()) })
+    Err(silent())
+}
+
+fn gone() -> Trouble {
+    Trouble::lasting("the connections are closed".to_owned())
 }
 
 impl Trouble {

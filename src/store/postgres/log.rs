@@ -13,6 +13,8 @@ use super::table::{self, META};
 use crate::engine::RecordRef;
 use crate::store::{SessionId, SessionLog, SessionMeta, StoreError, written};
 
+/// How long the end of a session waits for its lease to be released.
+const RELEASE_WAIT: Duration = Duration::from_secs(1);
 /// So often is a lease renewed while it runs once.
 const RENEWALS: u32 = 3;
 
@@ -104,7 +106,7 @@ impl Drop for Lease {
             beat.abort();
         }
         // If nobody hears it, the lease runs out.
-        if let Err(trouble) = self.link.rows_within(Duration::ZERO, RELEASE, self.values([])) {
+        if let Err(trouble) = self.link.rows_if_soon(RELEASE_WAIT, RELEASE, self.values([])) {
             tracing::warn!(session = %self.id, error = %trouble.why, "the lease of the session is left to run out");
         }
     }

@@ -258,5 +258,5 @@ impl Store for PgStore {
 
 /// Nobody else is called so.
 fn holder() -> String {
-    uuid::Uuid::now_v7().to_string()
+    crate::host::new_uuid().to_string()
 }

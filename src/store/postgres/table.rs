@@ -74,9 +74,7 @@ pub(super) fn info(row: &Row) -> Result<SessionInfo, (Option<SessionId>, String)
     let id: SessionId = id.parse().map_err(|error| (None, format!("{error}")))?;
     let mut meta = meta(row).map_err(|why| (Some(id.clone()), why))?;
     let held: bool = row.get(14);
-    if matches!(meta.status, SessionStatus::Running | SessionStatus::New) && !held {
-        meta.status = SessionStatus::BrokenOff;
-    }
+    meta.status = meta.status.now(held);
     let updated = Instant(number(row, 12).saturating_mul(1000)).max(meta.created);
     Ok(SessionInfo { id, meta, updated, bytes: number(row, 13) })
 }

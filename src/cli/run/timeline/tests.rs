@@ -71,7 +71,7 @@ impl Model for Breaks {
 /// What is on the screen at the end of a run, and the last line of it after each piece.
 async fn seen(streaming: bool) -> (String, Vec<String>) {
     let screen = Screen::default();
-    let status = Status::on(screen.clone());
+    let status = Status::on(screen.clone(), || None);
     let seen = Arc::default();
     let (calls, looks) = (AtomicUsize::new(0), Arc::clone(&seen));
     let model = Breaks { calls, status: status.clone(), screen: screen.clone(), seen: looks };

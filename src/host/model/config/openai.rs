@@ -6,6 +6,7 @@ use secrecy::SecretString;
 use serde_json::{Map, Value};
 
 use super::{ConfigError, add, address, check_extra, secret, secrets, trimmed};
+use crate::host::model::wire::chat::Server;
 
 /// How an address is written.
 const LIKE: &str = "https://api.openai.com/v1";
@@ -37,18 +38,21 @@ pub struct OpenAiConfig {
     /// refuses what a user says there. `None`: where it is known to, which is at Mistral.
     pub guidance_in_results: Option<bool>,
     /// Whether the server may leave out why the model stopped. Then an answer without it counts, and one that a router
-    /// cut and ended properly cannot be told from a whole one.
-    pub finish_optional: bool,
+    /// cut and ended properly cannot be told from a whole one. `None`: where it is known to.
+    pub finish_optional: Option<bool>,
 }
 
 impl OpenAiConfig {
-    /// Whether guidance goes into the results of tools.
-    pub(in crate::host::model) fn guidance_in_results(&self) -> bool {
-        self.guidance_in_results.unwrap_or_else(|| {
-            let url = Url::parse(self.base_url.trim()).ok();
-            let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
-            host == "mistral.ai" || host.ends_with(".mistral.ai")
-        })
+    /// What is known of the server.
+    pub(in crate::host::model) fn server(&self) -> Server {
+        let url = Url::parse(self.base_url.trim()).ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+        let known = Server::of(host, &self.model);
+        Server {
+            guidance_in_results: self.guidance_in_results.unwrap_or(known.guidance_in_results),
+            finish_optional: self.finish_optional.unwrap_or(known.finish_optional),
+            ..known
+        }
     }
 
     /// Whether it can be used; whether anybody answers is seen when the model is called.

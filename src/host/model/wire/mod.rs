@@ -8,6 +8,7 @@ mod finish;
 mod ids;
 mod kept;
 mod lenient;
+mod sendable;
 mod unread;
 
 use reqwest::header::HeaderMap;
@@ -38,6 +39,13 @@ pub(crate) trait Format: Send + Sync {
 
     /// An answer of which nothing has come yet.
     fn begin(&self) -> Self::Assembly;
+
+    /// What a refusal teaches about the server, in words: the request is written in another way from now on. `None`:
+    /// nothing new.
+    fn learn(&self, failure: &Failure) -> Option<String> {
+        let _ = failure;
+        None
+    }
 }
 
 /// A streamed answer that is put together, piece by piece.
@@ -74,6 +82,11 @@ pub(crate) enum Progress {
     More,
     /// The stream has said that it is done.
     Done,
+}
+
+/// A body without the byte order mark that some servers write before it, though RFC 8259 forbids it.
+pub(crate) fn without_mark(body: &[u8]) -> &[u8] {
+    body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)
 }
 
 /// How many characters a text has.

@@ -1,5 +1,6 @@
 //! Answers that cannot be read, whatever their format.
 
+use super::without_mark;
 use crate::engine::Failure;
 use crate::host::model::failure::{cut_off, unreadable};
 
@@ -11,6 +12,7 @@ const SHOWN: usize = 200;
 /// # Errors
 /// It is empty, is cut off, or is no JSON.
 pub(super) fn json(body: &[u8]) -> Result<serde_json::Value, Failure> {
+    let body = without_mark(body);
     if body.trim_ascii().is_empty() {
         return Err(unreadable("the answer is empty"));
     }

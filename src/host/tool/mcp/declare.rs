@@ -9,6 +9,57 @@ use crate::policy::Effect;
 /// The longest name of a tool that providers take.
 const MOST_NAME: usize = 64;
 
+/// The longest description that is shown to models, in bytes: one of 2 MB would fill any window.
+pub(super) const MOST_DESCRIPTION: usize = 16 * 1024;
+/// The largest schema of arguments, in bytes.
+const MOST_SCHEMA: usize = 256 * 1024;
+/// What stands in the place of a schema that is too deep to be read.
+pub(super) const TOO_DEEP: &str = "nested too deep";
+
+/// One page of a server's list of tools.
+pub(super) struct Page {
+    /// The tools, or why one cannot be used.
+    pub(super) tools: Vec<Result<Declared, String>>,
+    /// Where the next page begins.
+    pub(super) next: Option<String>,
+}
+
+/// A page whose tools are read one by one; `None`: it is no page.
+pub(super) fn page(page: Value) -> Option<Page> {
+    let Value::Object(mut page) = page else { return None };
+    let Value::Array(tools) = page.remove("tools")? else { return None };
+    let next = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+    Some(Page { tools: tools.into_iter().map(declared).collect(), next })
+}
+
+fn declared(tool: Value) -> Result<Declared, String> {
+    let name = tool.get("name").and_then(Value::as_str).unwrap_or("without a name").to_owned();
+    let schema = tool.get("inputSchema").filter(|schema| !schema.is_null());
+    match schema {
+        None => {
+            return Err(format!("tool `{name}` declares no `inputSchema`, so its arguments are not known"));
+        }
+        Some(Value::String(text)) if text == TOO_DEEP => {
+            return Err(format!("the declaration of tool `{name}` is nested too deep to be read"));
+        }
+        Some(_) => {}
+    }
+    serde_json::from_value(tool)
+        .map_err(|error| format!("the declaration of tool `{name}` cannot be read: {error}"))
+}
+
+/// Cuts a description that no model should be shown whole. Returns how long it was, if it was too long.
+pub(super) fn shorten(spec: &mut ToolSpec) -> Option<usize> {
+    let length = spec.description.len();
+    if length <= MOST_DESCRIPTION {
+        return None;
+    }
+    let end = (0..=MOST_DESCRIPTION).rev().find(|end| spec.description.is_char_boundary(*end)).unwrap_or(0);
+    spec.description.truncate(end);
+    spec.description.push_str(" [... cut]");
+    Some(length)
+}
+
 /// The tool under the name the model calls it by, or why it cannot be used.
 pub(super) fn spec(prefix: &str, declared: &Declared) -> Result<ToolSpec, String> {
     let spec = ToolSpec {
@@ -17,6 +68,13 @@ pub(super) fn spec(prefix: &str, declared: &Declared) -> Result<ToolSpec, String
         parameters: Value::Object(declared.input_schema.as_ref().clone()),
         effect: declared.annotations.as_ref().and_then(effect),
     };
+    let size = spec.parameters.to_string().len();
+    if size > MOST_SCHEMA {
+        let name = spec.name;
+        return Err(format!(
+            "the parameters of tool `{name}` have {size} bytes; at most {MOST_SCHEMA} are taken"
+        ));
+    }
     Catalogue::new([spec.clone()]).map_err(|error| error.to_string())?;
     Ok(spec)
 }
@@ -50,13 +108,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn declared(json: Value) -> Declared {
+    fn tool_of(json: Value) -> Declared {
         serde_json::from_value(json).unwrap()
     }
 
     #[test]
     fn a_tool_is_named_after_its_server() {
-        let tool = declared(json!({
+        let tool = tool_of(json!({
             "name": "read", "description": "Reads.", "inputSchema": {"type": "object"},
             "annotations": {"readOnlyHint": true}
         }));
@@ -94,8 +152,48 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_that_cannot_be_read_leaves_the_others_usable() {
+        let page = page(json!({"nextCursor": "2", "tools": [
+            {"name": "fine", "inputSchema": {"type": "object"}},
+            {"name": "bare"},
+            {"name": "deep", "inputSchema": TOO_DEEP},
+            {"name": "odd", "inputSchema": [1]},
+            7,
+        ]}))
+        .unwrap();
+        assert_eq!(page.next.as_deref(), Some("2"));
+        let said: Vec<_> = page
+            .tools
+            .iter()
+            .map(|tool| tool.as_ref().map_or_else(Clone::clone, |tool| tool.name.to_string()))
+            .collect();
+        assert_eq!(
+            said[..3],
+            [
+                "fine",
+                "tool `bare` declares no `inputSchema`, so its arguments are not known",
+                "the declaration of tool `deep` is nested too deep to be read",
+            ]
+        );
+        assert!(said[3].starts_with("the declaration of tool `odd` cannot be read: "), "{}", said[3]);
+        assert!(said[4].contains("tool `without a name`"), "{}", said[4]);
+        assert!(super::page(json!({"prompts": []})).is_none());
+    }
+
+    #[test]
+    fn a_description_of_any_length_is_cut_and_a_schema_of_any_size_is_refused() {
+        let long = tool_of(json!({"name": "t", "description": "é".repeat(1 << 20), "inputSchema": {}}));
+        let mut long = spec("a__", &long).unwrap();
+        assert_eq!(shorten(&mut long), Some(2 << 20));
+        assert!(long.description.len() <= MOST_DESCRIPTION + 10 && long.description.ends_with("é [... cut]"));
+        assert_eq!(shorten(&mut long.clone()).is_some(), long.description.len() > MOST_DESCRIPTION);
+        let wide = tool_of(json!({"name": "t", "inputSchema": {"description": "x".repeat(1 << 20)}}));
+        assert!(spec("a__", &wide).unwrap_err().contains("the parameters of tool `a__t` have"));
+    }
+
+    #[test]
     fn a_tool_whose_schema_is_none_cannot_be_used() {
-        let tool = declared(json!({"name": "t", "inputSchema": {"type": "objekt"}}));
+        let tool = tool_of(json!({"name": "t", "inputSchema": {"type": "objekt"}}));
         let said = spec("a__", &tool).unwrap_err();
         assert!(said.contains("the parameters of tool `a__t` are not a JSON Schema"), "{said}");
     }

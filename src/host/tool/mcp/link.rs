@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
-    ErrorCode, Implementation, JsonObject, PaginatedRequestParams, ProgressNotificationParam, ServerResult,
-    Tool as Declared,
+    CustomResult, ErrorCode, Implementation, JsonObject, ListToolsRequest, PaginatedRequestParams,
+    ProgressNotificationParam, ServerResult, Tool as Declared,
 };
 use rmcp::service::{NotificationContext, Peer, PeerRequestOptions, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -17,6 +17,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
 use secrecy::ExposeSecret;
 
+use super::declare::{self, Page};
 use super::failure;
 use super::stdio::{Process, Program};
 use super::{McpConfig, McpReach};
@@ -131,11 +132,11 @@ impl Link {
     }
 
     /// All tools the server declares, over as many pages as it takes.
-    pub(super) async fn list(&self) -> Result<Vec<Declared>, String> {
+    pub(super) async fn list(&self) -> Result<Vec<Result<Declared, String>>, String> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MOST_PAGES {
             let asked = PaginatedRequestParams::default().with_cursor(cursor.take());
-            let page = match self.peer.list_tools(Some(asked)).await {
+            let page = match self.page(asked).await {
                 Ok(page) => page,
                 // A server of prompts or resources only.
                 Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => break,
@@ -146,7 +147,7 @@ impl Link {
             if tools.len() > MOST_TOOLS {
                 return Err(format!("it has more than {MOST_TOOLS} tools"));
             }
-            match page.next_cursor {
+            match page.next {
                 Some(next) => cursor = Some(next),
                 None => return Ok(tools),
             }
@@ -155,6 +156,20 @@ impl Link {
             return Err(format!("its list of tools has more than {MOST_PAGES} pages"));
         }
         Ok(tools)
+    }
+
+    /// One page of the list. A tool that cannot be read does not make the others unreadable.
+    async fn page(&self, asked: PaginatedRequestParams) -> Result<Page, ServiceError> {
+        let request = ListToolsRequest { params: Some(asked), ..ListToolsRequest::default() };
+        match self.peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
+            ServerResult::ListToolsResult(page) => {
+                Ok(Page { tools: page.tools.into_iter().map(Ok).collect(), next: page.next_cursor })
+            }
+            ServerResult::CustomResult(CustomResult(page)) => {
+                declare::page(page).ok_or(ServiceError::UnexpectedResponse)
+            }
+            _ => Err(ServiceError::UnexpectedResponse),
+        }
     }
 
     /// One call, which has the time that is `left` of what the input allows. The server is told when it is not waited for

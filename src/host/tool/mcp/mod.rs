@@ -4,6 +4,7 @@
 //! that is, is the policy's business, for a call that finds no server fails with `tool_unavailable` and is retried with
 //! the delays, and stopped by the breaker, that the policy gives its tool.
 
+mod answer;
 mod base64;
 mod content;
 mod declare;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use secrecy::SecretString;
 use serde_json::Value;
 
+use self::declare::MOST_DESCRIPTION;
 use self::link::Link;
 pub use self::set::McpServers;
 use super::{DEFAULT_ENV, ToolError, allowed, expiry};
@@ -239,15 +241,27 @@ impl Server {
             .map_err(|why| self.error(why))?;
         let mut tools: Vec<(String, ToolSpec)> = Vec::new();
         for tool in &declared {
-            match declare::spec(&self.config.prefix, tool) {
-                Ok(spec) if tools.iter().any(|(_, known)| known.name == spec.name) => {
+            let spec = tool.as_ref().map_err(Clone::clone);
+            match spec.and_then(|tool| Ok((tool, declare::spec(&self.config.prefix, tool)?))) {
+                Ok((_, spec)) if tools.iter().any(|(_, known)| known.name == spec.name) => {
                     tracing::warn!(
                         server = self.config.name,
                         tool = spec.name,
                         "the server lists a tool twice"
                     );
                 }
-                Ok(spec) => tools.push((tool.name.to_string(), spec)),
+                Ok((tool, mut spec)) => {
+                    if let Some(length) = declare::shorten(&mut spec) {
+                        tracing::warn!(
+                            server = self.config.name,
+                            tool = spec.name,
+                            length,
+                            most = MOST_DESCRIPTION,
+                            "the description of a tool is cut"
+                        );
+                    }
+                    tools.push((tool.name.to_string(), spec));
+                }
                 Err(error) => {
                     tracing::warn!(server = self.config.name, error, "a tool of the server is left out");
                 }

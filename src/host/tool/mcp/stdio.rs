@@ -11,23 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::levels;
+use super::answer::{self, Read};
 use crate::host::tool::process::capture::{Tail, drain};
 use crate::host::tool::process::forever;
 use crate::host::tool::process::group::{Group, Patience, signal_of};
 
 /// The longest message a server may send.
 const MOST_MESSAGE: usize = 8 * 1024 * 1024;
-/// The deepest message a server may send; readers of JSON give up at 128 levels.
-const MOST_LEVELS: usize = 120;
 /// The most bytes of standard error that are kept: the last ones.
 const STDERR_BYTES: usize = 4 * 1024;
 /// The most bytes of a line that is no message that are kept.
@@ -212,15 +207,23 @@ impl Keeper {
         let mut lines = Lines::new(stdout);
         loop {
             match lines.next().await {
-                Line::Whole(line) if is_message(line) => {
-                    if far.write_all(line).await.is_err() {
-                        return None;
+                Line::Whole(line) => match answer::read(line) {
+                    Read::Message => {
+                        if far.write_all(line).await.is_err() {
+                            return None;
+                        }
                     }
-                }
-                Line::Whole(line) => match too_deep(line) {
-                    Some(instead) if far.write_all(&instead).await.is_err() => return None,
-                    Some(_) => {}
-                    None => self.noise(line),
+                    Read::Instead(other) => {
+                        self.noise(line);
+                        if far.write_all(&other).await.is_err() {
+                            return None;
+                        }
+                    }
+                    Read::Unanswerable => {
+                        self.noise(line);
+                        return Some("it sent an answer that cannot be read and was ended".to_owned());
+                    }
+                    Read::Noise => self.noise(line),
                 },
                 Line::TooLong => {
                     return Some(format!("it sent a message longer than {MOST_MESSAGE} bytes and was ended"));
@@ -298,7 +301,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             self.pipe.consume(taken);
             // What does not begin like a message is not kept whole.
             if self.line.len() > MOST_MESSAGE {
-                if begins_a_message(&self.line) {
+                if answer::begins_a_message(&self.line) {
                     return Line::TooLong;
                 }
                 self.line.truncate(NOISE_BYTES);
@@ -308,32 +311,6 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
         }
     }
-}
-
-fn begins_a_message(line: &[u8]) -> bool {
-    matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
-}
-
-fn is_message(line: &[u8]) -> bool {
-    begins_a_message(line)
-        && levels(line) <= MOST_LEVELS
-        && serde_json::from_slice::<IgnoredAny>(line).is_ok()
-}
-
-/// What is passed on in the place of an answer that nobody can read, so that who asked does not wait for it.
-fn too_deep(line: &[u8]) -> Option<Vec<u8>> {
-    #[derive(Deserialize)]
-    struct Answer {
-        id: Value,
-        method: Option<IgnoredAny>,
-    }
-    if levels(line) <= MOST_LEVELS {
-        return None;
-    }
-    let Answer { id, method: None } = serde_json::from_slice(line).ok()? else { return None };
-    let message = format!("the server's answer is nested deeper than {MOST_LEVELS} levels");
-    let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": message}});
-    Some(format!("{error}\n").into_bytes())
 }
 
 fn command(program: &Program<'_>) -> Option<Command> {
@@ -368,22 +345,5 @@ fn not_started(program: &Program<'_>, shown: &str, error: &io::Error) -> String 
     match program.working_dir {
         Some(dir) if !dir.is_dir() => format!("its working directory {} does not exist", dir.display()),
         _ => format!("`{shown}` cannot be started: {error}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_nobody_can_read_becomes_an_error_and_anything_else_noise() {
-        let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
-        let answer = too_deep(format!(r#"{{"jsonrpc":"2.0","result":{deep},"id":7}}"#).as_bytes()).unwrap();
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32603)));
-        assert_eq!(too_deep(format!(r#"{{"id":7,"method":"m","params":{deep}}}"#).as_bytes()), None);
-        assert_eq!(too_deep(format!(r#"{{"id":{deep}}}"#).as_bytes()), None);
-        assert_eq!(too_deep(br#"{"id":7,"result":[]}"#), None);
-        assert!(!is_message(format!(r#"{{"id":7,"result":{deep}}}"#).as_bytes()));
     }
 }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
-use uuid::Uuid;
 
 use super::group;
 use super::running::{Ended, Prints, Running};
@@ -57,7 +56,7 @@ impl Processes {
     /// None yet, and at most so many at the same time.
     pub fn new(most: usize) -> Self {
         // The end of such an id is random.
-        let id = Uuid::now_v7().simple().to_string();
+        let id = crate::host::new_uuid().simple().to_string();
         let mark = id.chars().skip(id.len().saturating_sub(MARK)).collect();
         Self(Arc::new(Mutex::new(Table { most, mark, begun: 0, entries: IndexMap::new() })))
     }

@@ -7,8 +7,8 @@ use super::*;
 #[test]
 fn a_shortest_wait_above_the_longest_is_told() {
     let delay = |rule: &str| one(&format!("models: {{m: {{retry: {{server_delay: {{{rule}}}}}}}}}\n"));
-    assert_snapshot!(delay("mode: floor, min: 2m, max: 1m"), @"a.yaml:2:36: warning[W0212]: `min` is 2m, and `max` is 1m: every wait that is asked for ends the attempts");
-    assert_snapshot!(delay("mode: floor, min: 2m, max: 1m, above_max: clamp"), @"a.yaml:2:36: warning[W0212]: `min` is 2m, and `max` is 1m: every wait that is asked for is the longest");
+    assert_snapshot!(delay("mode: floor, min: 2m, max: 1m"), @"a.yaml:2:55: warning[W0212]: `min` is 2m, and `max` is 1m: every wait that is asked for ends the attempts (longer than `max`)");
+    assert_snapshot!(delay("mode: floor, min: 2m, max: 1m, above_max: clamp"), @"a.yaml:2:55: warning[W0212]: `min` is 2m, and `max` is 1m: every wait that is asked for is the longest (longer than `max`)");
     assert_eq!(delay("mode: floor, min: 1m, max: 1m"), "");
     let class = "retry: {by_class: {timeout: {server_delay: {mode: floor, min: 2m, max: 1m}}}}\n";
     assert!(one(class).contains("W0212"));
@@ -17,7 +17,7 @@ fn a_shortest_wait_above_the_longest_is_told() {
 #[test]
 fn a_delay_above_its_cap_is_told() {
     let backoff = |rule: &str| one(&format!("retry: {{backoff: {{{rule}}}}}\n"));
-    assert_snapshot!(backoff("kind: exponential, base: 1m, factor: 2, cap: 30s"), @"a.yaml:2:18: warning[W0213]: a delay of 1m is longer than the `cap` of 30s, and never waited for");
+    assert_snapshot!(backoff("kind: exponential, base: 1m, factor: 2, cap: 30s"), @"a.yaml:2:44: warning[W0213]: a delay of 1m is longer than the `cap` of 30s, and never waited for");
     assert!(backoff("kind: schedule, delays: [1s, 2m], cap: 1m").contains("a delay of 2m"));
     assert!(backoff("kind: constant, delay: 2s, cap: 1s").contains("W0213"));
     assert_eq!(backoff("kind: fibonacci, base: 1s, cap: 1s"), "");

@@ -91,3 +91,69 @@ fn names_that_yaml_readers_disagree_on_are_quoted() {
         "version: 1\nsession: {slices: {n: {initial: 0}}, reducers: {r: {on: tool_failed, slice: n, do: {kind: increment, value: '1'}}}}\n",
     );
 }
+
+#[test]
+fn a_key_one_level_too_shallow_is_told_as_that() {
+    for text in [
+        "version: 1\ntools: {search: {effect: read_only}, max_attempts: 4}\n",
+        "version: 1\ntools:\n  search: {effect: read_only}\n  retry: {max_attempts: 4}\n",
+        "version: 1\nmodels:\n  m: {retry: {max_attempts: 4}}\n  timeouts: {connect: 1s}\n",
+    ] {
+        let report = Policy::from_yaml("x.yaml", text).unwrap_err();
+        let [problem] = report.diagnostics() else { panic!("{report}") };
+        assert!(problem.help[0].contains("is one level too shallow: indent it below"), "{report}");
+        assert_eq!(problem.fix, None);
+    }
+    // A tool may have that name.
+    assert!(Policy::from_yaml("x.yaml", "version: 1\ntools: {retry: {effect: read_only}}\n").is_ok());
+}
+
+#[test]
+fn numbers_of_attempts_are_put_right_with_their_names() {
+    for (text, right) in [
+        ("version: 1\nretry: {retries: 3}\n", "retry: {max_attempts: 4}"),
+        ("version: 1\nretry:\n  max_retries: 0\n", "retry:\n  max_attempts: 1\n"),
+        ("version: 1\nretry: {stop_after_attempt: 3}\n", "retry: {max_attempts: 3}"),
+        ("version: 1\ntools: {t: {num_retries: 2}}\n", "tools: {t: {retry: {max_attempts: 3}}}"),
+    ] {
+        let repaired = repaired(text);
+        assert!(repaired.contains(right), "{repaired}");
+        assert!(Policy::from_yaml("x.yaml", &repaired).is_ok(), "{repaired}");
+    }
+}
+
+#[test]
+fn slips_of_operators_are_repaired() {
+    for (slip, right) in [("=<", "<="), ("=>", ">="), ("<>", "!="), ("===", "=="), ("=!", "!=")] {
+        let text = |operator: &str| {
+            format!(
+                "version: 1\ntools: {{t: {{validate: [{{name: n, check: 'args.x {operator} 1', message: m}}]}}}}\n"
+            )
+        };
+        assert_eq!(repaired(&text(slip)), text(right));
+    }
+}
+
+#[test]
+fn the_place_in_a_pattern_is_shown() {
+    let text =
+        "version: 1\ntools: {t: {validate: [{name: n, check: \"args.x.matches('a(b')\", message: m}]}}\n";
+    let report = Policy::from_yaml("x.yaml", text).unwrap_err();
+    let span = report.diagnostics()[0].span;
+    assert_eq!(&text[span.start as usize..], "(b')\", message: m}]}}\n");
+}
+
+#[test]
+fn a_version_in_another_spelling_is_repaired() {
+    for version in ["v1", "\"1\"", "1.0", "'1.0'"] {
+        assert_eq!(repaired(&format!("version: {version}\n")), "version: 1\n");
+    }
+    assert_eq!(told("version: v2\n")[0].1, None);
+}
+
+#[test]
+fn secrets_in_messages_are_refused() {
+    let text = "version: 1\ntools: {t: {messages: {failed: 'use sk-proj-abcdefgh12345678'}}}\n";
+    let report = Policy::from_yaml("x.yaml", text).unwrap_err();
+    assert_eq!(report.to_string(), "x.yaml:2:37: error[P0012]: a secret is written into the file");
+}

@@ -2,11 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::session::{Message, ToolCall};
+use crate::host::model::wire::ids::IdForm;
+use crate::host::model::wire::sendable::{safe_name, sendable};
+use crate::session::{Message, ToolCall, object_arguments};
 
 /// The field of an assistant message's `extra` that keeps the blocks of an answer that are more than text and tool calls,
 /// all of them in their order. It is never sent by this name.
 pub(crate) const KEPT: &str = "thinking_anthropic";
+/// The ids of calls that the API takes.
+const CALL_IDS: IdForm = IdForm::Word { also: "_-", most: 64 };
 /// Of a kept text: how many characters of the message's text it has.
 const LENGTH: &str = "chars";
 
@@ -14,8 +18,8 @@ const LENGTH: &str = "chars";
 /// first, as the API wants it.
 pub(super) fn messages(conversation: &[Message]) -> Vec<Value> {
     let mut turns: Vec<Turn> = Vec::new();
-    for message in conversation {
-        let (role, results, rest) = match message {
+    for message in sendable(conversation, CALL_IDS, &[]) {
+        let (role, results, rest) = match &*message {
             Message::System { .. } => continue,
             Message::User { text, .. } => ("user", Vec::new(), said(text)),
             Message::Tool { text, call, error, .. } => ("user", vec![result(call, text, *error)], Vec::new()),
@@ -48,12 +52,6 @@ pub(super) fn system(conversation: &[Message]) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// A name or an id with the characters the API takes.
-pub(super) fn safe(text: &str) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    if text.is_empty() { "_".to_owned() } else { text.chars().map(safe).collect() }
-}
-
 struct Turn {
     role: &'static str,
     results: Vec<Value>,
@@ -74,7 +72,7 @@ fn said(text: &str) -> Vec<Value> {
 }
 
 fn result(call: &str, text: &str, error: bool) -> Value {
-    let mut block = json!({"type": "tool_result", "tool_use_id": safe(call)});
+    let mut block = json!({"type": "tool_result", "tool_use_id": call});
     // An error without a word is refused.
     let text = if error && text.trim().is_empty() { "it failed and does not say why" } else { text };
     if !text.trim().is_empty() {
@@ -88,19 +86,12 @@ fn result(call: &str, text: &str, error: bool) -> Value {
 
 fn call(call: &ToolCall) -> Value {
     let ToolCall { id, name, arguments } = call;
-    json!({"type": "tool_use", "id": safe(id), "name": safe(name), "input": input(arguments)})
+    json!({"type": "tool_use", "id": id, "name": safe_name(name), "input": input(arguments)})
 }
 
-/// The arguments as the mapping they have to be. What is none goes as text under a key, as the API's documentation
-/// advises.
+/// The arguments as the mapping they have to be.
 fn input(arguments: &str) -> Value {
-    if arguments.trim().is_empty() {
-        return json!({});
-    }
-    match serde_json::from_str::<Value>(arguments) {
-        Ok(input @ Value::Object(_)) => input,
-        Ok(_) | Err(_) => json!({"INVALID_JSON": arguments}),
-    }
+    serde_json::from_str(&object_arguments(arguments)).unwrap_or_else(|_| json!({}))
 }
 
 /// What a model said, in the order in which it said it if that is known.
@@ -261,9 +252,9 @@ mod tests {
         let conversation =
             [said_by_model("", &[("functions.look:0", "{}")], None), tool("functions.look:0", "x", false)];
         let sent = messages(&conversation);
-        assert_eq!(sent[0]["content"][0]["id"], json!("functions_look_0"));
-        assert_eq!(sent[1]["content"][0]["tool_use_id"], json!("functions_look_0"));
-        assert_eq!(safe(""), "_");
+        let id = sent[0]["content"][0]["id"].as_str().unwrap();
+        assert!(CALL_IDS.takes(id), "{id}");
+        assert_eq!(sent[1]["content"][0]["tool_use_id"], json!(id));
     }
 
     #[test]

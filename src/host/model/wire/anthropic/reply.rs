@@ -54,6 +54,8 @@ impl WireUsage {
             output: self.output.unwrap_or_default(),
             cache_read,
             cache_write,
+            // Thinking is among the tokens of the reply, and nobody tells how much of them it is.
+            reasoning: 0,
         }
     }
 }
@@ -110,7 +112,7 @@ pub(super) fn to_reply(
         }
     }
     let extra = kept(&blocks).map(|kept| (KEPT.to_owned(), kept)).into_iter().collect();
-    Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra })
+    Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
 }
 
 fn call(id: String, block: &Map<String, Value>) -> Proposal {
@@ -189,7 +191,10 @@ mod tests {
         let all = json!({
             "input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 300, "cache_creation_input_tokens": 20,
         });
-        assert_eq!(usage(all), Some(Usage { input: 330, output: 5, cache_read: 300, cache_write: 20 }));
+        assert_eq!(
+            usage(all),
+            Some(Usage { input: 330, output: 5, cache_read: 300, cache_write: 20, reasoning: 0 })
+        );
         let plain = json!({"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": null});
         assert_eq!(usage(plain), Some(Usage { input: 10, output: 5, ..Usage::default() }));
         assert_eq!(usage(json!("many")), None);

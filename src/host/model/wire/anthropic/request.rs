@@ -3,9 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::Messages;
-use super::blocks::{messages, safe, system};
+use super::blocks::{messages, system};
 use crate::context::ToolForm;
 use crate::engine::ToolChoice;
+use crate::host::model::wire::sendable::safe_name;
 use crate::host::port::ModelRequest;
 use crate::session::Message;
 
@@ -39,7 +40,28 @@ pub(super) fn body(format: &Messages, request: &ModelRequest<'_>) -> Value {
             body.insert(field.clone(), value.clone());
         }
     }
+    if let Some(most) = request.max_output {
+        lower(&mut body, most);
+    }
     Value::Object(body)
+}
+
+/// The least tokens that thinking may have; they are fewer than those of the whole reply.
+const LEAST_THINKING: u64 = 1024;
+
+/// The reply has no more than so many tokens, its thinking among them.
+fn lower(body: &mut Map<String, Value>, most: u64) {
+    let said = body.get("max_tokens").and_then(Value::as_u64);
+    let most = said.map_or(most, |said| said.min(most));
+    body.insert("max_tokens".to_owned(), most.into());
+    let Some(thinking) = body.get_mut("thinking").and_then(Value::as_object_mut) else { return };
+    let Some(budget) = thinking.get("budget_tokens").and_then(Value::as_u64) else { return };
+    if most <= LEAST_THINKING {
+        body.shift_remove("thinking");
+    } else if budget >= most {
+        // Half of it, so that something is left to be said.
+        thinking.insert("budget_tokens".to_owned(), (most / 2).max(LEAST_THINKING).into());
+    }
 }
 
 /// The tools, and whether one must be called.
@@ -67,7 +89,7 @@ fn called(conversation: &[Message]) -> Vec<Value> {
         Message::Assistant { calls, .. } => calls.as_slice(),
         Message::System { .. } | Message::User { .. } | Message::Tool { .. } => &[],
     });
-    let mut names: Vec<String> = calls.map(|call| safe(&call.name)).collect();
+    let mut names: Vec<String> = calls.map(|call| safe_name(&call.name)).collect();
     names.sort();
     names.dedup();
     names.iter().map(|name| json!({"name": name, "input_schema": {"type": "object"}})).collect()
@@ -92,6 +114,7 @@ mod tests {
             messages,
             tools,
             tool_choice,
+            max_output: None,
             timeout: None,
             timeouts: CallTimeouts::default(),
             streamed: None,
@@ -125,6 +148,21 @@ mod tests {
                 "stream": true, "top_k": 5,
             })
         );
+    }
+
+    #[test]
+    fn a_budget_lowers_the_reply_and_its_thinking() {
+        let of = |extra: Value, most| {
+            let mut body = extra.as_object().cloned().unwrap();
+            lower(&mut body, most);
+            Value::Object(body)
+        };
+        let thinking = |most: u64, budget: u64| json!({"max_tokens": most, "thinking": {"type": "enabled", "budget_tokens": budget}});
+        assert_eq!(of(json!({"max_tokens": 100}), 50), json!({"max_tokens": 50}));
+        assert_eq!(of(json!({"max_tokens": 100}), 500), json!({"max_tokens": 100}));
+        assert_eq!(of(thinking(9000, 2000), 5000), thinking(5000, 2000));
+        assert_eq!(of(thinking(9000, 8000), 5000), thinking(5000, 2500));
+        assert_eq!(of(thinking(9000, 8000), 1024), json!({"max_tokens": 1024}));
     }
 
     #[test]

@@ -286,7 +286,7 @@ mod tests {
         };
         assert_eq!(reply.calls, [call("a", r#"{"x": 1}"#), call("b", "{}")]);
         assert_eq!((reply.text.as_str(), reply.finish), ("Let me look.", FinishReason::ToolCalls));
-        assert_eq!(reply.usage, Some(Usage { input: 17, output: 9, cache_read: 7, cache_write: 0 }));
+        assert_eq!(reply.usage, Some(Usage { input: 17, output: 9, cache_read: 7, ..Usage::default() }));
         let kept = json!({"thinking_anthropic": [
             {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
             {"type": "text", "chars": 12},

@@ -4,18 +4,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::host::model::wire::anthropic::KEPT;
+use crate::host::model::wire::ids::IdForm;
 use crate::host::model::wire::lenient;
-use crate::session::Message;
+use crate::host::model::wire::sendable::sendable;
+use crate::session::{Message, object_arguments};
 
 /// The field of an assistant message's `extra` that keeps what a provider sent with single tool calls, by call
 /// id. It goes back into the calls, never on the wire by this name.
-pub(super) const CALL_EXTRAS: &str = "tool_calls";
+pub(in crate::host::model::wire) const CALL_EXTRAS: &str = "tool_calls";
 
-/// A conversation as chat-completions servers take it.
+/// A conversation as chat-completions servers take it: every call with arguments that are an object and an id of its own.
 pub fn chat_messages(messages: &[Message]) -> Vec<Value> {
-    messages
+    sendable(messages, IdForm::Any, &[])
         .iter()
-        .map(|message| serde_json::to_value(ChatMessage::from(message)).unwrap_or_default())
+        .map(|message| serde_json::to_value(ChatMessage::from(&**message)).unwrap_or_default())
         .collect()
 }
 
@@ -126,7 +128,7 @@ impl From<&Message> for ChatMessage {
                     kind: Some("function".to_owned()),
                     function: WireFunction {
                         name: Some(call.name.clone()),
-                        arguments: Some(call.arguments.clone()),
+                        arguments: Some(object_arguments(&call.arguments).into_owned()),
                     },
                     extra: match call_extras.remove(&call.id) {
                         Some(Value::Object(extra)) => extra,
@@ -134,8 +136,10 @@ impl From<&Message> for ChatMessage {
                     },
                 });
                 let tool_calls: Vec<_> = tool_calls.collect();
-                // Null is what the format asks for beside tool calls; without calls it would be refused.
-                let content = if said.is_empty() && !tool_calls.is_empty() { None } else { text(said) };
+                // Null is what the format asks for beside tool calls; without calls it would be refused. Databricks refuses
+                // a blank text.
+                let content =
+                    if said.trim().is_empty() && !tool_calls.is_empty() { None } else { text(said) };
                 Self { role: role("assistant"), content, tool_calls, tool_call_id: None, extra }
             }
         }
@@ -180,7 +184,7 @@ mod tests {
         assert_eq!(
             written(&message),
             json!({"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "t", "arguments": "{"}, "signature": "x"},
+                {"id": "c1", "type": "function", "function": {"name": "t", "arguments": r#"{"INVALID_JSON":"{"}"#}, "signature": "x"},
             ]})
         );
     }

@@ -4,18 +4,23 @@
 //! is lenient about what providers do differently (missing ids, arguments as an object, content in parts) and
 //! strict about what would change the meaning.
 
+mod lesson;
 mod message;
 mod reply;
 mod request;
+mod server;
 mod stream;
 
 use reqwest::header::HeaderMap;
 
+pub(crate) use lesson::Lessons;
+pub(super) use message::CALL_EXTRAS;
 pub use message::chat_messages;
-pub(crate) use message::{ChatMessage, Content};
+pub(crate) use message::{ChatMessage, Content, WireCall};
 use reply::read_answer;
 pub(crate) use reply::read_body;
 pub(crate) use request::{ChatRequest, Sampling};
+pub(crate) use server::Server;
 use stream::Parts;
 
 use super::Format;
@@ -30,13 +35,22 @@ pub(crate) struct Chat {
     pub(crate) model: String,
     /// What is the same for every request.
     pub(crate) sampling: Sampling,
+    /// What is known of the server.
+    pub(crate) server: Server,
+    /// What its refusals have taught since.
+    pub(crate) lessons: Lessons,
 }
 
 impl Format for Chat {
     type Assembly = Parts;
 
     fn write(&self, request: &ModelRequest<'_>) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(&ChatRequest::new(&self.model, request, &self.sampling))
+        serde_json::to_vec(&ChatRequest::new(
+            &self.model,
+            request,
+            &self.sampling,
+            &self.lessons.applied_to(self.server),
+        ))
     }
 
     fn read(
@@ -45,10 +59,14 @@ impl Format for Chat {
         headers: &HeaderMap,
         conversation: &[Message],
     ) -> Result<ModelReply, Failure> {
-        read_answer(body, headers, conversation, self.sampling.finish_optional)
+        read_answer(body, headers, conversation, self.server.finish_optional)
     }
 
     fn begin(&self) -> Self::Assembly {
-        Parts::of(self.sampling.finish_optional)
+        Parts::of(self.server.finish_optional)
+    }
+
+    fn learn(&self, failure: &Failure) -> Option<String> {
+        self.lessons.learn(failure, &self.model, self.server, |option| self.sampling.sends(option))
     }
 }

@@ -25,6 +25,9 @@ struct Choice {
     message: Option<ChatMessage>,
     #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
+    /// As Google's server has called it.
+    #[serde(default, rename = "finishReason", deserialize_with = "lenient::text")]
+    google_reason: Option<String>,
 }
 
 /// Tokens, under either pair of names.
@@ -34,6 +37,10 @@ pub(super) struct WireUsage {
     prompt_tokens: u64,
     #[serde(default, alias = "output_tokens", deserialize_with = "lenient::or_default")]
     completion_tokens: u64,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    total_tokens: u64,
+    #[serde(default, alias = "output_tokens_details", deserialize_with = "lenient::if_readable")]
+    completion_tokens_details: Option<CompletionDetails>,
     #[serde(default, alias = "input_tokens_details", deserialize_with = "lenient::if_readable")]
     prompt_tokens_details: Option<PromptDetails>,
     /// As `DeepSeek` says it.
@@ -50,14 +57,25 @@ struct PromptDetails {
     cache_write_tokens: u64,
 }
 
+/// What the tokens of the reply are.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct CompletionDetails {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    reasoning_tokens: u64,
+}
+
 impl WireUsage {
     fn usage(self) -> Usage {
         let details = self.prompt_tokens_details.unwrap_or_default();
+        let reasoning = self.completion_tokens_details.unwrap_or_default().reasoning_tokens;
+        // xAI and Gemini count reasoning besides the completion: only the total has all of it.
+        let all = self.total_tokens.saturating_sub(self.prompt_tokens);
         Usage {
             input: self.prompt_tokens,
-            output: self.completion_tokens,
+            output: self.completion_tokens.max(all).max(reasoning),
             cache_read: details.cached_tokens.max(self.prompt_cache_hit_tokens),
             cache_write: details.cache_write_tokens,
+            reasoning,
         }
     }
 }
@@ -93,7 +111,8 @@ pub(crate) fn read_answer(
     let choice = response.choices.into_iter().next();
     let choice = choice.ok_or_else(|| failure::unreadable("the answer holds no choices"))?;
     let message = choice.message.ok_or_else(|| failure::unreadable("the answer holds no message"))?;
-    let finish = choice.finish_reason.filter(|said| !said.is_empty());
+    let said = [choice.finish_reason, choice.google_reason];
+    let finish = said.into_iter().flatten().find(|said| !said.is_empty());
     if finish.is_none() && !finish_optional {
         return Err(unread::without_reason());
     }
@@ -130,7 +149,7 @@ pub(super) fn to_reply(
     if !call_extras.is_empty() {
         extra.insert(CALL_EXTRAS.to_owned(), Value::Object(call_extras));
     }
-    Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra })
+    Ok(ModelReply { text, calls, finish, usage: usage.map(WireUsage::usage), extra, ..ModelReply::default() })
 }
 
 /// The calls, each with an id that no other call of the conversation has, and what came with them.
@@ -258,6 +277,29 @@ mod tests {
         assert_eq!(usage(json!({"input_tokens": 12, "output_tokens": 3})), both);
         assert_eq!(usage(json!({"prompt_tokens": 12, "completion_tokens": null})).unwrap().input, 12);
         let cached = Some(Usage { cache_read: 8, ..plain });
+        for (said, output, reasoning) in [
+            // Among the tokens of the completion, as OpenAI has it.
+            (
+                json!({"prompt_tokens": 12, "completion_tokens": 30, "total_tokens": 42,
+                "completion_tokens_details": {"reasoning_tokens": 20}}),
+                30,
+                20,
+            ),
+            // Besides them, as xAI and Gemini do.
+            (
+                json!({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 35,
+                "completion_tokens_details": {"reasoning_tokens": 20}}),
+                23,
+                20,
+            ),
+            (json!({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 35}), 23, 0),
+            // A total that is none.
+            (json!({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 0}), 3, 0),
+        ] {
+            let usage: WireUsage = serde_json::from_value(said).unwrap();
+            let expected = Usage { output, reasoning, ..plain };
+            assert_eq!(usage.usage(), expected);
+        }
         let details = json!({"cached_tokens": 8, "audio_tokens": null});
         assert_eq!(
             usage(json!({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": details})),

@@ -4,10 +4,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::message::{ChatMessage, Content};
+use super::server::{MaxTokens, Reasoning, Server};
 use crate::engine::{ToolChoice, ToolSpec};
 use crate::host::model::wire::lenient;
+use crate::host::model::wire::sendable::sendable;
 use crate::host::port::ModelRequest;
 use crate::session::Message;
+
+/// The field in which reasoning comes and goes back.
+const REASONING: &str = "reasoning_content";
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,65 +55,136 @@ pub(crate) struct Sampling {
     pub(crate) max_tokens: Option<u32>,
     /// Fields to add; null leaves a field out.
     pub(crate) extra: Map<String, Value>,
-    /// The server refuses what a user says right after the result of a tool.
-    pub(crate) guidance_in_results: bool,
-    /// The server may leave out why the model stopped.
-    pub(crate) finish_optional: bool,
+}
+
+impl Sampling {
+    /// Whether requests have that option, which the agent writes.
+    pub(crate) fn sends(&self, option: &str) -> bool {
+        match option {
+            "max_tokens" => self.max_tokens.is_some(),
+            "temperature" => self.temperature.is_some() || self.extra.contains_key(option),
+            "stream_options" => self.stream,
+            _ => false,
+        }
+    }
 }
 
 impl ChatRequest {
     /// The request for a model of that name.
-    pub(crate) fn new(model: &str, request: &ModelRequest<'_>, sampling: &Sampling) -> Self {
+    pub(crate) fn new(model: &str, request: &ModelRequest<'_>, sampling: &Sampling, server: &Server) -> Self {
         let tools: Vec<_> = request.tools.iter().map(|spec| ChatTool::from(*spec)).collect();
         let tool_choice = match &request.tool_choice {
             // Refused by servers where there is no tool.
-            _ if tools.is_empty() => None,
+            _ if tools.is_empty() || server.refuses.tool_choice => None,
             ToolChoice::Auto => None,
             ToolChoice::Required => Some(json!("required")),
             ToolChoice::Tool(name) => Some(json!({"type": "function", "function": {"name": name}})),
         };
-        let mut extra = Map::new();
-        if sampling.stream {
-            extra.insert("stream_options".to_owned(), json!({"include_usage": true}));
-        }
-        if let Some(temperature) = sampling.temperature {
-            extra.insert("temperature".to_owned(), json!(temperature));
-        }
-        if let Some(max_tokens) = sampling.max_tokens {
-            extra.insert("max_tokens".to_owned(), json!(max_tokens));
-        }
-        for (field, value) in &sampling.extra {
-            if value.is_null() {
-                extra.shift_remove(field);
-            } else {
-                extra.insert(field.clone(), value.clone());
-            }
-        }
         Self {
             model: model.to_owned(),
-            messages: messages(request.messages, sampling.guidance_in_results),
+            messages: messages(request, server),
             tools,
             tool_choice,
             stream: sampling.stream,
-            extra,
+            extra: options(sampling, server, request.max_output),
         }
     }
 }
 
-/// The conversation; guidance after the result of a tool becomes a part of that result, where it must.
-fn messages(conversation: &[Message], guidance_in_results: bool) -> Vec<ChatMessage> {
-    let mut messages: Vec<ChatMessage> = Vec::with_capacity(conversation.len());
-    for message in conversation {
-        let result = messages.last_mut().filter(|last| last.role.as_deref() == Some("tool"));
-        match (message, result) {
-            (Message::User { text, guidance: Some(_) }, Some(result)) if guidance_in_results => {
-                let said = result.content.take().map(Content::into_text).unwrap_or_default();
-                result.content = Some(Content::Text(format!("{said}\n\n{text}")));
-            }
-            _ => messages.push(ChatMessage::from(message)),
+/// Everything but the conversation and the tools.
+fn options(sampling: &Sampling, server: &Server, most: Option<u64>) -> Map<String, Value> {
+    let mut options = Map::new();
+    if sampling.stream {
+        options.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    }
+    if let Some(temperature) = sampling.temperature {
+        options.insert("temperature".to_owned(), json!(temperature));
+    }
+    // Who writes one of the two fields means it; both together are refused.
+    let fields = [MaxTokens::Old, MaxTokens::New].map(MaxTokens::field);
+    let written = |field: &&str| sampling.extra.get(*field).is_some_and(|value| !value.is_null());
+    if let Some(max_tokens) = sampling.max_tokens.filter(|_| !fields.iter().any(written)) {
+        options.insert(server.max_tokens.field().to_owned(), json!(max_tokens));
+    }
+    for (field, value) in &sampling.extra {
+        if value.is_null() {
+            options.shift_remove(field);
+        } else {
+            options.insert(field.clone(), value.clone());
         }
     }
+    for (refused, option) in
+        [(server.refuses.temperature, "temperature"), (server.refuses.stream_options, "stream_options")]
+    {
+        if refused {
+            options.shift_remove(option);
+        }
+    }
+    if let Some(most) = most {
+        lower(&mut options, server.max_tokens, most);
+    }
+    options
+}
+
+/// A reply of this request has no more than so many tokens, by the field that says so already, or the one the server takes.
+fn lower(options: &mut Map<String, Value>, usual: MaxTokens, most: u64) {
+    let said = [MaxTokens::Old, MaxTokens::New].into_iter().find(|field| options.contains_key(field.field()));
+    let value = options.entry(said.unwrap_or(usual).field()).or_insert(Value::Null);
+    *value = value.as_u64().map_or(most, |said| said.min(most)).into();
+}
+
+/// The conversation as the server takes it. Guidance after the result of a tool becomes a part of that result, where it
+/// must; a reply that says nothing is left out, since Mistral, Cohere, Databricks and Moonshot refuse one, and what users say
+/// on both sides of it is joined.
+fn messages(request: &ModelRequest<'_>, server: &Server) -> Vec<ChatMessage> {
+    let conversation = sendable(request.messages, server.call_ids, &request.tools);
+    let mut messages: Vec<ChatMessage> = Vec::with_capacity(conversation.len());
+    let mut left_out = false;
+    for message in &conversation {
+        let last = messages.last_mut();
+        let follows = |role: &str| last.as_ref().is_some_and(|last| last.role.as_deref() == Some(role));
+        match &**message {
+            Message::Assistant { text, calls, .. } if calls.is_empty() && text.trim().is_empty() => {
+                left_out = true;
+                continue;
+            }
+            Message::User { text, guidance: Some(_) } if server.guidance_in_results && follows("tool") => {
+                join(last, text);
+            }
+            Message::User { text, .. } if left_out && follows("user") => join(last, text),
+            message => messages.push(ChatMessage::from(message)),
+        }
+        left_out = false;
+    }
+    for message in &mut messages {
+        keep_what_is_taken(message, server);
+    }
+    let thinks = match server.reasoning {
+        Reasoning::AsItCame => false,
+        Reasoning::IfAny => messages.iter().any(|message| message.extra.contains_key(REASONING)),
+        Reasoning::Always => true,
+    };
+    for message in messages.iter_mut().filter(|message| thinks && !message.tool_calls.is_empty()) {
+        // Another model, which did not think, made the calls.
+        message.extra.entry(REASONING).or_insert_with(|| json!(""));
+    }
     messages
+}
+
+fn join(last: Option<&mut ChatMessage>, text: &str) {
+    if let Some(last) = last {
+        let said = last.content.take().map(Content::into_text).unwrap_or_default();
+        last.content = Some(Content::Text(format!("{said}\n\n{text}")));
+    }
+}
+
+/// Leaves out what other servers sent with a message, where this one refuses it.
+fn keep_what_is_taken(message: &mut ChatMessage, server: &Server) {
+    let Some(taken) = server.takes_back else { return };
+    message.extra.retain(|field, _| taken.contains(&field.as_str()));
+    for call in &mut message.tool_calls {
+        call.extra.clear();
+    }
 }
 
 impl From<&ToolSpec> for ChatTool {
@@ -133,18 +209,40 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     fn written(tools: Vec<&ToolSpec>, tool_choice: ToolChoice, sampling: &Sampling) -> Value {
+        written_with(None, tools, tool_choice, sampling)
+    }
+
+    fn written_with(
+        max_output: Option<u64>,
+        tools: Vec<&ToolSpec>,
+        tool_choice: ToolChoice,
+        sampling: &Sampling,
+    ) -> Value {
         let messages = [Message::user("hello")];
-        let request = ModelRequest {
-            messages: &messages,
+        let request = ModelRequest { max_output, ..request(&messages, tools, tool_choice) };
+        serde_json::to_value(ChatRequest::new("m", &request, sampling, &Server::default())).unwrap()
+    }
+
+    fn sent(conversation: &[Message], server: &Server) -> Vec<ChatMessage> {
+        messages(&request(conversation, vec![], ToolChoice::Auto), server)
+    }
+
+    fn request<'a>(
+        messages: &'a [Message],
+        tools: Vec<&'a ToolSpec>,
+        tool_choice: ToolChoice,
+    ) -> ModelRequest<'a> {
+        ModelRequest {
+            messages,
             tools,
             tool_choice,
+            max_output: None,
             timeout: None,
             timeouts: crate::engine::CallTimeouts::default(),
             streamed: None,
             traffic: Traffic::default(),
             cancel: CancellationToken::new(),
-        };
-        serde_json::to_value(ChatRequest::new("m", &request, sampling)).unwrap()
+        }
     }
 
     fn tool() -> ToolSpec {
@@ -188,19 +286,33 @@ mod tests {
         else {
             unreachable!()
         };
-        let sampling = Sampling {
-            stream: true,
-            temperature: Some(0.0),
-            max_tokens: Some(5),
-            extra,
-            ..Sampling::default()
-        };
+        let sampling = Sampling { stream: true, temperature: Some(0.0), max_tokens: Some(5), extra };
         let Value::Object(mut request) = written(vec![], ToolChoice::Auto, &sampling) else { unreachable!() };
         request.shift_remove("messages");
         assert_eq!(
             Value::Object(request),
             json!({"model": "m", "stream": true, "temperature": 0.0, "max_completion_tokens": 9, "top_p": 0.5})
         );
+    }
+
+    #[test]
+    fn a_budget_lowers_what_a_reply_may_have_and_never_raises_it() {
+        let of = |sampling: &Sampling, most| {
+            let Value::Object(mut request) = written_with(Some(most), vec![], ToolChoice::Auto, sampling)
+            else {
+                unreachable!()
+            };
+            (request.shift_remove("max_tokens"), request.shift_remove("max_completion_tokens"))
+        };
+        let own = Sampling { max_tokens: Some(50), ..Sampling::default() };
+        assert_eq!(of(&own, 20), (Some(json!(20)), None));
+        assert_eq!(of(&own, 80), (Some(json!(50)), None));
+        assert_eq!(of(&Sampling::default(), 20), (Some(json!(20)), None));
+        let mut options = Map::new();
+        lower(&mut options, MaxTokens::New, 20);
+        assert_eq!(Value::Object(options), json!({"max_completion_tokens": 20}));
+        let extra = json!({"max_completion_tokens": 9}).as_object().cloned().unwrap();
+        assert_eq!(of(&Sampling { extra, ..Sampling::default() }, 5), (None, Some(json!(5))));
     }
 
     #[test]
@@ -215,10 +327,101 @@ mod tests {
         let guidance = Message::User { text: "Report now.".into(), guidance: Some("final_turn".into()) };
         let conversation = [Message::user("go"), result, guidance, Message::user("and then?")];
         let contents = |strict| -> Vec<String> {
-            let all = messages(&conversation, strict).into_iter();
+            let server = Server { guidance_in_results: strict, ..Server::default() };
+            let all = sent(&conversation, &server).into_iter();
             all.map(|message| message.content.map(Content::into_text).unwrap_or_default()).collect()
         };
         assert_eq!(contents(true), ["go", "12\n\nReport now.", "and then?"]);
         assert_eq!(contents(false), ["go", "12", "Report now.", "and then?"]);
+    }
+
+    fn assistant(text: &str, ids: &[&str], extra: &Value) -> Message {
+        let call = |id: &&str| crate::session::ToolCall {
+            id: (*id).into(),
+            name: "t".into(),
+            arguments: "{".into(),
+        };
+        let extra = extra.as_object().cloned().unwrap_or_default();
+        Message::Assistant { text: text.into(), calls: ids.iter().map(call).collect(), extra }
+    }
+
+    fn tool_result(call: &str) -> Message {
+        Message::Tool { call: call.into(), tool: "t".into(), text: "12".into(), error: false, handle: None }
+    }
+
+    #[test]
+    fn arguments_and_ids_go_out_as_the_server_takes_them() {
+        let conversation = [assistant("", &["call_abc"], &json!({})), tool_result("call_abc")];
+        for (host, model) in [("localhost", "m"), ("api.mistral.ai", "m"), ("localhost", "mistral-small")] {
+            let sent = sent(&conversation, &Server::of(host, model));
+            let call = &sent[0].tool_calls[0];
+            assert_eq!(call.function.arguments.as_deref(), Some(r#"{"INVALID_JSON":"{"}"#));
+            assert_eq!(call.id, sent[1].tool_call_id);
+            let nine = call.id.as_ref().unwrap().len() == 9;
+            assert_eq!(nine, host != "localhost" || model != "m");
+        }
+    }
+
+    #[test]
+    fn a_reply_that_says_nothing_is_not_sent() {
+        let conversation = [
+            Message::user("a"),
+            assistant(" \n", &[], &json!({"reasoning_content": "hm"})),
+            Message::user("b"),
+            Message::user("c"),
+            assistant("\n", &["x"], &json!({})),
+            tool_result("x"),
+        ];
+        let sent = serde_json::to_value(sent(&conversation, &Server::default())).unwrap();
+        assert_eq!(sent[0], json!({"role": "user", "content": "a\n\nb"}));
+        assert_eq!(sent[1], json!({"role": "user", "content": "c"}));
+        assert_eq!((&sent[2]["role"], &sent[2]["content"]), (&json!("assistant"), &Value::Null));
+    }
+
+    #[test]
+    fn what_other_servers_sent_with_a_message_does_not_go_where_it_is_refused() {
+        let extra =
+            json!({"reasoning_content": "hm", "refusal": "no", "tool_calls": {"x": {"extra_content": 1}}});
+        let conversation = [assistant("", &["x"], &extra), tool_result("x")];
+        let fields = |host: &str| {
+            let sent = serde_json::to_value(&sent(&conversation, &Server::of(host, "m"))[0]).unwrap();
+            let of_call = sent["tool_calls"][0].get("extra_content").is_some();
+            (sent.get("reasoning_content").is_some(), sent.get("refusal").is_some(), of_call)
+        };
+        assert_eq!(fields("localhost"), (true, true, true));
+        assert_eq!(fields("api.openai.com"), (false, true, false));
+        assert_eq!(fields("api.groq.com"), (false, false, false));
+        assert_eq!(fields("api.mistral.ai"), (false, false, false));
+    }
+
+    #[test]
+    fn a_model_that_thinks_gets_reasoning_with_every_call() {
+        let plain = [assistant("", &["x"], &json!({})), tool_result("x")];
+        let thought = assistant("", &["y"], &json!({"reasoning_content": "hm"}));
+        let mixed = [plain[0].clone(), plain[1].clone(), thought, tool_result("y")];
+        let of = |host: &str, model: &str, conversation: &[Message]| {
+            sent(conversation, &Server::of(host, model))[0].extra.get(REASONING).cloned()
+        };
+        assert_eq!(of("api.deepseek.com", "deepseek-chat", &plain), None);
+        assert_eq!(of("api.deepseek.com", "deepseek-reasoner", &plain), Some(json!("")));
+        assert_eq!(of("api.moonshot.ai", "kimi-k2.6", &mixed), Some(json!("")));
+        assert_eq!(of("localhost", "m", &mixed), None);
+    }
+
+    #[test]
+    fn the_most_tokens_go_by_the_name_that_the_server_knows_and_never_by_both() {
+        let with = |server: Server, extra: Value| {
+            let extra = extra.as_object().cloned().unwrap_or_default();
+            let sampling = Sampling { max_tokens: Some(5), extra, ..Sampling::default() };
+            Value::Object(options(&sampling, &server, None))
+        };
+        assert_eq!(with(Server::default(), json!({})), json!({"max_tokens": 5}));
+        assert_eq!(
+            with(Server::of("api.openai.com", "gpt-5"), json!({})),
+            json!({"max_completion_tokens": 5})
+        );
+        for extra in [json!({"max_tokens": 9}), json!({"max_completion_tokens": 9})] {
+            assert_eq!(with(Server::of("api.openai.com", "gpt-5"), extra.clone()), extra);
+        }
     }
 }

@@ -34,10 +34,14 @@ struct Choice {
     delta: ChatMessage,
     #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
+    /// As Google's server has called it.
+    #[serde(default, rename = "finishReason", deserialize_with = "lenient::text")]
+    google_reason: Option<String>,
 }
 
 /// An answer that is being put together.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the stream")]
 pub(crate) struct Parts {
     text: String,
     calls: Vec<WireCall>,
@@ -51,6 +55,8 @@ pub(crate) struct Parts {
     fresh: String,
     started: bool,
     done: bool,
+    /// The tokens were told in a chunk of their own, which comes at the end.
+    counted: bool,
     /// The server may leave out why the model stopped.
     finish_optional: bool,
 }
@@ -64,10 +70,12 @@ impl Assembly for Parts {
         let Some(value) = event::data(event, headers)? else { return Ok(Progress::More) };
         let chunk: Chunk = serde_json::from_value(value).map_err(|error| unexpected(&error))?;
         self.usage = chunk.usage.or(self.usage);
+        self.counted = self.started && chunk.choices.is_empty() && (self.counted || chunk.usage.is_some());
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             self.started = true;
             self.add(choice.delta);
             let said = choice.finish_reason.filter(|said| !said.is_empty());
+            let said = said.or(choice.google_reason.filter(|said| !said.is_empty()));
             self.finish = said.or(self.finish.take());
         }
         Ok(Progress::More)
@@ -86,7 +94,7 @@ impl Assembly for Parts {
     }
 
     fn is_whole(&self) -> bool {
-        self.finish.is_some() || (self.done && self.finish_optional)
+        self.finish.is_some() || (self.finish_optional && (self.done || self.counted))
     }
 
     fn reply(self, conversation: &[Message]) -> Result<ModelReply, Failure> {

@@ -1,0 +1,264 @@
+//! Certain repairs, made in the files: each is tried before it is kept, and what it would change elsewhere refuses it.
+
+use std::collections::{HashSet, VecDeque};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use unfazed::host::PolicyFiles;
+use unfazed::policy::yaml::is_kept;
+use unfazed::policy::{Diagnostic, Place, Report, Severity, Span};
+
+use super::unified;
+use super::{Checker, Kind, files, named};
+use crate::cli::exit::Failed;
+
+/// One repair may bring up the next; no file needs so many rounds.
+const MOST_ROUNDS: usize = 200;
+/// The mark that may come before a text; spans do not count it.
+const BOM: &[u8] = "\u{feff}".as_bytes();
+
+/// A file with its repairs.
+pub(super) struct Fixed {
+    path: PathBuf,
+    before: Vec<u8>,
+    after: Vec<u8>,
+    count: usize,
+}
+
+/// Files with all repairs that are certain: of those that are given, and of those they name.
+pub(super) fn repair(paths: &[PathBuf], checker: &Checker<'_>) -> Vec<Fixed> {
+    let mut queue: VecDeque<PathBuf> = paths.iter().cloned().collect();
+    let (mut seen, mut repaired) = (HashSet::new(), Vec::new());
+    while let Some(path) = queue.pop_front() {
+        if !seen.insert(files::one(&path)) {
+            continue;
+        }
+        let Ok(before) = files::read(&path) else { continue };
+        let (after, count, named) = repaired_text(&path, &before, checker);
+        queue.extend(named);
+        if count > 0 {
+            repaired.push(Fixed { path, before, after, count });
+        }
+    }
+    repaired
+}
+
+/// The bytes of a file with its repairs, how many these are, and the other files in which something is to be repaired.
+fn repaired_text(path: &Path, bytes: &[u8], checker: &Checker<'_>) -> (Vec<u8>, usize, Vec<PathBuf>) {
+    let (mark, text) = bytes.strip_prefix(BOM).map_or((&[][..], bytes), |text| (BOM, text));
+    let Ok(text) = std::str::from_utf8(text) else { return (bytes.to_vec(), 0, Vec::new()) };
+    let attempt = Attempt { path, checker };
+    let mut elsewhere = Vec::new();
+    let (mut text, mut count) = (text.to_owned(), 0);
+    for _ in 0..MOST_ROUNDS {
+        let found = attempt.look(&text);
+        elsewhere.extend(found.iter().flat_map(|report| attempt.named(report)));
+        let repairs = attempt.repairs(&found);
+        let Some((after, made)) = attempt.apply(&text, &found, &repairs) else { break };
+        (text, count) = (after, count + made);
+    }
+    ([mark, text.as_bytes()].concat(), count, elsewhere)
+}
+
+/// A replacement of bytes.
+#[derive(Clone, PartialEq, Eq)]
+struct Repair {
+    at: Range<usize>,
+    text: String,
+}
+
+/// Repairs of one file.
+struct Attempt<'a> {
+    path: &'a Path,
+    checker: &'a Checker<'a>,
+}
+
+impl Attempt<'_> {
+    fn look(&self, text: &str) -> Vec<Report> {
+        self.checker.look(self.path, text.as_bytes()).0
+    }
+
+    fn is_here(&self, report: &Report, span: Span) -> bool {
+        report.sources().get(span.source).is_some_and(|source| Path::new(source.name()) == self.path)
+    }
+
+    /// The problems that are in this file.
+    fn own<'r>(&'r self, found: &'r [Report]) -> impl Iterator<Item = &'r Diagnostic> {
+        found
+            .iter()
+            .flat_map(|report| report.all().iter().filter(|problem| self.is_here(report, problem.span)))
+    }
+
+    /// The other files that have a repair. What ships with the product is no file.
+    fn named(&self, report: &Report) -> Vec<PathBuf> {
+        let fixes = report.all().iter().filter_map(|problem| problem.fix.as_ref());
+        let others = fixes.filter(|fix| !self.is_here(report, fix.span));
+        let names = others.filter_map(|fix| report.sources().get(fix.span.source));
+        names.map(|source| PathBuf::from(source.name())).filter(|path| path.is_file()).collect()
+    }
+
+    /// The repairs of this file, in the order of the text; none of two that meet and differ.
+    fn repairs(&self, found: &[Report]) -> Vec<Repair> {
+        let mut all: Vec<Repair> = Vec::new();
+        for report in found {
+            let here = report.all().iter().filter_map(|problem| problem.fix.as_ref());
+            for fix in here.filter(|fix| self.is_here(report, fix.span)) {
+                let repair =
+                    Repair { at: fix.span.start as usize..fix.span.end as usize, text: fix.text.clone() };
+                if !all.contains(&repair) {
+                    all.push(repair);
+                }
+            }
+        }
+        all.sort_by_key(|repair| (repair.at.start, repair.at.end));
+        let meets = |one: &Repair, other: &Repair| {
+            one != other && one.at.start <= other.at.end && other.at.start <= one.at.end
+        };
+        all.iter().filter(|one| !all.iter().any(|other| meets(one, other))).cloned().collect()
+    }
+
+    /// The text with all repairs, or with the first of them that can be made; and how many were made.
+    fn apply(&self, text: &str, found: &[Report], repairs: &[Repair]) -> Option<(String, usize)> {
+        if repairs.is_empty() {
+            return None;
+        }
+        let each = repairs.iter().map(std::slice::from_ref);
+        let groups = std::iter::once(repairs).chain(each.filter(|_| repairs.len() > 1));
+        groups.into_iter().find_map(|group| {
+            let after = with(text, group)?;
+            self.is_sound(text, &after, found, group).then_some((after, group.len()))
+        })
+    }
+
+    /// Whether the repairs repair something and change nothing else: comments, values, and what holds for any tool, model
+    /// or turn.
+    fn is_sound(&self, before: &str, after: &str, found: &[Report], repairs: &[Repair]) -> bool {
+        let replaced: Vec<Range<usize>> = repairs.iter().map(|repair| repair.at.clone()).collect();
+        if !is_kept(before, after, &replaced) {
+            return false;
+        }
+        let written = written(repairs);
+        let errors = |reports: &[Report]| -> Vec<(String, Range<usize>)> {
+            let own = self.own(reports).filter(|problem| problem.severity == Severity::Error);
+            own.map(|problem| {
+                let Span { start, end, .. } = problem.span;
+                (format!("{} {}", problem.code, problem.message), start as usize..end as usize)
+            })
+            .collect()
+        };
+        let (old, new) = (errors(found), errors(&self.look(after)));
+        // A repair that is refused next was none; what it brings to light elsewhere was there before.
+        let refused = new.iter().any(|(said, at)| {
+            let touched = written.iter().any(|range| range.start < at.end && at.start < range.end);
+            touched && !old.iter().any(|(before, _)| before == said)
+        });
+        let (old_said, new_said) = (said(&old), said(&new));
+        !refused && old_said != new_said && self.same_elsewhere(before, after, &replaced, &written)
+    }
+
+    /// Whether what a policy makes of both texts differs only where a repair stands.
+    fn same_elsewhere(
+        &self,
+        before: &str,
+        after: &str,
+        replaced: &[Range<usize>],
+        written: &[Range<usize>],
+    ) -> bool {
+        if named::kind(after.as_bytes()) != Kind::Policy {
+            return true;
+        }
+        let name = self.path.display().to_string();
+        let loader = self.checker.loader();
+        let compared = PolicyFiles::new().compare(&loader, &name, before.as_bytes(), after.as_bytes());
+        // Of a text that cannot be read there is nothing to keep.
+        let Some(compared) = compared else { return true };
+        let stands = |place: &Option<Place>, text: &str, ranges: &[Range<usize>]| {
+            let line = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
+            place.as_ref().is_some_and(|place| {
+                let here = usize::try_from(place.line).unwrap_or_default();
+                place.file == name
+                    && ranges.iter().any(|range| (line(range.start)..=line(range.end)).contains(&here))
+            })
+        };
+        let mut rows = compared.groups.iter().flat_map(|group| &group.rows);
+        rows.all(|row| stands(&row.new_at, after, written) || stands(&row.old_at, before, replaced))
+    }
+}
+
+/// What is said of problems, in order.
+fn said(problems: &[(String, Range<usize>)]) -> Vec<&String> {
+    let mut said: Vec<&String> = problems.iter().map(|(said, _)| said).collect();
+    said.sort_unstable();
+    said
+}
+
+/// The text with repairs, which are in order and do not meet.
+fn with(text: &str, repairs: &[Repair]) -> Option<String> {
+    let (mut after, mut at) = (String::with_capacity(text.len()), 0);
+    for repair in repairs {
+        after.push_str(text.get(at..repair.at.start)?);
+        after.push_str(&repair.text);
+        at = repair.at.end;
+    }
+    after.push_str(text.get(at..)?);
+    Some(after)
+}
+
+/// Where the repairs stand in the text that has them.
+fn written(repairs: &[Repair]) -> Vec<Range<usize>> {
+    let (mut more, mut less) = (0, 0);
+    let place = |repair: &Repair| {
+        let start = repair.at.start + more - less;
+        more += repair.text.len();
+        less += repair.at.len();
+        start..start + repair.text.len()
+    };
+    repairs.iter().map(place).collect()
+}
+
+impl Fixed {
+    /// As the file is called.
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// How many repairs there are.
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The repairs as a unified diff.
+    pub(super) fn diff(&self) -> String {
+        let [old, new] = [&self.before, &self.after].map(|bytes| String::from_utf8_lossy(bytes));
+        unified::diff(&self.name(), &old, &new)
+    }
+
+    /// Puts the repaired text in the file's place, at once: whoever reads it sees the old one or the new one.
+    pub(super) fn write(&self) -> Result<(), Failed> {
+        replace(&self.path, &self.before, &self.after)
+            .map_err(|error| Failed::io(format!("cannot repair {}", self.name()), error))
+    }
+}
+
+/// Replaces a file, or the one a link leads to, by a new one with the same permissions.
+fn replace(path: &Path, before: &[u8], after: &[u8]) -> io::Result<()> {
+    let path = path.canonicalize()?;
+    if fs::read(&path)? != before {
+        return Err(io::Error::other("it was changed meanwhile"));
+    }
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let new = path.with_file_name(format!(".{name}.{}.new", std::process::id()));
+    let written = OpenOptions::new().write(true).create_new(true).open(&new).and_then(|mut file| {
+        file.set_permissions(fs::metadata(&path)?.permissions())?;
+        file.write_all(after)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)
+    });
+    if written.is_err() {
+        // What is left of it is of no use; that it cannot be removed adds nothing.
+        let _ = fs::remove_file(&new);
+    }
+    written
+}

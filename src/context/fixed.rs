@@ -1,0 +1,208 @@
+//! What providers add to each request besides what is sent: as far as it is documented.
+
+use serde_json::Value;
+
+use super::tokens::TokenCounter;
+
+/// What of a request decides what is added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// It declares tools.
+    tools: bool,
+    /// The model has to call one.
+    forced: bool,
+    /// It has instructions of its own.
+    system: bool,
+}
+
+impl Shape {
+    pub(super) fn of(body: &Value, messages: &[Value]) -> Self {
+        let choice = body.get("tool_choice");
+        let kind = choice.and_then(|choice| choice.as_str().or_else(|| choice.get("type")?.as_str()));
+        let role = messages.first().and_then(|first| first.get("role")?.as_str());
+        Self {
+            tools: body.get("tools").and_then(Value::as_array).is_some_and(|tools| !tools.is_empty()),
+            forced: matches!(kind, Some("any" | "tool" | "required" | "function")),
+            system: body.get("system").is_some() || matches!(role, Some("system" | "developer")),
+        }
+    }
+}
+
+/// Anthropic's system prompt for the use of tools: the beginning of a model's name, its tokens with the tool choices
+/// `auto` and `none`, and with `any` and `tool`. The first that fits counts. Source: the table "Tool use system prompt token
+/// count" of "Tool use with Claude", platform.claude.com; for the models of 2024 the same table at docs.anthropic.com.
+const CLAUDE: [(&str, u64, u64); 18] = [
+    ("claude-opus-4-8", 290, 410),
+    ("claude-opus-4-7", 675, 804),
+    ("claude-opus-4-6", 497, 589),
+    ("claude-opus-4-5", 496, 588),
+    ("claude-opus-4", 313, 315),
+    ("claude-sonnet-5", 354, 474),
+    ("claude-sonnet-4-6", 497, 589),
+    ("claude-sonnet-4-5", 496, 588),
+    ("claude-sonnet-4", 313, 315),
+    ("claude-haiku-4-5", 496, 588),
+    ("claude-3-7-sonnet", 346, 313),
+    ("claude-3-5-sonnet-20240620", 294, 261),
+    ("claude-3-5-sonnet", 346, 313),
+    ("claude-3-5-haiku", 264, 340),
+    ("claude-3-opus", 530, 281),
+    ("claude-3-sonnet", 159, 235),
+    ("claude-3-haiku", 264, 340),
+    ("claude", 346, 313),
+];
+
+/// Every reply is primed with `<|start|>assistant<|message|>`. Source: "How to count tokens with tiktoken", `OpenAI` cookbook.
+/// The other formats begin a reply with about as much.
+const PRIMING: u64 = 3;
+/// `<|im_start|>system`, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", `<|im_end|>`: where there are
+/// no instructions. Source: the chat template of Qwen2.5-Instruct.
+const QWEN: u64 = 21;
+/// The system message with the dates, before the instructions. Source: the chat template of Llama-3.1-Instruct.
+const LLAMA: u64 = 26;
+/// The line about the environment, and how a call is to be written. Source: as above.
+const LLAMA_TOOLS: u64 = 60;
+/// The system message with the dates, the effort and the channels. Source: "`OpenAI` harmony response format", `OpenAI` cookbook.
+const HARMONY: u64 = 61;
+/// Its line about the channel of calls. Source: as above.
+const HARMONY_TOOLS: u64 = 14;
+
+/// The tokens that the provider of a model adds to a request; 0: nobody has said.
+pub(super) fn fixed_tokens(model: &str, shape: Shape) -> u64 {
+    let name = plain(model);
+    let tools = |tokens: u64| if shape.tools { tokens } else { 0 };
+    if let Some(claude) = name.find("claude").and_then(|at| name.get(at..)) {
+        let row = CLAUDE.iter().find(|(begins, ..)| claude.starts_with(begins));
+        let prompt = row.map_or(0, |(_, free, forced)| if shape.forced { *forced } else { *free });
+        return tools(prompt).saturating_add(PRIMING);
+    }
+    if name.starts_with("gpt-oss") {
+        return HARMONY.saturating_add(tools(HARMONY_TOOLS)).saturating_add(PRIMING);
+    }
+    if let Some(rules) = signature_rules(model) {
+        return tools(rules.end).saturating_add(PRIMING);
+    }
+    if ["llama-3.1", "llama-3.2", "llama-3.3", "llama3.1", "llama3.2", "llama3.3"]
+        .iter()
+        .any(|llama| name.contains(llama))
+    {
+        return LLAMA.saturating_add(tools(LLAMA_TOOLS)).saturating_add(PRIMING);
+    }
+    if name.starts_with("qwen2.5") || name.starts_with("qwen-2.5") {
+        return if shape.system { PRIMING } else { QWEN.saturating_add(PRIMING) };
+    }
+    0
+}
+
+/// The name without who serves the model, in lower case, and with hyphens where other servers have dots.
+fn plain(model: &str) -> String {
+    let name = model.rsplit('/').next().unwrap_or(model).to_lowercase();
+    if name.contains("claude") { name.replace('.', "-") } else { name }
+}
+
+/// How a model is shown tools as signatures of functions. Source: `num_tokens_for_tools` of "How to count tokens with
+/// tiktoken", `OpenAI` cookbook, whose names these are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SignatureRules {
+    /// `func_init`.
+    function: u64,
+    /// `func_end`.
+    end: u64,
+}
+
+/// `prop_init`, `prop_key` and `enum_item`; `enum_init` is as much less.
+const PROPERTY: u64 = 3;
+
+/// The rules of a model, if it is one of `OpenAI`'s.
+pub(super) fn signature_rules(model: &str) -> Option<SignatureRules> {
+    let name = plain(model);
+    let name = name.strip_prefix("ft:").unwrap_or(&name);
+    let first = ["gpt-3.5", "gpt-35"].iter().any(|begins| name.starts_with(begins))
+        || name == "gpt-4"
+        || ["gpt-4-", "gpt-4:"].iter().any(|begins| name.starts_with(begins));
+    let known =
+        ["gpt-4", "gpt-5", "chatgpt-", "o1", "o3", "o4-"].iter().any(|begins| name.starts_with(begins));
+    (first || known).then_some(SignatureRules { function: if first { 10 } else { 7 }, end: 12 })
+}
+
+impl SignatureRules {
+    /// The tokens of a function as it is declared.
+    pub(super) fn tokens(self, counter: &dyn TokenCounter, function: &Value) -> u64 {
+        let text = |value: &Value, field: &str| {
+            value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let described = |value: &Value| text(value, "description").trim_end_matches('.').to_owned();
+        let head = format!("{}:{}", text(function, "name"), described(function));
+        let mut tokens = self.function.saturating_add(counter.count(&head));
+        // Objects within objects are shown like the outermost; nothing here is as deep as a schema may be.
+        let mut open: Vec<&Value> = function.get("parameters").into_iter().collect();
+        while let Some(schema) = open.pop() {
+            open.extend(schema.get("items"));
+            let choices =
+                ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|field| schema.get(field)?.as_array());
+            open.extend(choices.flatten());
+            let Some(properties) = schema.get("properties").and_then(Value::as_object) else { continue };
+            if !properties.is_empty() {
+                tokens = tokens.saturating_add(PROPERTY);
+            }
+            for (name, property) in properties {
+                let line = format!("{name}:{}:{}", text(property, "type"), described(property));
+                let values = property.get("enum").and_then(Value::as_array);
+                let values = values.map_or(0, |values| of_enum(counter, values));
+                tokens =
+                    [PROPERTY, counter.count(&line), values].into_iter().fold(tokens, u64::saturating_add);
+                open.push(property);
+            }
+        }
+        tokens
+    }
+}
+
+fn of_enum(counter: &dyn TokenCounter, values: &[Value]) -> u64 {
+    let each = values.iter().map(|value| {
+        let tokens =
+            value.as_str().map_or_else(|| counter.count(&value.to_string()), |text| counter.count(text));
+        tokens.saturating_add(PROPERTY)
+    });
+    each.fold(0, u64::saturating_add).saturating_sub(PROPERTY)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fixed(model: &str, body: &Value) -> u64 {
+        fixed_tokens(model, Shape::of(body, body["messages"].as_array().map_or(&[], Vec::as_slice)))
+    }
+
+    #[test]
+    fn each_provider_adds_what_it_documents() {
+        let none = json!({"messages": [{"role": "user"}]});
+        let tools = json!({"tools": [{}], "messages": [{"role": "system"}]});
+        let forced = json!({"tools": [{}], "tool_choice": {"type": "any"}, "messages": []});
+        for (model, expected) in [
+            ("gpt-4o-mini", (3, 15, 15)),
+            ("openai/gpt-4.1", (3, 15, 15)),
+            ("claude-sonnet-4-5-20250929", (3, 499, 591)),
+            ("anthropic/claude-sonnet-4.5", (3, 499, 591)),
+            ("us.anthropic.claude-3-5-haiku-20241022-v1:0", (3, 267, 343)),
+            ("claude-3-5-sonnet-20240620", (3, 297, 264)),
+            ("openai/gpt-oss-120b", (64, 78, 78)),
+            ("llama-3.3-70b-versatile", (29, 89, 89)),
+            ("Qwen/Qwen2.5-7B-Instruct", (24, 3, 24)),
+            ("mistral-large-latest", (0, 0, 0)),
+        ] {
+            let found = (fixed(model, &none), fixed(model, &tools), fixed(model, &forced));
+            assert_eq!(found, expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn no_row_is_hidden_by_one_before_it() {
+        for (at, (name, ..)) in CLAUDE.iter().enumerate() {
+            assert!(CLAUDE[..at].iter().all(|(before, ..)| !name.starts_with(before)), "{name}");
+        }
+    }
+}

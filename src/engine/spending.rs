@@ -1,0 +1,207 @@
+//! What a run has spent of its budgets, and how much of what is left one call may have.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{Cost, Price};
+use crate::session::Usage;
+use crate::time::{Instant, Nanos};
+
+/// With less for its reply no final turn is begun: what it could still say is not worth its request.
+const LEAST: u64 = 64;
+/// So many tokens the results of a reply have at least before the final turn.
+const RESULTS: u64 = 1024;
+
+/// What a run has spent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spending {
+    /// Tokens of requests and replies: as providers report them, and where nobody reports them as they are counted here.
+    #[serde(skip_serializing_if = "is_none")]
+    pub tokens: u64,
+    /// What the calls of models cost, in picodollars; those of models without a price are not in it.
+    #[serde(skip_serializing_if = "is_none")]
+    pub(super) picodollars: u64,
+    /// Calls of models; every attempt and every summary is one.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub model_calls: u32,
+    /// Calls of tools that ran.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub tool_calls: u32,
+    /// When the run began.
+    pub(super) started: Instant,
+    /// When its final turn began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ending: Option<Instant>,
+    /// Tokens that came into the conversation since it was measured, as they are estimated.
+    #[serde(skip_serializing_if = "is_none")]
+    pub(super) appended: u64,
+    /// What is kept for the call of a model under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reserved: Option<Reservation>,
+    /// Whether the reply of the last call had less room than usual.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) lowered: bool,
+    /// What the host found out about prices.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) prices: BTreeMap<String, Price>,
+}
+
+/// What is kept for a call of a model until it says what it used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Reservation {
+    /// The model.
+    pub(super) target: String,
+    /// Tokens of the request, as they are counted.
+    pub(super) input: u64,
+    /// The most tokens of the reply.
+    pub(super) output: u64,
+}
+
+/// What a token takes of a budget: one of tokens, or so many picodollars of money.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rate {
+    pub(super) input: u64,
+    pub(super) output: u64,
+}
+
+/// A request, and what its tokens take of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) tokens: u64,
+    pub(super) rate: Rate,
+    /// The least that is worth asking for as a reply.
+    pub(super) floor: u64,
+}
+
+impl Spending {
+    /// What the calls of models cost; those of models without a price are not in it.
+    pub const fn cost(&self) -> Cost {
+        Cost(self.picodollars)
+    }
+
+    /// The tokens that are reserved for the call of a model under way: of its request, and of its reply at most.
+    pub fn reserved(&self) -> Usage {
+        self.reserved.as_ref().map_or_else(Usage::default, |kept| Usage {
+            input: kept.input,
+            output: kept.output,
+            ..Usage::default()
+        })
+    }
+
+    /// How long the run takes until then, in whole milliseconds.
+    pub const fn time(&self, now: Instant) -> Nanos {
+        Nanos::from_millis(now.since(self.started).0.div_ceil(1_000_000))
+    }
+
+    /// Whether nothing is to be remembered.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// These tokens were used.
+    pub(super) fn charge(&mut self, usage: Usage, price: Option<Price>) {
+        self.tokens = self.tokens.saturating_add(usage.total());
+        let cost = price.map_or(0, |price| usage.cost(price).0);
+        self.picodollars = self.picodollars.saturating_add(cost);
+    }
+}
+
+impl Rate {
+    /// Of a budget of tokens.
+    pub(super) const TOKENS: Self = Self { input: 1, output: 1 };
+
+    /// The most that tokens of that price take.
+    pub(super) fn of(price: Price) -> Self {
+        Self { input: price.most_of_input(), output: price.most_of_output() }
+    }
+
+    /// The larger of both.
+    pub(super) fn max(self, other: Self) -> Self {
+        Self { input: self.input.max(other.input), output: self.output.max(other.output) }
+    }
+}
+
+impl Request {
+    /// The most tokens of its reply if it is the final turn and `left` is left; `None`: not enough for one.
+    pub(super) fn most_of_final(self, left: u64) -> Option<u64> {
+        let rest = u128::from(left).checked_sub(product(self.tokens, self.rate.input))?;
+        Some(divided(rest, self.rate.output.into())).filter(|most| *most >= self.floor.min(LEAST))
+    }
+
+    /// The most tokens of its reply if the final turn is to come after it: its reply, and the results it asks for, are
+    /// a part of the request of `end` then. `None`: not enough for one.
+    pub(super) fn most_before(self, end: Self, left: u64) -> Option<u64> {
+        let end_input = product(end.tokens.saturating_add(RESULTS), end.rate.input);
+        let kept = end_input.saturating_add(product(end.floor, end.rate.output));
+        let taken = product(self.tokens, self.rate.input).saturating_add(kept);
+        let rest = u128::from(left).checked_sub(taken)?;
+        let each = u128::from(self.rate.output).saturating_add(end.rate.input.into());
+        Some(divided(rest, each)).filter(|most| *most >= self.floor)
+    }
+
+    /// How many tokens the final request may have if `left` is left and its reply keeps the floor.
+    pub(super) fn most_of_request(self, left: u64) -> u64 {
+        let rest = u128::from(left).saturating_sub(product(self.floor, self.rate.output));
+        divided(rest, self.rate.input.into())
+    }
+}
+
+fn product(tokens: u64, rate: u64) -> u128 {
+    u128::from(tokens).saturating_mul(rate.into())
+}
+
+/// How many there are; what costs nothing has no end.
+fn divided(rest: u128, each: u128) -> u64 {
+    rest.checked_div(each).map_or(u64::MAX, |most| u64::try_from(most).unwrap_or(u64::MAX))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_nothing(number: &u32) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn after_a_turn_there_is_enough_for_the_final_one(
+            tokens in 0u64..200_000, left in 0u64..2_000_000_000_000, floor in 1u64..2_000,
+            prices in prop::array::uniform4(0u64..20_000_000), results in 0u64..=RESULTS,
+        ) {
+            let [input, output, end_input, end_output] = prices;
+            let turn = Request { tokens, rate: Rate { input, output }, floor };
+            let end = Request { rate: Rate { input: end_input, output: end_output }, ..turn };
+            let Some(reply) = turn.most_before(end, left) else { return Ok(()) };
+            prop_assert!(reply >= floor);
+            // A price of nothing has no most.
+            let reply = reply.min(1_000_000);
+            let spent = product(tokens, input) + product(reply, output);
+            prop_assert!(spent <= u128::from(left));
+            let left = u64::try_from(u128::from(left) - spent).unwrap();
+            let end = Request { tokens: tokens + reply + results, ..end };
+            prop_assert!(end.most_of_final(left).is_some_and(|most| most >= floor));
+            prop_assert!(end.most_of_request(left) >= end.tokens);
+        }
+
+        #[test]
+        fn a_final_turn_spends_no_more_than_is_left(
+            tokens in 0u64..200_000, left in 0u64..2_000_000_000_000, input in 0u64..20_000_000, output in 1u64..20_000_000,
+        ) {
+            let end = Request { tokens, rate: Rate { input, output }, floor: 1024 };
+            if let Some(reply) = end.most_of_final(left) {
+                prop_assert!(product(tokens, input) + product(reply, output) <= u128::from(left));
+            }
+        }
+    }
+}

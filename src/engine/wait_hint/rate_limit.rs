@@ -1,0 +1,51 @@
+//! The header `RateLimit` of the IETF (draft-ietf-httpapi-ratelimit-headers): what remains of each quota, and in how many
+//! seconds it resets.
+
+use super::length::{SECOND, decimal};
+use super::nothing_left;
+use crate::time::Nanos;
+
+/// The resets of the quotas of which nothing remains. `limited`: the answer says that one is used up, so a quota that
+/// does not say what remains may be meant.
+pub(super) fn resets(value: &str, limited: bool) -> impl Iterator<Item = (&str, Option<Nanos>)> {
+    // Earlier drafts have one quota, whose parts are apart by commas as later the quotas are.
+    let earlier = !value.contains(';');
+    let quotas = value.split(move |c| c == ',' && !earlier);
+    quotas.filter_map(move |quota| {
+        let part = |names: [&str; 2]| {
+            quota.split([';', ',']).find_map(|part| {
+                let (name, value) = part.split_once('=')?;
+                names.contains(&name.trim()).then_some(value.trim())
+            })
+        };
+        let reset = part(["t", "reset"])?;
+        let used_up = part(["r", "remaining"]).map_or(limited, nothing_left);
+        used_up.then(|| (reset, decimal(reset, SECOND)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quotas_that_are_used_up_say_when_they_reset() {
+        let read = |value, limited| {
+            resets(value, limited).map(|(_, wait)| wait.unwrap().0 / SECOND).collect::<Vec<_>>()
+        };
+        for (value, waits) in [
+            (r#""default";r=0;t=30"#, vec![30]),
+            (r#""default";r=5;t=30"#, vec![]),
+            (r#""minute";r=0;t=12, "day";r=400;t=80000"#, vec![12]),
+            (r#""minute" ; r=0 ; t=12;pk=:dXNlcg==:"#, vec![12]),
+            ("limit=100, remaining=0, reset=7", vec![7]),
+            ("limit=100, remaining=3, reset=7", vec![]),
+            (r#""default";r=0"#, vec![]),
+            ("", vec![]),
+        ] {
+            assert_eq!(read(value, true), waits, "{value}");
+        }
+        assert_eq!(read(r#""default";t=9"#, true), [9]);
+        assert_eq!(read(r#""default";t=9"#, false), [0; 0]);
+    }
+}

@@ -1,0 +1,27 @@
+//! What went wrong with a file, in plain words.
+
+use std::io;
+
+/// Why a file cannot be read or written, without the numbers of the system.
+///
+/// ```
+/// use unfazed::host::file_error;
+/// let error = std::fs::read("no/such/file").unwrap_err();
+/// assert_eq!(file_error(&error), "there is no such file");
+/// ```
+pub fn file_error(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        io::ErrorKind::NotADirectory => "a part of its path is no folder".to_owned(),
+        io::ErrorKind::StorageFull => "the disk is full".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "nothing can be written there: the file system is read-only".to_owned()
+        }
+        _ => {
+            let said = error.to_string();
+            said.split(" (os error").next().unwrap_or_default().to_owned()
+        }
+    }
+}

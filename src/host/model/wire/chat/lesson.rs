@@ -1,0 +1,345 @@
+//! What the refusals of a server teach about what it takes: the request is written otherwise and sent once more, and so are
+//! all that follow.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::server::{MaxTokens, Reasoning, Server};
+use crate::engine::Failure;
+use crate::host::model::wire::ids::IdForm;
+
+/// One thing that a refusal teaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lesson {
+    /// The most tokens of a reply are said by this field.
+    MaxTokens(MaxTokens),
+    /// Ids of calls have this form.
+    CallIds(IdForm),
+    /// The temperature is the server's own.
+    NoTemperature,
+    /// What is told at the end of a stream cannot be asked for.
+    NoStreamOptions,
+    /// No call can be demanded.
+    NoToolChoice,
+    /// Nothing of what other servers sent with a message is taken.
+    NothingBack,
+    /// A call comes with reasoning.
+    ReasoningOnCalls,
+    /// What a user says after a result stands in the result.
+    GuidanceInResults,
+}
+
+/// What was learned of one model's server. All clones learn together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lessons(Arc<Mutex<Vec<Lesson>>>);
+
+impl Lessons {
+    /// What is known of the server now.
+    pub(super) fn applied_to(&self, mut server: Server) -> Server {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .for_each(|lesson| lesson.apply(&mut server));
+        server
+    }
+
+    /// What a refusal teaches that was not known, in words. `sends`: whether the request has that option.
+    pub(super) fn learn(
+        &self,
+        failure: &Failure,
+        model: &str,
+        known: Server,
+        sends: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let lesson = Lesson::of(failure)?;
+        if lesson.option().is_some_and(|option| !sends(option)) {
+            return None;
+        }
+        let (before, mut after) = (self.applied_to(known), self.applied_to(known));
+        lesson.apply(&mut after);
+        let mut learned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nothing is learned twice, nor the opposite of what was.
+        let again = |known: &Lesson| core::mem::discriminant(known) == core::mem::discriminant(&lesson);
+        if before == after || learned.iter().any(again) {
+            return None;
+        }
+        learned.push(lesson);
+        Some(format!("`{model}` refused the request, which is sent again {}", lesson.told()))
+    }
+}
+
+impl Lesson {
+    fn apply(self, server: &mut Server) {
+        match self {
+            Self::MaxTokens(field) => server.max_tokens = field,
+            Self::CallIds(form) => server.call_ids = form,
+            Self::NoTemperature => server.refuses.temperature = true,
+            Self::NoStreamOptions => server.refuses.stream_options = true,
+            Self::NoToolChoice => server.refuses.tool_choice = true,
+            Self::NothingBack => server.takes_back = Some(&[]),
+            Self::ReasoningOnCalls => server.reasoning = Reasoning::Always,
+            Self::GuidanceInResults => server.guidance_in_results = true,
+        }
+    }
+
+    /// The option it is about.
+    const fn option(self) -> Option<&'static str> {
+        match self {
+            Self::MaxTokens(_) => Some("max_tokens"),
+            Self::NoTemperature => Some("temperature"),
+            Self::NoStreamOptions => Some("stream_options"),
+            _ => None,
+        }
+    }
+
+    fn of(failure: &Failure) -> Option<Self> {
+        // vLLM answers what a template raises with 500.
+        if !matches!(failure.status, Some(400 | 422 | 500)) {
+            return None;
+        }
+        let refusal = Refusal::of(failure);
+        refusal.of_ids().or_else(|| refusal.of_messages()).or_else(|| refusal.of_option())
+    }
+
+    /// What is other in the request from now on.
+    fn told(self) -> &'static str {
+        match self {
+            Self::MaxTokens(MaxTokens::New) => "with `max_completion_tokens` for `max_tokens`",
+            Self::MaxTokens(MaxTokens::Old) => "with `max_tokens` for `max_completion_tokens`",
+            Self::CallIds(_) => "with ids of tool calls in the form that it takes",
+            Self::NoTemperature => "without `temperature`",
+            Self::NoStreamOptions => "without `stream_options`",
+            Self::NoToolChoice => "without `tool_choice`",
+            Self::NothingBack => "without the fields that replies came with",
+            Self::ReasoningOnCalls => "with `reasoning_content` at every tool call",
+            Self::GuidanceInResults => "with the guidance after a result inside the result",
+        }
+    }
+}
+
+/// A refusal as words that can be looked for.
+struct Refusal {
+    param: String,
+    text: String,
+}
+
+impl Refusal {
+    fn of(failure: &Failure) -> Self {
+        let param = failure.facts.as_ref().and_then(|facts| facts.param.as_deref()).unwrap_or_default();
+        let parts =
+            [Some(failure.message.as_str()), failure.code.as_deref(), failure.kind.as_deref(), Some(param)];
+        Self {
+            param: normal(param),
+            text: normal(&parts.into_iter().flatten().collect::<Vec<_>>().join(" ")),
+        }
+    }
+
+    fn says(&self, any: &[&str]) -> bool {
+        any.iter().any(|words| self.text.contains(words))
+    }
+
+    /// Where a field is named as a word of its own.
+    fn names(&self, field: &str) -> Option<usize> {
+        if self.param == field {
+            return Some(0);
+        }
+        let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        self.text.match_indices(field).map(|(at, _)| at).find(|&at| {
+            let (before, after) = self.text.split_at(at);
+            let after = after.get(field.len()..).unwrap_or_default();
+            !before.ends_with(of_word) && !after.starts_with(of_word)
+        })
+    }
+
+    /// "Tool call id was `turn1_0` but must be a-z, A-Z, 0-9, with a length of 9."; "Invalid 'messages[2].`tool_calls`[0].id':
+    /// string too long."
+    fn of_ids(&self) -> Option<Lesson> {
+        if !self.says(&[
+            "tool call id",
+            "tool_call_id",
+            "call_id",
+            "tool_calls[",
+            "tool_calls.",
+            "tool_use.id",
+        ]) {
+            return None;
+        }
+        if self.says(&["length of 9", "length 9", "9 characters", "9 alphanumeric"]) {
+            return Some(Lesson::CallIds(IdForm::Nine));
+        }
+        let is_id = self.says(&["tool call id", "tool_call_id", "call_id", "].id", ".id'", ".id:", ".id "]);
+        let form = self.says(&["too long", "above_max_length", "at most", "pattern"]);
+        (is_id && form).then_some(Lesson::CallIds(IdForm::Word { also: "_-", most: 40 }))
+    }
+
+    /// "`reasoning_content` is missing in assistant tool call message at index 2"; "Unexpected role 'user' after role 'tool'";
+    /// "'messages.2': property '`reasoning_content`' is unsupported".
+    fn of_messages(&self) -> Option<Lesson> {
+        if self.says(&["reasoning_content"]) && self.says(&["missing", "must be passed back", "is required"])
+        {
+            return Some(Lesson::ReasoningOnCalls);
+        }
+        if self.says(&["role 'user' after role 'tool'"]) {
+            return Some(Lesson::GuidanceInResults);
+        }
+        let field = self.says(&[
+            "reasoning",
+            "extra_content",
+            "annotations",
+            "refusal",
+            "thought_signature",
+            "citations",
+        ]);
+        (field && self.refuses() && self.says(&["messages", "assistant"])).then_some(Lesson::NothingBack)
+    }
+
+    /// "Unsupported parameter: '`max_tokens`' is not supported with this model. Use '`max_completion_tokens`' instead."
+    fn of_option(&self) -> Option<Lesson> {
+        if !self.refuses() {
+            return None;
+        }
+        let (old, new) = (self.names("max_tokens"), self.names("max_completion_tokens"));
+        // The one that is refused is named before the one that is advised.
+        match (old, new) {
+            (Some(old), Some(new)) if old < new => return Some(Lesson::MaxTokens(MaxTokens::New)),
+            (Some(_), None) => return Some(Lesson::MaxTokens(MaxTokens::New)),
+            (_, Some(_)) => return Some(Lesson::MaxTokens(MaxTokens::Old)),
+            (None, None) => {}
+        }
+        let options = [
+            ("temperature", Lesson::NoTemperature),
+            ("stream_options", Lesson::NoStreamOptions),
+            ("tool_choice", Lesson::NoToolChoice),
+        ];
+        options.into_iter().find_map(|(field, lesson)| self.names(field).map(|_| lesson))
+    }
+
+    /// Whether something is refused for what it is, and not for its size.
+    fn refuses(&self) -> bool {
+        self.says(&[
+            "unsupported",
+            "not support",
+            "unknown",
+            "unrecognized",
+            "not recognized",
+            "not permitted",
+            "not allowed",
+            "unexpected",
+            "extra_forbidden",
+            "extra fields",
+            "additional propert",
+            "deprecated",
+        ])
+    }
+}
+
+/// Small letters, one kind of quotes.
+fn normal(text: &str) -> String {
+    let one_kind = |c: char| if matches!(c, '`' | '"' | '’' | '‘') { '\'' } else { c };
+    text.chars().flat_map(char::to_lowercase).map(one_kind).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: u16, message: &str) -> Option<Lesson> {
+        Lesson::of(&Failure { status: Some(status), message: message.to_owned(), ..Failure::default() })
+    }
+
+    #[test]
+    fn a_refusal_teaches_what_the_server_takes() {
+        let word = Lesson::CallIds(IdForm::Word { also: "_-", most: 40 });
+        for (status, message, lesson) in [
+            (
+                400,
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+                Lesson::MaxTokens(MaxTokens::New),
+            ),
+            (
+                422,
+                "Extra inputs are not permitted: body.max_completion_tokens",
+                Lesson::MaxTokens(MaxTokens::Old),
+            ),
+            (
+                400,
+                "`max_completion_tokens` is not supported here, use `max_tokens`",
+                Lesson::MaxTokens(MaxTokens::Old),
+            ),
+            (
+                400,
+                "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.",
+                Lesson::NoTemperature,
+            ),
+            (400, "Unrecognized request argument supplied: stream_options", Lesson::NoStreamOptions),
+            (400, "Thinking mode does not support this tool_choice", Lesson::NoToolChoice),
+            (
+                400,
+                "Tool call id was turn1_0 but must be a-z, A-Z, 0-9, with a length of 9.",
+                Lesson::CallIds(IdForm::Nine),
+            ),
+            (
+                500,
+                "Tool call IDs should be alphanumeric strings with length 9!",
+                Lesson::CallIds(IdForm::Nine),
+            ),
+            (
+                400,
+                "Invalid 'messages[2].tool_calls[0].id': string too long. Expected a string with maximum length 40",
+                word,
+            ),
+            (
+                400,
+                "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property 'reasoning_content' is unsupported)]",
+                Lesson::NothingBack,
+            ),
+            (
+                400,
+                "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+                Lesson::ReasoningOnCalls,
+            ),
+            (400, "Unexpected role 'user' after role 'tool'", Lesson::GuidanceInResults),
+        ] {
+            assert_eq!(of(status, message), Some(lesson), "{message}");
+        }
+    }
+
+    #[test]
+    fn other_refusals_teach_nothing() {
+        for (status, message) in [
+            (429, "Unsupported parameter: 'max_tokens'"),
+            (400, "max_tokens is too large: 100000. This model supports at most 16384 completion tokens."),
+            (400, "max_tokens (10000) cannot exceed 8192."),
+            (400, "Invalid 'messages[2].tool_calls[0].function.arguments': string too long."),
+            (
+                400,
+                "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
+            ),
+            (
+                400,
+                "This model's maximum context length is 8192 tokens; you requested 9000 tokens (1000 in max_tokens).",
+            ),
+            (400, "max_tokens_to_sample is not supported"),
+        ] {
+            assert_eq!(of(status, message), None, "{message}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_learned_twice() {
+        let lessons = Lessons::default();
+        let failure =
+            |message: &str| Failure { status: Some(400), message: message.to_owned(), ..Failure::default() };
+        let old = failure("Unsupported parameter: 'max_tokens'");
+        assert!(lessons.learn(&old, "m", Server::default(), |_| true).is_some());
+        assert_eq!(lessons.learn(&old, "m", Server::default(), |_| true), None);
+        assert_eq!(
+            lessons.learn(&failure("unknown: 'max_completion_tokens'"), "m", Server::default(), |_| true),
+            None
+        );
+        assert_eq!(lessons.applied_to(Server::default()).max_tokens, MaxTokens::New);
+        // What was not sent was not refused.
+        let temperature = failure("Unsupported value: 'temperature'");
+        assert_eq!(Lessons::default().learn(&temperature, "m", Server::default(), |_| false), None);
+    }
+}

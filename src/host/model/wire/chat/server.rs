@@ -1,0 +1,237 @@
+//! What servers of the chat-completions format do otherwise than `OpenAI`'s, as data: by their addresses, and by the
+//! names of models where the model's template decides.
+//!
+//! The facts are those of the providers' own SDKs and of `pydantic-ai` 2.68, `LiteLLM` 1.109 and the AI SDK; an issue is
+//! named where it is the only source. A server that is not known here takes what most take, and its refusals teach the
+//! rest ([`Lessons`](super::lesson::Lessons)).
+
+use crate::host::model::wire::ids::IdForm;
+
+/// What is known of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// The ids of calls it takes.
+    pub(crate) call_ids: IdForm,
+    /// The field by which it takes the most tokens of a reply.
+    pub(crate) max_tokens: MaxTokens,
+    /// It refuses what a user says right after the result of a tool.
+    pub(crate) guidance_in_results: bool,
+    /// It may leave out why the model stopped.
+    pub(crate) finish_optional: bool,
+    /// What it takes back of what came with a message; `None`: whatever it was.
+    pub(crate) takes_back: Option<&'static [&'static str]>,
+    /// Which calls it refuses without the reasoning before them.
+    pub(crate) reasoning: Reasoning,
+    /// Options that it refuses.
+    pub(crate) refuses: Refused,
+}
+
+/// The field by which the most tokens of a reply are said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MaxTokens {
+    /// As most servers call it.
+    #[default]
+    Old,
+    /// As `OpenAI` calls it since o1, whose models refuse the other.
+    New,
+}
+
+/// Which calls go back with reasoning, an empty one where none is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reasoning {
+    /// Those that came with it.
+    #[default]
+    AsItCame,
+    /// All, if one came with it.
+    IfAny,
+    /// All.
+    Always,
+}
+
+/// Options of the agent's own that a server has refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) temperature: bool,
+    pub(crate) stream_options: bool,
+    pub(crate) tool_choice: bool,
+}
+
+impl MaxTokens {
+    pub(crate) const fn field(self) -> &'static str {
+        match self {
+            Self::Old => "max_tokens",
+            Self::New => "max_completion_tokens",
+        }
+    }
+}
+
+/// Most servers.
+const PLAIN: Server = Server {
+    call_ids: IdForm::Any,
+    max_tokens: MaxTokens::Old,
+    guidance_in_results: false,
+    finish_optional: false,
+    takes_back: None,
+    reasoning: Reasoning::AsItCame,
+    refuses: Refused { temperature: false, stream_options: false, tool_choice: false },
+};
+
+/// `OpenAI`: an id is refused from 41 characters on (langgenius/dify#28987), and so is a field it does not know.
+const OPENAI: Server = Server {
+    call_ids: IdForm::Word { also: "_-", most: 40 },
+    max_tokens: MaxTokens::New,
+    takes_back: Some(&["refusal", "audio", "name", "function_call"]),
+    ..PLAIN
+};
+
+/// Azure takes the old field for all but the newer models of `OpenAI`.
+const AZURE: Server = Server { max_tokens: MaxTokens::Old, ..OPENAI };
+
+/// Mistral: its template raises on other ids (nearai/ironclaw#1241), its API on other fields and on a user's word after a
+/// result.
+const MISTRAL: Server =
+    Server { call_ids: IdForm::Nine, guidance_in_results: true, takes_back: Some(&["prefix"]), ..PLAIN };
+
+/// `DeepSeek` and Moonshot want the reasoning back with every call of a model that thinks (rikkahub/rikkahub#1690,
+/// continuedev/continue#11600).
+const REASONING: Server = Server { reasoning: Reasoning::IfAny, ..PLAIN };
+
+/// Groq and Cerebras refuse the fields of others: `property 'reasoning_content' is unsupported`.
+const GROQ: Server = Server { takes_back: Some(&["reasoning", "name", "function_call"]), ..PLAIN };
+
+/// Bedrock's own form of ids.
+const BEDROCK: Server = Server { call_ids: IdForm::Word { also: "_.:-", most: 64 }, ..PLAIN };
+
+/// Streams that end without a reason: Claude behind Snowflake's Cortex (`pydantic-ai`, `models/snowflake.py`), calls behind
+/// NVIDIA's NIM (earendil-works/pi#6226), `OpenCode`'s gateway (anomalyco/opencode#43882).
+const WITHOUT_REASON: Server = Server { finish_optional: true, ..PLAIN };
+
+/// GitHub Copilot refuses the old field.
+const COPILOT: Server = Server { max_tokens: MaxTokens::New, ..PLAIN };
+
+/// Servers by the ends of their addresses.
+const BY_HOST: &[(&str, Server)] = &[
+    ("openai.com", OPENAI),
+    ("openai.azure.com", AZURE),
+    ("cognitiveservices.azure.com", AZURE),
+    ("services.ai.azure.com", AZURE),
+    ("mistral.ai", MISTRAL),
+    ("deepseek.com", REASONING),
+    ("moonshot.ai", REASONING),
+    ("moonshot.cn", REASONING),
+    ("kimi.com", REASONING),
+    ("groq.com", GROQ),
+    ("cerebras.ai", GROQ),
+    ("amazonaws.com", BEDROCK),
+    ("snowflakecomputing.com", WITHOUT_REASON),
+    ("api.nvidia.com", WITHOUT_REASON),
+    ("opencode.ai", WITHOUT_REASON),
+    ("githubcopilot.com", COPILOT),
+];
+/// Servers that take the old field whatever the model: `OpenRouter` documents no other, `DeepSeek` passes over the new one
+/// without a word.
+const OLD_FIELD_ONLY: &[&str] = &["openrouter.ai", "deepseek.com"];
+/// Parts of the names of models that always think.
+const THINKERS: &[&str] = &["reasoner", "thinking", "deepseek-v4", "deepseek-flash"];
+/// How the names of Mistral's models begin: their template asks for its ids wherever it runs.
+const MISTRALS: &[&str] = &[
+    "mistral",
+    "ministral",
+    "mixtral",
+    "codestral",
+    "devstral",
+    "magistral",
+    "pixtral",
+    "voxtral",
+    "open-mistral",
+    "open-mixtral",
+    "labs-mistral",
+    "labs-devstral",
+];
+
+impl Default for Server {
+    fn default() -> Self {
+        PLAIN
+    }
+}
+
+impl Server {
+    /// What is known of the server at that address, for that model.
+    pub(crate) fn of(host: &str, model: &str) -> Self {
+        let ends = |end: &str| host == end || host.strip_suffix(end).is_some_and(|rest| rest.ends_with('.'));
+        let mut server = BY_HOST.iter().find(|(end, _)| ends(end)).map_or(PLAIN, |(_, server)| *server);
+        // Routers write the provider before the name: `mistralai/Mistral-Small`.
+        let name = model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+        if MISTRALS.iter().any(|begin| name.starts_with(begin)) {
+            server.call_ids = IdForm::Nine;
+            server.max_tokens = MaxTokens::Old;
+        } else if wants_new_field(&name) && !OLD_FIELD_ONLY.iter().any(|end| ends(end)) {
+            server.max_tokens = MaxTokens::New;
+        }
+        if server.reasoning == Reasoning::IfAny && THINKERS.iter().any(|part| name.contains(part)) {
+            server.reasoning = Reasoning::Always;
+        }
+        server
+    }
+}
+
+/// Whether a model is one of `OpenAI`'s that refuse `max_tokens`: o1, o3, o4 and GPT-5 and later. Azure calls an old one
+/// `gpt-35-turbo`.
+fn wants_new_field(name: &str) -> bool {
+    let number = |rest: &str| {
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        let ends = rest
+            .get(digits.len()..)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()));
+        digits.parse::<u32>().ok().filter(|_| ends)
+    };
+    let reasons = name.strip_prefix('o').and_then(number).is_some();
+    reasons
+        || name.strip_prefix("gpt-").and_then(number).is_some_and(|generation| (5..30).contains(&generation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newer_field_goes_to_those_that_refuse_the_older_one() {
+        for (host, model, field) in [
+            ("api.openai.com", "gpt-4o", MaxTokens::New),
+            ("eu.api.openai.com", "gpt-5.6-mini", MaxTokens::New),
+            ("notopenai.com", "gpt-4o", MaxTokens::Old),
+            ("res.openai.azure.com", "gpt-4o", MaxTokens::Old),
+            ("res.openai.azure.com", "o3-mini", MaxTokens::New),
+            ("res.services.ai.azure.com", "Mistral-Large-3", MaxTokens::Old),
+            ("localhost", "openai/gpt-6-astra", MaxTokens::New),
+            ("localhost", "gpt-oss-120b", MaxTokens::Old),
+            ("localhost", "gpt-35-turbo", MaxTokens::Old),
+            ("localhost", "olmo-2", MaxTokens::Old),
+            ("openrouter.ai", "openai/gpt-5", MaxTokens::Old),
+            ("api.deepseek.com", "deepseek-chat", MaxTokens::Old),
+            ("api.githubcopilot.com", "claude-sonnet-4.5", MaxTokens::New),
+        ] {
+            assert_eq!(Server::of(host, model).max_tokens, field, "{host} {model}");
+        }
+    }
+
+    #[test]
+    fn mistrals_template_asks_for_its_ids_wherever_it_runs() {
+        for (host, model) in [
+            ("api.mistral.ai", "zai-glm-5-3"),
+            ("localhost", "mistralai/Mistral-Small-3.2-24B"),
+            ("127.0.0.1", "devstral-2512"),
+            ("openrouter.ai", "mistralai/mistral-large"),
+        ] {
+            assert_eq!(Server::of(host, model).call_ids, IdForm::Nine, "{host} {model}");
+        }
+        assert_eq!(Server::of("localhost", "kimi-k2").call_ids, IdForm::Any);
+    }
+
+    #[test]
+    fn a_server_that_ends_without_a_reason_is_known_by_its_address() {
+        assert!(Server::of("acme.snowflakecomputing.com", "claude-4-sonnet").finish_optional);
+        assert!(Server::of("integrate.api.nvidia.com", "z-ai/glm-5.1").finish_optional);
+        assert!(!Server::of("api.openai.com", "gpt-4o").finish_optional);
+    }
+}

@@ -1,0 +1,239 @@
+//! What a server writes, line by line: messages, and what cannot be one. An answer that cannot be read becomes an error to
+//! whoever asked, who would wait for it until the time of the call is over.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::declare::TOO_DEEP;
+use crate::engine::levels;
+
+/// The deepest message a server may send; readers of JSON give up at 128 levels.
+const MOST_LEVELS: usize = 120;
+/// The deepest tool: it stands three levels deep in the message.
+const MOST_TOOL_LEVELS: usize = MOST_LEVELS - 4;
+
+/// What a line is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// A message, to be passed on.
+    Message,
+    /// An answer that cannot be read, and what is passed on in its place.
+    Instead(Vec<u8>),
+    /// An answer that cannot be read, and does not say whose it is.
+    Unanswerable,
+    /// No message: what a server writes for people.
+    Noise,
+}
+
+/// What of a message says what it is.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(default, borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(default)]
+    method: Option<IgnoredAny>,
+    #[serde(default, borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// A list of tools, of which each can be looked at alone.
+#[derive(Deserialize)]
+struct Tools<'a> {
+    #[serde(borrow)]
+    tools: Vec<&'a RawValue>,
+    #[serde(default, rename = "nextCursor")]
+    next: Option<String>,
+}
+
+/// Reads a line.
+pub(super) fn read(line: &[u8]) -> Read {
+    if !begins_a_message(line) {
+        return Read::Noise;
+    }
+    // Whatever is in it is only passed over here, however deep.
+    let Ok(head) = serde_json::from_slice::<Head<'_>>(line) else { return broken(line) };
+    let Some(id) = head.id.and_then(id_of).filter(|_| head.method.is_none()) else {
+        // What a server asks or tells, or a list of messages.
+        return if levels(line) <= MOST_LEVELS { Read::Message } else { Read::Noise };
+    };
+    if levels(line) > MOST_LEVELS {
+        return head.result.and_then(|result| without_the_deep(&id, result)).unwrap_or_else(|| {
+            refused(&id, &format!("the server's answer is nested deeper than {MOST_LEVELS} levels"))
+        });
+    }
+    if head.result.is_some() || head.error.is_some_and(|error| error.get().starts_with('{')) {
+        return Read::Message;
+    }
+    refused(&id, "the server's answer has neither a result nor an error that can be read")
+}
+
+/// Whether a line is meant as a message.
+pub(super) fn begins_a_message(line: &[u8]) -> bool {
+    matches!(line.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// An id as it can stand in an answer.
+fn id_of(id: &RawValue) -> Option<Value> {
+    serde_json::from_str(id.get()).ok().filter(|id| matches!(id, Value::String(_) | Value::Number(_)))
+}
+
+fn refused(id: &Value, message: &str) -> Read {
+    let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": message}});
+    Read::Instead(format!("{error}\n").into_bytes())
+}
+
+/// A list of tools in which those that are too deep say so in the place of their schema: the others can be used.
+fn without_the_deep(id: &Value, result: &RawValue) -> Option<Read> {
+    let Tools { tools, next } = serde_json::from_str(result.get()).ok()?;
+    let tool = |tool: &RawValue| -> Value {
+        #[derive(Deserialize)]
+        struct Named {
+            #[serde(default)]
+            name: String,
+        }
+        let shallow = levels(tool.get().as_bytes()) <= MOST_TOOL_LEVELS;
+        shallow.then(|| serde_json::from_str(tool.get()).ok()).flatten().unwrap_or_else(|| {
+            let name = serde_json::from_str::<Named>(tool.get()).map(|named| named.name).unwrap_or_default();
+            json!({"name": name, "inputSchema": TOO_DEEP})
+        })
+    };
+    let mut page = json!({"tools": tools.into_iter().map(tool).collect::<Vec<_>>()});
+    if let Some(next) = next {
+        page["nextCursor"] = next.into();
+    }
+    let message = json!({"jsonrpc": "2.0", "id": id, "result": page});
+    Some(Read::Instead(format!("{message}\n").into_bytes()))
+}
+
+/// A line that begins like a message and is no JSON. If it is an answer, whoever asked is told.
+fn broken(line: &[u8]) -> Read {
+    let text = String::from_utf8_lossy(line);
+    if !text.contains("\"jsonrpc\"") || text.contains("\"method\"") {
+        return Read::Noise;
+    }
+    match broken_id(&text) {
+        Some(id) => refused(&id, "the server's answer is not JSON"),
+        None => Read::Unanswerable,
+    }
+}
+
+/// The id of a message that is broken somewhere: the first one that stands in the message itself, as far as it can be
+/// followed.
+fn broken_id(text: &str) -> Option<Value> {
+    let (mut depth, mut rest) = (0_usize, text);
+    while let Some(at) = rest.find(['"', '{', '[', '}', ']']) {
+        let (found, after) = rest.get(at..)?.split_at(1);
+        match found {
+            "{" | "[" => depth = depth.saturating_add(1),
+            "}" | "]" => depth = depth.saturating_sub(1),
+            _ => {
+                let end = end_of_string(after)?;
+                let (word, behind) = (after.get(..end)?, after.get(end.saturating_add(1)..)?);
+                if depth == 1
+                    && word == "id"
+                    && let Some(value) = behind.trim_start().strip_prefix(':')
+                {
+                    return id_at(value.trim_start());
+                }
+                rest = behind;
+                continue;
+            }
+        }
+        rest = after;
+    }
+    None
+}
+
+/// Where a string ends whose first quote has been read.
+fn end_of_string(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.char_indices().find_map(|(at, c)| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends.then_some(at)
+    })
+}
+
+fn id_at(text: &str) -> Option<Value> {
+    if let Some(string) = text.strip_prefix('"') {
+        return Some(Value::from(string.get(..end_of_string(string)?)?));
+    }
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text.get(..digits)?.parse::<u64>().ok().map(Value::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Read {
+        read(line.as_bytes())
+    }
+
+    fn instead(line: &str) -> Value {
+        let Read::Instead(other) = of(line) else { panic!("{line} is {:?}", of(line)) };
+        assert!(other.ends_with(b"\n"));
+        serde_json::from_slice(&other).unwrap()
+    }
+
+    #[test]
+    fn messages_are_passed_on_and_other_lines_are_not() {
+        for line in [
+            r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":"m"}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+        ] {
+            assert_eq!(of(line), Read::Message, "{line}");
+        }
+        for line in ["listening on 8080", "", "{not json}", r#"{"level":"info""#, "[1, 2"] {
+            assert_eq!(of(line), Read::Noise, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_an_error_to_whoever_asked() {
+        for line in [
+            r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","#,
+            r#"{"jsonrpc":"2.0", "id" : 7 , "result": {'content': []}}"#,
+            r#"{"result":{"id":3,"text":"a \" {"},"id":7,"jsonrpc":"2.0",}"#,
+            r#"{"jsonrpc":"2.0","id":7,"result":{"x":NaN}}"#,
+            r#"{"jsonrpc":"2.0","id":7}"#,
+            r#"{"jsonrpc":"2.0","id":7,"error":"boom"}"#,
+            r#"{"jsonrpc":"2.0","id":7,"result":null}"#,
+        ] {
+            let told = instead(line);
+            assert_eq!((&told["id"], &told["error"]["code"]), (&json!(7), &json!(-32603)), "{line}");
+        }
+        assert_eq!(instead(r#"{"jsonrpc":"2.0","id":"x7","result":{"#)["id"], json!("x7"));
+        assert_eq!(of(r#"{"jsonrpc":"2.0","result":{"content": broken"#), Read::Unanswerable);
+    }
+
+    #[test]
+    fn an_answer_too_deep_to_be_read_is_one_too() {
+        let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
+        let told = instead(&format!(r#"{{"jsonrpc":"2.0","result":{{"x":{deep}}},"id":7}}"#));
+        assert_eq!((&told["id"], &told["error"]["code"]), (&json!(7), &json!(-32603)));
+        assert_eq!(of(&format!(r#"{{"id":7,"method":"m","params":{deep}}}"#)), Read::Noise);
+        assert_eq!(of(&format!(r#"{{"id":{deep}}}"#)), Read::Noise);
+    }
+
+    #[test]
+    fn a_tool_too_deep_to_be_read_leaves_the_others_in_the_list() {
+        let deep = format!("{}{{}}{}", r#"{"not":"#.repeat(150), "}".repeat(150));
+        let list = format!(
+            r#"{{"jsonrpc":"2.0","id":2,"result":{{"tools":[{{"name":"fine","inputSchema":{{"type":"object"}}}},{{"name":"deep","inputSchema":{deep}}}],"nextCursor":"n"}}}}"#
+        );
+        let told = instead(&list);
+        assert_eq!(
+            told["result"],
+            json!({"tools": [
+                {"name": "fine", "inputSchema": {"type": "object"}}, {"name": "deep", "inputSchema": TOO_DEEP},
+            ], "nextCursor": "n"})
+        );
+    }
+}

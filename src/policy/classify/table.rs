@@ -1,0 +1,71 @@
+//! The table: rows in their order.
+
+use core::fmt;
+use std::sync::{Arc, OnceLock};
+
+use super::index::Index;
+use super::{ErrorRow, ErrorTableError, Evidence};
+
+/// The most bytes of texts in a table.
+const MOST_BYTES: usize = 4 << 20;
+
+/// An ordered table of error rows; the first that matches decides.
+#[derive(Clone)]
+pub struct ErrorTable {
+    rows: Vec<ErrorRow>,
+    /// Made when the first failure is told: most policies are loaded by those that never ask.
+    index: Arc<OnceLock<Index>>,
+    /// The rows after these, which several tables may share.
+    below: Option<Arc<ErrorTable>>,
+}
+
+impl ErrorTable {
+    /// The table of these rows, in their order.
+    ///
+    /// # Errors
+    /// If the texts are too many to be searched for at once.
+    pub fn new(rows: Vec<ErrorRow>) -> Result<Self, ErrorTableError> {
+        let texts = rows.iter().flat_map(|row| {
+            row.message.iter().chain(&row.detail).chain(row.words.iter().flatten()).map(String::len)
+        });
+        if texts.fold(0_usize, usize::saturating_add) > MOST_BYTES {
+            return Err(ErrorTableError {
+                message: "the error rows hold too many message texts".to_owned(),
+                help: Some("remove some, or shorten them".to_owned()),
+            });
+        }
+        Ok(Self { rows, index: Arc::default(), below: None })
+    }
+
+    /// The table of these rows, and then those of another table.
+    ///
+    /// # Errors
+    /// If the texts are too many to be searched for at once.
+    pub(crate) fn above(rows: Vec<ErrorRow>, below: Arc<Self>) -> Result<Self, ErrorTableError> {
+        Self::new(rows).map(|table| Self { below: Some(below), ..table })
+    }
+
+    /// The first row that matches.
+    pub fn classify(&self, evidence: &Evidence<'_>) -> Option<&ErrorRow> {
+        let below = || self.below.as_ref().and_then(|below| below.classify_here(evidence));
+        self.classify_here(evidence).or_else(below)
+    }
+
+    fn classify_here(&self, evidence: &Evidence<'_>) -> Option<&ErrorRow> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        self.index.get_or_init(|| Index::new(&self.rows)).first(&self.rows, evidence)
+    }
+
+    /// The rows, in their order.
+    pub fn rows(&self) -> impl Iterator<Item = &ErrorRow> {
+        self.rows.iter().chain(self.below.iter().flat_map(|below| &below.rows))
+    }
+}
+
+impl fmt::Debug for ErrorTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.rows()).finish()
+    }
+}

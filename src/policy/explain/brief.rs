@@ -1,0 +1,136 @@
+//! The short form of an explanation: what people ask first, then the values that their own files set.
+
+use core::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::render::{LONGEST, length, rounded, short};
+use super::worst::Kind;
+use super::{Explained, Explanation};
+use crate::policy::{Bound, ErrorClass, RetryPolicy, Scope};
+
+/// So many classes are named; the rest is counted.
+const NAMED: usize = 6;
+
+impl Explanation {
+    /// For people, in short: how often, how long, what the model is told and what ends it; then the values that are set in
+    /// files, with what every layer says of them. [`Explanation::human`] has all values.
+    pub fn brief(&self) -> String {
+        let mut out = format!("effective policy for {}\n", self.subject);
+        if let Some((retry, work)) = &self.rules {
+            for (title, text) in [
+                ("how often", self.how_often(retry, work.kind)),
+                ("how long", self.how_long()),
+                ("the model", self.told()),
+                ("ends with", self.end_of_attempts()),
+            ] {
+                // Writing into a string does not fail.
+                let _ = writeln!(out, "  {title}  {text}");
+            }
+        }
+        let (own, rest): (Vec<_>, Vec<_>) = self.values.iter().partition(|value| is_set_in_files(value));
+        let count = own.len();
+        let _ = match count {
+            0 => writeln!(out, "\nyour files set none of its {} values", self.values.len()),
+            _ => writeln!(out, "\nset by your files ({count} of {} values)", self.values.len()),
+        };
+        for value in own {
+            let _ = write!(out, "\n{value}");
+        }
+        for layer in &self.conditional {
+            let _ = write!(out, "\n{layer}");
+        }
+        for left_out in &self.left_out {
+            let _ = writeln!(out, "\n  does not apply: {left_out}");
+        }
+        if !rest.is_empty() {
+            let _ = writeln!(out, "\n--all shows the {} built-in values and the table of waits", rest.len());
+        }
+        out
+    }
+
+    fn how_often(&self, retry: &RetryPolicy, kind: Kind) -> String {
+        if !retry.enabled.value {
+            return "1 attempt: retry.enabled is false".to_owned();
+        }
+        let most = self.delays.as_ref().map_or(Some(1), |delays| delays.worst.calls);
+        let most = most.map_or_else(|| "any number of".to_owned(), |most| most.to_string());
+        let plural = if most == "1" { "attempt" } else { "attempts" };
+        let classes: Vec<ErrorClass> = ErrorClass::ALL
+            .iter()
+            .copied()
+            .filter(|class| kind.fails_with(*class) && retry.retries(*class))
+            .collect();
+        let named: Vec<&str> = classes.iter().take(NAMED).map(|class| class.name()).collect();
+        match (classes.len(), classes.len().saturating_sub(NAMED)) {
+            (0, _) => format!("{most} {plural}; no error is retried"),
+            (_, 0) => format!("{most} {plural}; retried: {}", named.join(", ")),
+            (_, more) => format!("{most} {plural}; retried: {} and {more} more", named.join(", ")),
+        }
+    }
+
+    fn how_long(&self) -> String {
+        let Some(delays) = &self.delays else { return "no waits".to_owned() };
+        let worst = &delays.worst;
+        let first = delays.waits.rows.first().map(|row| {
+            if row.min == row.max {
+                format!("first wait {}; ", rounded(row.min))
+            } else {
+                format!("first wait {} to {}; ", rounded(row.min), rounded(row.max))
+            }
+        });
+        let asked = if worst.asleep_if_asked == worst.asleep {
+            String::new()
+        } else {
+            format!(" ({} with Retry-After)", length(worst.asleep_if_asked))
+        };
+        let first = first.unwrap_or_default();
+        let total = match worst.total {
+            Bound::Unlimited => "no bound in all".to_owned(),
+            Bound::Within(_) => format!("{} in all", length(worst.total)),
+        };
+        format!("{first}at most {} of waiting{asked}, {total}", length(worst.asleep))
+    }
+
+    /// What the model reads of failures.
+    fn told(&self) -> String {
+        let feedback = match self.get("retry.emit_feedback").map(|value| &value.value) {
+            Some(Value::Bool(false)) => "no feedback in the session",
+            _ => "feedback in the session after each failure",
+        };
+        let text = ["messages.exhausted", "messages.invalid"].iter().find_map(|path| self.get(path));
+        match text {
+            Some(text) => {
+                format!("reads {} ({}); {feedback}", short(&first_line(&text.value), LONGEST), text.at)
+            }
+            None => format!("reads nothing of failed attempts; {feedback}"),
+        }
+    }
+
+    /// What ends the attempts, and what is done then.
+    fn end_of_attempts(&self) -> String {
+        let mut ends = Vec::new();
+        let mut say = |path: &str, idle: &str, says: &dyn Fn(String) -> String| {
+            let Some(value) = self.get(path) else { return };
+            let text = short(&value.value, LONGEST);
+            if text != idle {
+                ends.push(format!("{} ({})", says(text), value.at));
+            }
+        };
+        say("retry.max_attempts", "unlimited", &|most| format!("max_attempts {most}"));
+        say("retry.total_delay", "unlimited", &|most| format!("total_delay {most}"));
+        say("retry.deadline", "unlimited", &|most| format!("deadline {most}"));
+        say("breaker.failures", "never", &|most| format!("breaker after {most} failures"));
+        say("on_exhausted", "", &|then| format!("then on_exhausted: {then}"));
+        ends.join(", ")
+    }
+}
+
+/// Whether a file sets it or limits it.
+fn is_set_in_files(value: &Explained) -> bool {
+    value.capped_from.is_some() || value.contributions.iter().any(|said| said.scope != Scope::Builtin)
+}
+
+fn first_line(text: &Value) -> Value {
+    text.as_str().map_or_else(|| text.clone(), |text| text.lines().next().unwrap_or_default().into())
+}

@@ -1,0 +1,108 @@
+//! The budgets of a run: what it may spend at most before its final turn has to come.
+
+use serde_json::Value;
+
+use super::{Cost, Origin, Place, Policy, Price, Setting};
+use crate::time::Nanos;
+
+/// The budgets of a run. What is `None` has no bound.
+#[derive(Clone, Debug, Default)]
+pub struct RunLimits {
+    /// The longest a run may take, from its start.
+    pub time: Option<Setting<Nanos>>,
+    /// The most tokens of requests and replies together.
+    pub tokens: Option<Setting<u64>>,
+    /// The most that all calls of models may cost together.
+    pub cost: Option<Setting<Cost>>,
+    /// The most calls of models; every attempt and every summary is one.
+    pub model_calls: Option<Setting<u32>>,
+    /// The most calls of tools that run, however often each is attempted.
+    pub tool_calls: Option<Setting<u32>>,
+}
+
+/// The policy bounds what a run may cost (`limits.run.cost`), and the price of a model is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{place}: `cost` bounds what a run may spend, and the price of the model `{model}` is unknown; write `price` for it into the \
+     policy or the agent file"
+)]
+pub struct UnknownPrice {
+    /// The model.
+    pub model: String,
+    /// Where the budget is written.
+    pub place: Place,
+}
+
+impl Policy {
+    /// Whether the price of each of these models is known, if the policy bounds what a run may cost. A price beside a name
+    /// is what the host knows; what the policy says goes before it.
+    ///
+    /// # Errors
+    /// The first model whose price nobody says.
+    pub fn prices<'m>(
+        &self,
+        models: impl IntoIterator<Item = (&'m str, Option<Price>)>,
+    ) -> Result<(), UnknownPrice> {
+        let Some(cost) = &self.run_limits().cost else { return Ok(()) };
+        let unknown = |(model, known): &(&str, Option<Price>)| {
+            known.is_none() && self.model(model).price.value.known().is_none()
+        };
+        match models.into_iter().find(unknown) {
+            Some((model, _)) => Err(UnknownPrice { model: model.to_owned(), place: self.place(cost.origin) }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl RunLimits {
+    /// So many tokens of a reply the final turn has at least, and every turn before it.
+    pub const LEAST_REPLY: u64 = 1024;
+
+    /// The share of a time budget that is kept for the final turn: a tenth, but ten seconds at least and five minutes at
+    /// most, and never more than half.
+    pub fn share_of_the_end(time: Nanos) -> Nanos {
+        let tenth = time.share(100_000);
+        tenth.clamp(Nanos::from_secs(10), Nanos::from_secs(300)).min(time.share(500_000))
+    }
+
+    /// Whether nothing has a bound.
+    pub const fn is_empty(&self) -> bool {
+        let Self { time, tokens, cost, model_calls, tool_calls } = self;
+        time.is_none() && tokens.is_none() && cost.is_none() && model_calls.is_none() && tool_calls.is_none()
+    }
+
+    /// Every budget there is, by its path, with its value as policies write it and its place.
+    pub fn each(&self) -> Vec<(&'static str, Value, Origin)> {
+        let Self { time, tokens, cost, model_calls, tool_calls } = self;
+        let count = |limit: &Setting<u32>| (Value::from(limit.value), limit.origin);
+        let all = [
+            ("run.time", time.as_ref().map(|limit| (Value::from(limit.value.to_string()), limit.origin))),
+            ("run.tokens", tokens.as_ref().map(|limit| (Value::from(limit.value), limit.origin))),
+            ("run.cost", cost.as_ref().map(|limit| (dollars(limit.value), limit.origin))),
+            ("run.model_calls", model_calls.as_ref().map(count)),
+            ("run.tool_calls", tool_calls.as_ref().map(count)),
+        ];
+        all.into_iter().filter_map(|(name, limit)| limit.map(|(value, at)| (name, value, at))).collect()
+    }
+}
+
+/// An amount as policies write it: a number of US dollars.
+pub(crate) fn dollars(cost: Cost) -> Value {
+    serde_json::to_value(cost).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenth_of_the_time_is_kept_for_the_end() {
+        for (time, kept) in [(4, 2), (30, 10), (600, 60), (1800, 180), (86_400, 300)] {
+            assert_eq!(
+                RunLimits::share_of_the_end(Nanos::from_secs(time)),
+                Nanos::from_secs(kept),
+                "{time} s"
+            );
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What a text that is not YAML most likely lacks, in words of ours; and a repair where only one thing can be meant.
+//!
+//! A repair is tried before it is offered: with it the text is YAML, or its next mistake comes after that line.
+
+mod brackets;
+mod indent;
+
+use core::ops::Range;
+
+use granit_parser::{ErrorKind, Parser};
+
+use super::{MAX_DEPTH, parse};
+use crate::policy::{Findings, SourceId};
+
+/// Longer texts are not looked at: each repair is tried by reading the text again.
+const LONGEST: usize = 256 << 10;
+/// The widths that readers give a tab.
+const TABS: [usize; 3] = [2, 4, 8];
+/// So many lines before the one where the reader stumbled may hold the slip.
+const LINES_BEFORE: usize = 3;
+
+/// A slip, by bytes of the text.
+#[derive(Debug, Default)]
+pub(super) struct Slip {
+    pub(super) at: Range<usize>,
+    pub(super) message: String,
+    pub(super) also: Option<(Range<usize>, &'static str)>,
+    pub(super) help: Vec<String>,
+    pub(super) repair: Option<Repair>,
+}
+
+/// A replacement of bytes.
+#[derive(Debug)]
+pub(super) struct Repair {
+    pub(super) at: Range<usize>,
+    pub(super) title: &'static str,
+    pub(super) text: String,
+}
+
+/// A line of a text.
+#[derive(Clone, Copy, Debug)]
+struct Line<'t> {
+    /// Its first byte.
+    start: usize,
+    /// Without its end.
+    text: &'t str,
+}
+
+impl<'t> Line<'t> {
+    fn end(&self) -> usize {
+        self.start.saturating_add(self.text.len())
+    }
+
+    /// How many spaces and tabs it begins with.
+    fn indent(&self) -> usize {
+        self.text.len().saturating_sub(self.content().len())
+    }
+
+    fn content(&self) -> &'t str {
+        self.text.trim_start_matches([' ', '\t'])
+    }
+
+    /// Without a comment and what is blank before it.
+    fn said(&self) -> &'t str {
+        let cut = self.text.len().saturating_sub(comment(self.text).len());
+        self.text.get(..cut).unwrap_or_default().trim_end()
+    }
+
+    fn is_blank(&self) -> bool {
+        self.said().trim().is_empty()
+    }
+}
+
+/// The comment of a line, with its sign. A quote begins a text only where a value may begin: that of `it's` does not.
+pub(super) fn comment(line: &str) -> &str {
+    let (mut quote, mut begins, mut last) = (None, true, ' ');
+    for (at, c) in line.char_indices() {
+        match quote {
+            Some(open) => quote = Some(open).filter(|open| *open != c || (c == '"' && last == '\\')),
+            None if c == '#' && matches!(last, ' ' | '\t') => return line.get(at..).unwrap_or_default(),
+            None if begins && matches!(c, '"' | '\'') => quote = Some(c),
+            None => {}
+        }
+        begins = match c {
+            '{' | '[' | ',' => true,
+            ' ' | '\t' => begins || matches!(last, ':' | '-' | '?'),
+            _ => false,
+        };
+        last = c;
+    }
+    ""
+}
+
+/// What is most likely wrong with a text whose reader stumbled at that byte.
+pub(super) fn find(text: &str, at: usize, kind: &ErrorKind) -> Option<Slip> {
+    if text.len() > LONGEST {
+        return None;
+    }
+    let lines = lines(text);
+    let here = lines.iter().rposition(|line| line.start <= at).unwrap_or_default();
+    tab(text, &lines, here)
+        .or_else(|| brackets::find(text, at))
+        .or_else(|| space(text, &lines, here))
+        .or_else(|| colon(text, lines.get(here)?, at))
+        .or_else(|| sign(text, lines.get(here)?, at, kind))
+        .or_else(|| indent::find(text, &lines, here))
+}
+
+/// What is wrong, by what the reader says alone.
+pub(super) fn words(kind: &ErrorKind, info: &str) -> String {
+    let said = match kind {
+        ErrorKind::ExpectedBlockMappingKey => "a key that stands beside those above is expected here",
+        ErrorKind::ExpectedBlockSequenceEntry => "an entry of the list (`- …`) is expected here",
+        ErrorKind::ExpectedFlowMappingSeparator | ErrorKind::ExpectedFlowSequenceSeparator => {
+            "a `,` is missing before this, or the bracket before it is not closed"
+        }
+        ErrorKind::BlockEntryInFlowCollection | ErrorKind::BlockSequenceEntryNotAllowed => {
+            "an entry of a list (`- …`) cannot begin here; write it on a line of its own, below its key"
+        }
+        ErrorKind::MisplacedFlowCollectionEnd => "this bracket closes nothing",
+        ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey | ErrorKind::InvalidColonPlacement => {
+            "a key with its value is expected here: `key: value`"
+        }
+        ErrorKind::MappingValueNotAllowed | ErrorKind::MappingKeyNotAllowed => {
+            "a key cannot stand here: this line has one already, or the value before it has not ended"
+        }
+        ErrorKind::InvalidIndentation => "this line is indented less than what it belongs to",
+        ErrorKind::CommentNotSeparated => "a space is missing before the `#` of the comment",
+        ErrorKind::UnknownQuotedScalarEscape => {
+            "there is no such escape in \"…\"; write `\\\\` for a backslash, or use '…'"
+        }
+        _ => return format!("this is not valid YAML: {info}"),
+    };
+    said.to_owned()
+}
+
+fn lines(text: &str) -> Vec<Line<'_>> {
+    let start = |line: &str| line.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+    text.split('\n').map(|line| Line { start: start(line), text: line.trim_end_matches('\r') }).collect()
+}
+
+/// The first byte at which a reader stumbles.
+fn error_at(text: &str) -> Option<usize> {
+    let options = granit_parser::options! {
+        emit_comments: false,
+        flow_nesting_limit: MAX_DEPTH + 2,
+        block_nesting_limit: MAX_DEPTH + 2,
+    };
+    let mut events = Parser::new_from_str_with_options(text, options);
+    let error = events.find_map(Result::err)?;
+    Some(error.marker().byte_offset().unwrap_or(text.len()))
+}
+
+/// The text with a repair.
+fn with(text: &str, repair: &Repair) -> Option<String> {
+    let (before, after) = (text.get(..repair.at.start)?, text.get(repair.at.end..)?);
+    Some(format!("{before}{}{after}", repair.text))
+}
+
+/// Whether a text with the repair has no mistake up to the end of the line where it ends.
+fn helps(text: &str, repair: &Repair) -> bool {
+    let Some(after) = with(text, repair) else { return false };
+    let end = repair.at.start.saturating_add(repair.text.len());
+    let line = after
+        .get(end..)
+        .and_then(|rest| rest.find('\n'))
+        .map_or(after.len(), |more| end.saturating_add(more));
+    error_at(&after).is_none_or(|at| at > line && at < after.len())
+}
+
+/// Tabs that indent. They are spaces to whoever wrote them; how many is known if it makes no difference.
+fn tab(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
+    let tabbed = |line: &&Line<'_>| {
+        let indent = line.text.get(..line.indent()).unwrap_or_default();
+        indent.contains('\t') && !line.is_blank()
+    };
+    let first = lines.get(..=here)?.iter().find(tabbed)?;
+    let last = lines.iter().rfind(tabbed)?;
+    let at = first.start.saturating_add(first.text.find('\t')?);
+    let whole = first.start..last.end();
+    let spaced = |width: usize| {
+        let line = |line: &str| {
+            let content = line.trim_start_matches([' ', '\t']);
+            let indent = line.get(..line.len().saturating_sub(content.len())).unwrap_or_default();
+            format!("{}{content}", indent.replace('\t', &" ".repeat(width)))
+        };
+        let text: Vec<String> = text.get(whole.clone())?.split('\n').map(line).collect();
+        Some(Repair { at: whole.clone(), title: "indent with spaces", text: text.join("\n") })
+    };
+    // What comes after the next mistake cannot be read yet.
+    let read = |repair: &Repair| {
+        let text = with(text, repair)?;
+        let region = repair.at.start.saturating_add(repair.text.len());
+        let end = match error_at(&text) {
+            None => text.len(),
+            Some(at) => text.get(..at)?.rfind('\n').filter(|line| *line >= region)?,
+        };
+        let tree = parse(SourceId(0), text.get(..end)?, &mut Findings::default())?.to_json();
+        Some((tree, text.len().saturating_sub(end)))
+    };
+    let all: Vec<(Repair, (serde_json::Value, usize))> = TABS
+        .into_iter()
+        .filter_map(spaced)
+        .filter_map(|repair| read(&repair).map(|read| (repair, read)))
+        .collect();
+    let same = all.windows(2).all(|pair| matches!(pair, [(_, one), (_, other)] if one == other));
+    Some(Slip {
+        at: at..at.saturating_add(1),
+        message: "a tab indents this line".to_owned(),
+        help: vec!["indent with spaces; YAML forbids tabs for that".to_owned()],
+        repair: all.into_iter().next().filter(|_| same).map(|(repair, _)| repair),
+        also: None,
+    })
+}
+
+/// `key:value`, which is a text and no key.
+fn space(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
+    let before = lines.get(..=here)?.iter().rev().take(LINES_BEFORE);
+    let mut found = before.filter_map(|line| {
+        let said = line.said();
+        let content = said.trim_start_matches([' ', '-']);
+        let start = line.start.saturating_add(said.len().saturating_sub(content.len()));
+        let colon = start.saturating_add(glued(content)?);
+        let repair = Repair { at: colon..colon, title: "write a space", text: " ".to_owned() };
+        helps(text, &repair).then_some((start..colon, repair))
+    });
+    let (key, repair) = found.next()?;
+    let message = format!("a space is missing after `{}`", text.get(key)?);
+    let colon = repair.at.start.saturating_sub(1)..repair.at.start;
+    Some(Slip { at: colon, message, repair: Some(repair), ..Slip::default() })
+}
+
+/// Where the value of `key:value` begins, if a text looks like one: after a word and its colon.
+pub(in crate::policy) fn glued(text: &str) -> Option<usize> {
+    let word = text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*')))?;
+    let value = text.get(word..)?.strip_prefix(':')?;
+    let begins = value.chars().next()?;
+    let is_key = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    (is_key && !begins.is_whitespace() && !matches!(begins, ':' | '/' | '\\')).then(|| word.saturating_add(1))
+}
+
+/// A value that holds `: `, which begins another mapping.
+fn colon(text: &str, line: &Line<'_>, at: usize) -> Option<Slip> {
+    let said = line.said();
+    let (key, value) = said.split_once(": ")?;
+    let value = value.trim_start();
+    let start = line.start.saturating_add(said.len().saturating_sub(value.len()));
+    let (first, _) = value.split_once(": ").or_else(|| value.strip_suffix(':').map(|first| (first, "")))?;
+    if at < start || value.starts_with(['"', '\'', '{', '[', '|', '>', '&', '*', '!']) {
+        return None;
+    }
+    let whole = start..start.saturating_add(value.len());
+    let quoted = if value.contains('\'') {
+        format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+    } else {
+        format!("'{value}'")
+    };
+    let repair = Repair { at: whole.clone(), title: "quote it", text: quoted };
+    let message =
+        format!("the value of `{}` holds `: `, which begins a mapping", key.trim_start_matches([' ', '-']));
+    let slip = Slip { at: whole, message, ..Slip::default() };
+    if is_key(first) {
+        let mapping = format!("if it is a mapping, write `{{{value}}}`, or its keys on lines of their own");
+        return Some(Slip { help: vec!["quote it if it is a text".to_owned(), mapping], ..slip });
+    }
+    let helped = helps(text, &repair);
+    let help = if helped { Vec::new() } else { vec!["quote it".to_owned()] };
+    Some(Slip { help, repair: Some(repair).filter(|_| helped), ..slip })
+}
+
+/// Whether a word looks like a key of a document.
+fn is_key(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+/// A value that begins with a sign which means something to YAML.
+fn sign(text: &str, line: &Line<'_>, at: usize, kind: &ErrorKind) -> Option<Slip> {
+    if !matches!(kind, ErrorKind::UnexpectedCharacter { .. }) {
+        return None;
+    }
+    let sign = text.get(at..)?.chars().next().filter(|c| matches!(c, '@' | '`' | '%'))?;
+    let value = text.get(at..line.start.saturating_add(line.said().len()))?;
+    let message = format!("no value begins with `{sign}` unless it is quoted");
+    let whole = at..at.saturating_add(value.len());
+    let plain = !value.contains(['\'', '{', '}', '[', ']', ',']) && !value.contains(": ");
+    let repair = Repair { at: whole.clone(), title: "quote it", text: format!("'{value}'") };
+    let repair = Some(repair).filter(|repair| plain && helps(text, repair));
+    let help = if repair.is_some() { Vec::new() } else { vec!["quote it".to_owned()] };
+    Some(Slip { at: whole, message, help, repair, also: None })
+}
+
+#[cfg(test)]
+mod tests;

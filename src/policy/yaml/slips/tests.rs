@@ -1,0 +1,123 @@
+use crate::policy::{Findings, Sources, yaml};
+
+/// What is said of the only mistake in a text, where, and the text with its repair.
+fn slip(text: &str) -> (String, String, Option<String>) {
+    let (mut sources, mut findings) = (Sources::new(), Findings::default());
+    yaml::load(&mut sources, &mut findings, "a.yaml", text.as_bytes());
+    let report = findings.into_report(sources);
+    let [problem] = report.diagnostics() else { panic!("{report}") };
+    let place = report.sources().place_of(problem.span);
+    let fixed = problem.fix.as_ref().map(|fix| {
+        let mut fixed = text.to_owned();
+        fixed.replace_range(fix.span.range(), &fix.text);
+        fixed
+    });
+    (format!("{}:{} {}", place.line, place.column, problem.message), problem.help.join("; "), fixed)
+}
+
+#[test]
+fn a_bracket_that_is_never_closed_is_shown_where_it_opens() {
+    for (text, place, fixed) in [
+        ("a: {b: 1\nc: 2\n", "1:4", Some("a: {b: 1}\nc: 2\n")),
+        ("a:\n  b: [x, y  # two\n  c: 2\n", "2:6", Some("a:\n  b: [x, y]  # two\n  c: 2\n")),
+        ("a: 1\nb: {c: 1\n", "2:4", Some("a: 1\nb: {c: 1}\n")),
+        ("a: {b: {c: 1}\nd: {e: 2}\n", "1:4", None),
+        ("a: {b: [1, 2}\n", "1:8", None),
+        ("a: 'it''s {'\nb: {c: \"}\"\n", "2:4", None),
+        ("a: |\n  {\nb: [\n", "3:4", None),
+    ] {
+        let (said, _, repaired) = slip(text);
+        let bracket = if text.contains('[') { '[' } else { '{' };
+        assert_eq!(said, format!("{place} `{bracket}` is never closed"), "{text}");
+        assert_eq!(repaired.as_deref(), fixed, "{text}");
+    }
+    assert_eq!(slip("a: \"b\nc: 1\n").0, "1:4 the text that begins here has no end");
+}
+
+#[test]
+fn a_value_with_a_colon_is_quoted_unless_it_may_be_a_mapping() {
+    for (text, fixed) in [
+        ("failed: It failed: try again\n", Some("failed: 'It failed: try again'\n")),
+        (
+            "a:\n  - b: It's so: yes, \"so\"  # why\n",
+            Some("a:\n  - b: \"It's so: yes, \\\"so\\\"\"  # why\n"),
+        ),
+        ("retry: max_attempts: 3\n", None),
+    ] {
+        let (said, help, repaired) = slip(text);
+        assert!(said.contains("holds `: `, which begins a mapping"), "{said}");
+        assert_eq!(repaired.as_deref(), fixed, "{text}");
+        assert_eq!(help.contains("if it is a mapping"), fixed.is_none(), "{help}");
+    }
+}
+
+#[test]
+fn a_space_that_is_missing_after_a_colon_is_put_there() {
+    for (text, fixed) in [
+        ("retry:\n  max_attempts:3\n  deadline: 1m\n", "retry:\n  max_attempts: 3\n  deadline: 1m\n"),
+        ("version:1\nretry: {}\n", "version: 1\nretry: {}\n"),
+        ("a: {b:3}\n", "a: {b: 3}\n"),
+    ] {
+        let (said, _, repaired) = slip(text);
+        assert!(said.contains("a space is missing after"), "{said}");
+        assert_eq!(repaired.as_deref(), Some(fixed));
+    }
+}
+
+#[test]
+fn a_line_that_fits_no_level_is_told_the_levels_there_are() {
+    let (said, help, fixed) = slip("a:\n  b: 1\n    c: 2\nd: 3\n");
+    assert_eq!(said, "3:5 this line is indented more than the one above it, which has a value already");
+    assert_eq!(help, "indent it by 2, in line with `b`");
+    assert_eq!(fixed.as_deref(), Some("a:\n  b: 1\n  c: 2\nd: 3\n"));
+    let (said, help, fixed) = slip("a:\n    b: 1\n  c: 2\n");
+    assert_eq!(said, "3:3 this line is indented by 2, which matches no line above it");
+    assert_eq!(help, "indent it by 0, in line with `a`, or by 4, in line with `b`");
+    assert_eq!(fixed, None);
+}
+
+#[test]
+fn tabs_become_spaces_if_their_width_makes_no_difference() {
+    let (said, _, fixed) = slip("a:\n\tb: 1 # one\n\tc: 2\nd: 3\n");
+    assert_eq!(said, "2:1 a tab indents this line");
+    assert_eq!(fixed.as_deref(), Some("a:\n  b: 1 # one\n  c: 2\nd: 3\n"));
+    assert_eq!(slip("a:\n  b:\n\tc: 2\n").2, None, "it is below `a` or below `b`");
+}
+
+#[test]
+fn a_key_that_says_the_same_twice_loses_its_second_entry() {
+    for (text, fixed) in [
+        ("a: 1\nb:\n  c: 2\nb:\n  c: 2\nd: 3\n", Some("a: 1\nb:\n  c: 2\nd: 3\n")),
+        ("a: {b: 1, b: 1}\n", Some("a: {b: 1}\n")),
+        ("a: 1\na: 2\n", None),
+        ("a: 1\na: 1  # why\n", None),
+    ] {
+        let (said, _, repaired) = slip(text);
+        assert!(said.contains("duplicate key"), "{said}");
+        assert_eq!(repaired.as_deref(), fixed, "{text}");
+    }
+}
+
+#[test]
+fn no_text_makes_the_search_fail_or_take_long() {
+    let deep = "[".repeat(60);
+    for text in [
+        "",
+        "\t",
+        "{",
+        "}",
+        "'",
+        "a: '",
+        "\u{feff}{",
+        "- - - {",
+        "a:\n\t\n\tb",
+        "? {",
+        "é: {ü",
+        "a: |",
+        ": :",
+        &deep,
+    ] {
+        let (mut sources, mut findings) = (Sources::new(), Findings::default());
+        yaml::load(&mut sources, &mut findings, "a.yaml", text.as_bytes());
+    }
+}

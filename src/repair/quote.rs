@@ -1,0 +1,184 @@
+//! The quotes a string may stand in, and what may follow the last of them.
+
+use super::cursor::Cursor;
+use super::structure::Open;
+use super::{Repair, bare};
+
+/// The quote that ends a string.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Quote(&'static str);
+
+impl Quote {
+    /// The quote that ends a string which begins like `bytes`.
+    pub(super) fn opened_by(bytes: &[u8]) -> Option<Self> {
+        Some(Self(match bytes {
+            [b'"', ..] => "\"",
+            [b'\'', ..] => "'",
+            // “English” and ”Swedish”, „German“, and the same with single quotes.
+            [0xe2, 0x80, 0x9c | 0x9d, ..] => "\u{201d}",
+            [0xe2, 0x80, 0x9e, ..] => "\u{201c}",
+            [0xe2, 0x80, 0x98 | 0x99, ..] => "\u{2019}",
+            _ => return None,
+        }))
+    }
+
+    /// Goes past a quote that opens a string, and tells which one ends it.
+    pub(super) fn open(cursor: &mut Cursor<'_>) -> Self {
+        let quote = Self::opened_by(cursor.rest().as_bytes()).unwrap_or(Self("\""));
+        match quote.0 {
+            "\"" => {}
+            "'" => cursor.repaired(Repair::SingleQuotes),
+            _ => cursor.repaired(Repair::SmartQuotes),
+        }
+        cursor.advance(quote.len());
+        quote
+    }
+
+    pub(super) const fn as_str(self) -> &'static str {
+        self.0
+    }
+
+    pub(super) const fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Its first byte.
+    pub(super) fn first(self) -> u8 {
+        self.0.bytes().next().unwrap_or(b'"')
+    }
+
+    pub(super) fn stands_at(self, cursor: &Cursor<'_>, at: usize) -> bool {
+        cursor.bytes().get(at..).is_some_and(|rest| rest.starts_with(self.0.as_bytes()))
+    }
+}
+
+/// Whether a colon comes next from `at` on.
+pub(super) fn colon(cursor: &mut Cursor<'_>, at: usize) -> bool {
+    let next = cursor.after_blanks(at);
+    cursor.byte(next) == Some(b':')
+}
+
+/// Whether a string that ends before `after` is followed by what may follow one.
+pub(super) fn ends_here(cursor: &mut Cursor<'_>, after: usize, open: Open<'_>) -> bool {
+    let next = cursor.after_blanks(after);
+    let rest = cursor.bytes().get(next..).unwrap_or_default();
+    match (rest, open.inside()) {
+        ([] | [b'/', b'/' | b'*', ..] | [b'#', ..] | [b'`', b'`', b'`', ..], _)
+        | ([b'}', ..], Some(b'{'))
+        | ([b']', ..], Some(b'[')) => true,
+        ([b',', ..], Some(inside)) => member_follows(cursor, next.saturating_add(1), inside),
+        ([b'}' | b']', ..], Some(_)) => only_brackets_follow(cursor, rest),
+        // A comma is missing at the end of a line.
+        ([b'"', ..], Some(_)) => cursor.between(after, next).contains('\n'),
+        _ => false,
+    }
+}
+
+/// Whether what follows a comma may be a member of an object or an array.
+fn member_follows(cursor: &mut Cursor<'_>, at: usize, inside: u8) -> bool {
+    let next = cursor.after_blanks(at);
+    let rest = cursor.between(next, cursor.bytes().len());
+    let Some(first) = rest.bytes().next() else { return true };
+    let either = matches!(first, b'"' | b'\'' | b'/' | b'#' | b'.' | b'`' | b',')
+        || rest.starts_with('…')
+        || Quote::opened_by(rest.as_bytes()).is_some();
+    if inside == b'[' {
+        return either
+            || matches!(first, b']' | b'{' | b'[' | b'-' | b'0'..=b'9')
+            || word_follows(cursor, next, rest);
+    }
+    if either || first == b'}' {
+        return true;
+    }
+    let name = bare::name(rest);
+    cursor.work(name);
+    let end = next.saturating_add(name);
+    let end = if cursor.byte(end) == Some(b'"') { end.saturating_add(1) } else { end };
+    name > 0 && colon(cursor, end)
+}
+
+/// Whether a word without quotes is a member of an array.
+fn word_follows(cursor: &mut Cursor<'_>, at: usize, rest: &str) -> bool {
+    let length = rest.bytes().take_while(|byte| !bare::is_border(*byte)).count();
+    cursor.work(length);
+    let border = cursor.byte(at.saturating_add(length));
+    let word = rest.get(..length).unwrap_or_default().trim_ascii();
+    bare::begins_with_literal(word) || matches!(border, Some(b',' | b']' | b'\n')) && bare::is_text(word)
+}
+
+fn only_brackets_follow(cursor: &mut Cursor<'_>, rest: &[u8]) -> bool {
+    let run =
+        rest.iter().take_while(|byte| matches!(byte, b'}' | b']') || byte.is_ascii_whitespace()).count();
+    cursor.work(run);
+    matches!(rest.get(run), None | Some(b'`'))
+}
+
+/// Whether a comma is missing after a string that ends before `after`: a member follows that is whole.
+pub(super) fn comma_is_missing(cursor: &mut Cursor<'_>, after: usize, open: Open<'_>) -> bool {
+    let next = cursor.after_blanks(after);
+    match (cursor.byte(next), open.inside()) {
+        (Some(b'"' | b'\''), Some(b'{')) => key_follows(cursor, next),
+        (Some(b'"' | b'\''), Some(_)) => next > after && whole_string_follows(cursor, next, b']'),
+        (Some(_), Some(b'{')) => cursor.between(after, next).contains('\n') && name_follows(cursor, next),
+        (Some(_), Some(_)) => next > after && whole_word_follows(cursor, next, b']'),
+        _ => false,
+    }
+}
+
+/// Whether a colon is missing after a key that ends before `after`: a value follows, and then the next member or the
+/// end.
+pub(super) fn colon_is_missing(cursor: &mut Cursor<'_>, after: usize) -> bool {
+    let next = cursor.after_blanks(after);
+    match cursor.rest_from(next).as_bytes() {
+        bytes @ [_, ..] if Quote::opened_by(bytes).is_some() => whole_string_follows(cursor, next, b'}'),
+        _ => whole_word_follows(cursor, next, b'}'),
+    }
+}
+
+/// Whether a key without quotes and its colon come next.
+pub(super) fn name_follows(cursor: &mut Cursor<'_>, at: usize) -> bool {
+    let name = bare::name(cursor.rest_from(at));
+    cursor.work(name);
+    name > 0 && colon(cursor, at.saturating_add(name))
+}
+
+/// Whether a string comes next that looks like a key, and a colon after it.
+pub(super) fn key_follows(cursor: &mut Cursor<'_>, at: usize) -> bool {
+    let Some(end) = closing(cursor, at) else { return false };
+    let key = cursor.between(at.saturating_add(1), end.saturating_sub(1));
+    let like_a_key = !key.is_empty() && !key.contains([',', '{', '}', '[', ']', ':', '\n']);
+    like_a_key && colon(cursor, end)
+}
+
+/// Whether a string comes next, and after it a comma, `close`, or another string.
+fn whole_string_follows(cursor: &mut Cursor<'_>, at: usize, close: u8) -> bool {
+    let Some(end) = closing(cursor, at) else { return false };
+    let next = cursor.after_blanks(end);
+    match cursor.byte(next) {
+        Some(b'"') => close == b']' && next > end,
+        Some(b'\'' | b':') | None => false,
+        Some(byte) => byte == b',' || byte == close || close == b']' && next > end && byte.is_ascii_digit(),
+    }
+}
+
+/// Whether a number or literal comes next, and after it a comma, `close`, or the end.
+fn whole_word_follows(cursor: &mut Cursor<'_>, at: usize, close: u8) -> bool {
+    let rest = cursor.rest_from(at);
+    let length = rest.bytes().take_while(|byte| !bare::is_border(*byte)).count();
+    cursor.work(length);
+    let word = rest.get(..length).unwrap_or_default().trim_ascii_end();
+    let border = cursor.byte(at.saturating_add(length));
+    (border == Some(b',') || border == Some(close) || border.is_none() && close == b']')
+        && (bare::literal(word).is_some() || word.parse::<serde_json::Number>().is_ok())
+}
+
+/// Where the string that begins at `at` ends, if the next quote of its kind ends it.
+fn closing(cursor: &mut Cursor<'_>, at: usize) -> Option<usize> {
+    let quote = Quote::opened_by(cursor.rest_from(at).as_bytes())?;
+    let inside = at.saturating_add(quote.len());
+    let length = cursor.rest_from(inside).find(quote.as_str());
+    cursor.work(length.unwrap_or(cursor.rest_from(inside).len()));
+    let length = length?;
+    let escaped = cursor.byte(inside.saturating_add(length).saturating_sub(1)) == Some(b'\\');
+    (!escaped).then(|| inside.saturating_add(length).saturating_add(quote.len()))
+}
