@@ -1,6 +1,8 @@
 //! The slices: named parts of the session's state that reducers change and prompts can read.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::{ReducerError, RetryFeedback};
@@ -15,33 +17,37 @@ pub const REDUCER_ERRORS: &str = "reducer_errors";
 const MOST_BYTES: usize = 16 << 20;
 
 /// The values of all slices.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Slices(Map<String, Value>);
+#[derive(Clone, Debug, Default)]
+pub struct Slices {
+    values: Map<String, Value>,
+    /// The bytes of each list that has grown, so that an append costs what it adds and not what is there.
+    bytes: BTreeMap<String, usize>,
+}
 
 impl Slices {
     /// Every slice at its starting value.
     pub fn new(policy: &SessionPolicy) -> Self {
-        Self(policy.slices.iter().map(|(name, rule)| (name.clone(), rule.initial.clone())).collect())
+        let values = policy.slices.iter().map(|(name, rule)| (name.clone(), rule.initial.clone()));
+        Self { values: values.collect(), bytes: BTreeMap::new() }
     }
 
     /// Adds the slices that are not there yet, each at its starting value.
     pub fn complete(&mut self, policy: &SessionPolicy) {
         for (name, rule) in &policy.slices {
-            if !self.0.contains_key(name) {
-                self.0.insert(name.clone(), rule.initial.clone());
+            if !self.values.contains_key(name) {
+                self.values.insert(name.clone(), rule.initial.clone());
             }
         }
     }
 
     /// The value of a slice.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name)
+        self.values.get(name)
     }
 
     /// All slices by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value))
+        self.values.iter().map(|(name, value)| (name.as_str(), value))
     }
 
     /// The feedback records, oldest first.
@@ -90,7 +96,7 @@ impl Slices {
     }
 
     fn records<T: for<'de> Deserialize<'de>>(&self, slice: &str) -> impl DoubleEndedIterator<Item = T> {
-        let list = self.0.get(slice).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let list = self.values.get(slice).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         list.iter().filter_map(|record| T::deserialize(record).ok())
     }
 
@@ -115,7 +121,7 @@ impl Slices {
     }
 
     fn apply(&mut self, rule: &ReducerRule, event: &Value) -> Result<(), String> {
-        let Some(current) = self.0.get(&rule.slice) else {
+        let Some(current) = self.values.get(&rule.slice) else {
             return Err(format!("there is no slice `{}`", rule.slice));
         };
         let mut vars = Map::new();
@@ -127,33 +133,17 @@ impl Slices {
             vars.insert("slice".into(), current.clone());
         }
         if reads(rule, "state") {
-            vars.insert("state".into(), Value::Object(self.0.clone()));
+            vars.insert("state".into(), Value::Object(self.values.clone()));
         }
         if let Some(when) = &rule.when
             && !when.holds(&vars).map_err(|e| format!("`when`: {e}"))?
         {
             return Ok(());
         }
-        if rule.check.is_none()
-            && let Some(Value::Array(list)) = self.0.get_mut(&rule.slice)
-        {
-            // Without a check nothing can fail after the value is known: no copy to fall back on is needed.
-            match &rule.change {
-                Change::Append(value) => {
-                    let value = eval(value, &vars)?;
-                    let held = list.iter().chain([&value]).map(bytes).fold(0, usize::saturating_add);
-                    within(&rule.slice, held)?;
-                    list.push(value);
-                    return Ok(());
-                }
-                Change::KeepLast(count) => {
-                    list.drain(..surplus(list.len(), *count));
-                    return Ok(());
-                }
-                Change::Set(_) | Change::Merge(_) | Change::Increment(_) | Change::Remove(_) => {}
-            }
+        if rule.check.is_none() && self.change_list(rule, &vars)? {
+            return Ok(());
         }
-        let Some(current) = self.0.get(&rule.slice) else { return Ok(()) };
+        let Some(current) = self.values.get(&rule.slice) else { return Ok(()) };
         let next = changed(&rule.change, current, &mut vars)?;
         within(&rule.slice, bytes(&next))?;
         if let Some(check) = &rule.check {
@@ -162,10 +152,61 @@ impl Slices {
                 return Err(format!("the check `{}` does not hold", check.as_str()));
             }
         }
-        if let Some(slot) = self.0.get_mut(&rule.slice) {
+        if let Some(slot) = self.values.get_mut(&rule.slice) {
             *slot = next;
+            self.bytes.remove(&rule.slice);
         }
         Ok(())
+    }
+
+    /// Changes a list where it is, if the change is one that a list takes so. Without a check nothing can fail after the
+    /// value is known: no copy to fall back on is needed.
+    fn change_list(&mut self, rule: &ReducerRule, vars: &Map<String, Value>) -> Result<bool, String> {
+        let Some(Value::Array(list)) = self.values.get_mut(&rule.slice) else { return Ok(false) };
+        let known = self.bytes.get(&rule.slice).copied();
+        let held = || known.unwrap_or_else(|| list.iter().map(bytes).fold(0, usize::saturating_add));
+        let left = match &rule.change {
+            Change::Append(value) => {
+                let value = eval(value, vars)?;
+                let left = held().saturating_add(bytes(&value));
+                within(&rule.slice, left)?;
+                list.push(value);
+                left
+            }
+            Change::KeepLast(count) => {
+                let surplus = surplus(list.len(), *count);
+                if surplus == 0 {
+                    return Ok(true);
+                }
+                let held = held();
+                list.drain(..surplus).fold(held, |held, value| held.saturating_sub(bytes(&value)))
+            }
+            Change::Set(_) | Change::Merge(_) | Change::Increment(_) | Change::Remove(_) => return Ok(false),
+        };
+        match self.bytes.get_mut(&rule.slice) {
+            Some(bytes) => *bytes = left,
+            None => drop(self.bytes.insert(rule.slice.clone(), left)),
+        }
+        Ok(true)
+    }
+}
+
+/// What is known of their sizes makes no difference.
+impl PartialEq for Slices {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl Serialize for Slices {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.values.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Slices {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self { values: Map::deserialize(deserializer)?, bytes: BTreeMap::new() })
     }
 }
 
@@ -278,5 +319,43 @@ fn increment(current: &Value, by: &Value) -> Result<Value, String> {
             .map(Value::Number)
             .ok_or_else(|| "the sum is not a number".to_owned()),
         _ => Err(format!("increment needs numbers, found {} and {}", kind(current), kind(by))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    const POLICY: &str = "
+version: 1
+session:
+  slices: {seen: {initial: []}}
+  reducers:
+    grown: {on: tool_failed, slice: seen, do: {kind: append, value: event.data}}
+    few: {on: model_failed, slice: seen, do: {kind: keep_last, count: 3}}
+    anew: {on: tool_refused, slice: seen, do: {kind: set, value: '[event.data]'}}
+";
+
+    proptest! {
+        /// A total that drifts would refuse what fits, or keep what does not.
+        #[test]
+        fn the_kept_sizes_are_those_of_the_values(changes in prop::collection::vec((0..3_u8, 0..40_usize), 0..60)) {
+            let policy = Policy::from_yaml("p.yaml", POLICY).unwrap();
+            let mut slices = Slices::new(policy.session());
+            for (change, length) in changes {
+                let trigger = [Trigger::ToolFailed, Trigger::ModelFailed, Trigger::ToolRefused][usize::from(change)];
+                slices.reduce(policy.session(), trigger, &json!({"data": {"text": "x".repeat(length)}}));
+                let list = slices.get("seen").and_then(Value::as_array).unwrap();
+                let held = list.iter().map(bytes).sum::<usize>();
+                if let Some(kept) = slices.bytes.get("seen") {
+                    prop_assert_eq!(*kept, held);
+                }
+                let back: Slices = serde_json::from_str(&serde_json::to_string(&slices).unwrap()).unwrap();
+                prop_assert_eq!(&back, &slices);
+            }
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Runs whose tools end in an order of our own; while they are under way time stands still.
 
 use serde::Serialize;
+use serde_json::Value;
 use unfazed::context::{Estimate, measure};
-use unfazed::engine::{Answer, Decision, Drive, Event, State, Work};
+use unfazed::engine::{Answer, Decision, Drive, Event, Work};
 use unfazed::session::Message;
 
 use crate::host::Host;
@@ -16,15 +17,41 @@ const MODEL_CALLS: u32 = 12;
 /// What has to be the same whichever tool ends first: the state at the end and the messages.
 #[derive(Serialize)]
 pub(crate) struct Ending {
-    state: State,
+    state: Value,
     messages: Vec<Message>,
+}
+
+impl Ending {
+    /// The number of events differs where the run ends before all of them have come.
+    fn of(host: Host) -> Ending {
+        let mut state = serde_json::to_value(&host.state).unwrap();
+        state["seq"] = 0.into();
+        Ending { state, messages: host.conversation }
+    }
+
+    /// The state without the counter of work: how much had begun when calls were cut short depends on the order.
+    fn without_work(&self) -> Value {
+        let mut state = self.state.clone();
+        state["next_work"] = 0.into();
+        state
+    }
+
+    fn is_cut_short(&self) -> bool {
+        self.messages.iter().any(|message| cut_short(message).is_some())
+    }
 }
 
 /// Holds two ways of one run against each other.
 pub(crate) fn same(one: &Ending, other: &Ending) {
     let messages = || one.messages.iter().zip(&other.messages);
-    let told = one.messages.len() == other.messages.len() && messages().all(|(one, other)| agree(one, other));
-    if told && one.state.digest() == other.state.digest() {
+    let agreed =
+        one.messages.len() == other.messages.len() && messages().all(|(one, other)| agree(one, other));
+    let alike = if one.is_cut_short() || other.is_cut_short() {
+        one.without_work() == other.without_work()
+    } else {
+        one.state == other.state
+    };
+    if agreed && alike {
         return;
     }
     let [one, other] = [one, other].map(|ending| serde_json::to_string_pretty(ending).unwrap());
@@ -37,18 +64,22 @@ pub(crate) fn same(one: &Ending, other: &Ending) {
 /// Where a run ends in the middle, the model is told what is known then: of a call that has ended its result, of one that
 /// is under way or waits that the run was interrupted. Nothing else may differ.
 fn agree(one: &Message, other: &Message) -> bool {
-    let cut_short = |message: &Message| match message {
-        Message::Tool { call, text, error: true, .. } => {
-            text.contains("The run was interrupted").then(|| call.clone())
-        }
-        _ => None,
-    };
     let answers = |message: &Message, to: &str| matches!(message, Message::Tool { call, .. } if call == to);
     let differ_as_they_may = || {
         cut_short(one).is_some_and(|call| answers(other, &call))
             || cut_short(other).is_some_and(|call| answers(one, &call))
     };
     one == other || differ_as_they_may()
+}
+
+/// The call that had no result when its run ended.
+fn cut_short(message: &Message) -> Option<String> {
+    match message {
+        Message::Tool { call, text, error: true, .. } => {
+            text.contains("The run was interrupted").then(|| call.clone())
+        }
+        _ => None,
+    }
 }
 
 /// Says which of the calls under way ends next. They are told in the order of their ids.
@@ -91,9 +122,7 @@ pub(crate) fn run(choices: &[u16], drive: Drive, pick: Pick<'_>) -> (Ending, usi
         host.tell(event);
     }
     let events = host.events.len();
-    // The number of events differs where the run ends before all of them have come.
-    host.state.seq = 0;
-    (Ending { state: host.state, messages: host.conversation }, events)
+    (Ending::of(host), events)
 }
 
 /// The number of the call a piece of work is about; `None`: nothing else can go on before it is answered. People are
