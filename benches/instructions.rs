@@ -1,8 +1,10 @@
 //! The same calls for callgrind, which counts instructions: repeatable on a busy machine. Besides calls of tools: a retry
-//! decision, an estimate of tokens, and the repair of JSON, which with them are what `benches/instructions.baseline` holds.
+//! decision, an estimate of tokens, the repair of JSON and the class of an error, which with them are what
+//! `benches/instructions.baseline` holds.
 //!
 //! `benches/instructions.sh` builds this, runs each case under callgrind and prints the tables.
 
+mod bodies;
 mod broken;
 mod cases;
 
@@ -13,7 +15,9 @@ use cases::{
 use std::hint::black_box;
 use unfazed::context::{Estimator, TokenCounter};
 use unfazed::engine::retry::Verdict;
-use unfazed::policy::{Policy, Seed};
+use unfazed::engine::{Failure, Headers};
+use unfazed::policy::{ErrorClass, Policy, Seed};
+use unfazed::time::Instant;
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -24,6 +28,7 @@ fn main() {
         "decide" | "decide-default" | "decide-default-seed" => decide(&case, number, times),
         "estimate" => estimate(times),
         "repair" => repair(times),
+        "classify" => classify(number, times),
         _ => call(&case, number, times),
     }
 }
@@ -95,4 +100,21 @@ fn repair(times: u32) {
 #[inline(never)]
 fn repair_once(text: &str) -> bool {
     unfazed::repair::repair(text).is_ok()
+}
+
+/// Classifies `times` times one of the error bodies of 2 KB.
+fn classify(body: u32, times: u32) {
+    let (name, status, body, class) = bodies::BODIES[body as usize];
+    let (policy, headers, body) = (Policy::builtin(), bodies::headers(), body());
+    // What is built at the first use is not counted: the sum is divided by the calls.
+    let first = Failure::from_answer(status, &headers, body.as_bytes(), Instant::default).classified(&policy);
+    assert_eq!(first.class, class, "{name}");
+    for _ in 0..times {
+        black_box(classify_once(&policy, &headers, status, black_box(&body)));
+    }
+}
+
+#[inline(never)]
+fn classify_once(policy: &Policy, headers: &Headers, status: u16, body: &str) -> ErrorClass {
+    Failure::from_answer(status, headers, body.as_bytes(), Instant::default).classified(policy).class
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Instructions of one tool call, one retry decision, one estimate and one repair, by callgrind, counted inside them alone.
+# Instructions of one tool call, one retry decision, one estimate, one repair and one classification, by callgrind,
+# counted inside them alone.
 # However busy a machine is, the same compiler gives the same numbers.
 #
 #     benches/instructions.sh            prints them, in lines of CASE NUMBER INSTRUCTIONS, those of the peers too
@@ -7,7 +8,8 @@
 #                                        compiler than the one that file was written with says nothing: NOT COMPARED
 #     benches/instructions.sh --write    writes that file
 #
-# NUMBER is how often the call fails before it succeeds, or which attempt is decided about.
+# NUMBER is how often the call fails before it succeeds, which attempt is decided about, or which error body of
+# benches/bodies.rs is classified.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:-}
@@ -57,6 +59,7 @@ ours() {
     done
     count estimate_once estimate 0 20
     count repair_once repair 0 5
+    for number in 0 1 2 3 4 5 6; do count classify_once classify "$number" 20; done
 }
 
 peers() {

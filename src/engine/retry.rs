@@ -89,8 +89,8 @@ pub enum DelayRule {
 /// Decides about another attempt.
 ///
 /// The order of the checks is part of the contract, and the first that applies is the reason that is reported:
-/// `never_retry`, not retryable, may have acted, request at fault, `x-should-retry: false`, reducer error, attempts, deadline, breaker, budget, server delay,
-/// total delay, shadow. (Cancellation comes before all of them and never gets here.) An attempt that could only start at or
+/// `never_retry`, not retryable, may have acted, request at fault, `x-should-retry: false`, reducer error, attempts,
+/// deadline, breaker, budget, server delay, total delay, shadow. (Cancellation comes before all of them and never gets here.) An attempt that could only start at or
 /// after a deadline is not waited for: `now + delay >= deadline` stops now.
 ///
 /// `seed` is asked for only where the backoff has jitter.
@@ -130,17 +130,12 @@ fn judge(
         let never = policy.never_retry.value.contains(case.class);
         return Verdict::Stop(if never { StopReason::NeverRetry } else { StopReason::NotRetryable });
     }
-    if case.obstacle == Obstacle::MayHaveActed {
-        return Verdict::Stop(StopReason::MayHaveActed);
-    }
-    if matches!(case.obstacle, Obstacle::RequestAtFault(_)) {
-        return Verdict::Stop(StopReason::RequestAtFault);
-    }
-    if case.obstacle == Obstacle::ShouldNotRetry {
-        return Verdict::Stop(StopReason::ShouldNotRetry);
-    }
-    if case.obstacle == Obstacle::ReducerError {
-        return Verdict::Stop(StopReason::ReducerError);
+    match case.obstacle {
+        Obstacle::MayHaveActed => return Verdict::Stop(StopReason::MayHaveActed),
+        Obstacle::RequestAtFault(_) => return Verdict::Stop(StopReason::RequestAtFault),
+        Obstacle::ShouldNotRetry => return Verdict::Stop(StopReason::ShouldNotRetry),
+        Obstacle::ReducerError => return Verdict::Stop(StopReason::ReducerError),
+        Obstacle::None | Obstacle::CircuitOpen | Obstacle::Overdrawn => {}
     }
     if shadow || !policy.by_class.is_empty() || !case.is_plain() || policy.is_limited() {
         return weigh(policy, progress, case, now, shadow, seed);
