@@ -45,10 +45,14 @@ impl Details {
     }
 }
 
-/// Whether it is a word a table can name, and no sentence, address or JSON.
+/// Whether it is a word a table can name, and no sentence, address or JSON. Most is ASCII, and read byte by byte.
 fn is_word(text: &str) -> bool {
-    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '{' | '}' | '"');
-    !text.is_empty() && !text.contains(odd) && !text.contains("://")
+    let odd = |byte: u8| byte <= b' ' || matches!(byte, b'{' | b'}' | b'"' | 0x7f);
+    let beyond_ascii = |c: char| c.is_whitespace() || c.is_control();
+    !text.is_empty()
+        && !text.bytes().any(odd)
+        && (text.is_ascii() || !text.contains(beyond_ascii))
+        && !(text.contains(':') && text.contains("://"))
 }
 
 #[cfg(test)]

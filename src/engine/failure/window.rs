@@ -15,12 +15,14 @@ struct Sentence {
 }
 
 /// Every sentence holds one of these; most messages hold none.
-const SPEAK_OF: [&str; 5] = ["token", "context", "prompt", "too large", "length"];
+const SPEAK_OF: [&str; 5] = ["token", "context", "prompt", "too large", LENGTH];
+const LENGTH: &str = "length";
 
 /// Numbers before these words are not the size of a request.
 const NO_SIZE: &[&str] = &["output tokens", "characters"];
 
-const SENTENCES: &[Sentence] = &[
+/// Those that speak of a length: a message without the word holds none of them, and is searched for it once.
+const OF_LENGTH: &[Sentence] = &[
     // OpenAI and those that speak like it, vLLM, OpenRouter.
     Sentence {
         told: "maximum context length is ",
@@ -85,6 +87,32 @@ const SENTENCES: &[Sentence] = &[
         size: &["current length is "],
         plus: None,
     },
+    // Fireworks.
+    Sentence {
+        told: "model maximum context length: ",
+        limit: &["maximum context length: "],
+        size: &["prompt is too long: "],
+        plus: None,
+    },
+    // LM Studio.
+    Sentence {
+        told: "is loaded with context length of ",
+        limit: &["is loaded with context length of "],
+        size: &["keep the first "],
+        plus: None,
+    },
+    // Cohere.
+    Sentence {
+        told: "maximum context length: ",
+        limit: &["maximum context length: "],
+        size: &[],
+        plus: None,
+    },
+    // Qwen.
+    Sentence { told: "range of input length should be ", limit: &["[1, "], size: &[], plus: None },
+];
+
+const OTHERS: &[Sentence] = &[
     // Azure.
     Sentence { told: "request body too large for ", limit: &["max size: "], size: &[], plus: None },
     // Mistral.
@@ -92,13 +120,6 @@ const SENTENCES: &[Sentence] = &[
         told: "too large for model with ",
         limit: &["too large for model with "],
         size: &["contains "],
-        plus: None,
-    },
-    // Fireworks.
-    Sentence {
-        told: "model maximum context length: ",
-        limit: &["maximum context length: "],
-        size: &["prompt is too long: "],
         plus: None,
     },
     // Anthropic.
@@ -131,12 +152,6 @@ const SENTENCES: &[Sentence] = &[
         plus: None,
     },
     // LM Studio.
-    Sentence {
-        told: "is loaded with context length of ",
-        limit: &["is loaded with context length of "],
-        size: &["keep the first "],
-        plus: None,
-    },
     Sentence { told: "n_ctx", limit: &["n_ctx: ", "n_ctx "], size: &["n_keep: ", "n_keep "], plus: None },
     // GitHub Copilot.
     Sentence {
@@ -160,12 +175,6 @@ const SENTENCES: &[Sentence] = &[
         plus: None,
     },
     Sentence {
-        told: "maximum context length: ",
-        limit: &["maximum context length: "],
-        size: &[],
-        plus: None,
-    },
-    Sentence {
         told: "must have less than ",
         limit: &["must have less than "],
         size: &["given: "],
@@ -185,8 +194,6 @@ const SENTENCES: &[Sentence] = &[
         size: &["requested: "],
         plus: None,
     },
-    // Qwen.
-    Sentence { told: "range of input length should be ", limit: &["[1, "], size: &[], plus: None },
     // SiliconFlow.
     Sentence {
         told: "max_seq_len (",
@@ -217,7 +224,9 @@ pub(super) fn read(message: &str) -> (Option<u64>, Option<u64>) {
     let Some(text) = with_number(message).filter(|text| SPEAK_OF.iter().any(|word| holds(text, word))) else {
         return (None, None);
     };
-    let Some(sentence) = SENTENCES.iter().find(|sentence| holds(&text, sentence.told)) else {
+    let of_length = if holds(&text, LENGTH) { OF_LENGTH } else { &[] };
+    let mut sentences = of_length.iter().chain(OTHERS);
+    let Some(sentence) = sentences.find(|sentence| holds(&text, sentence.told)) else {
         return (None, None);
     };
     let first = |markers: &[&str]| {
@@ -269,6 +278,12 @@ fn number(text: &str) -> Option<(u64, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sentences_are_looked_for_where_their_words_are() {
+        assert!(OF_LENGTH.iter().all(|sentence| sentence.told.contains(LENGTH)));
+        assert!(!OTHERS.iter().any(|sentence| sentence.told.contains(LENGTH)));
+    }
 
     #[test]
     fn the_real_limit_and_size_are_read() {
