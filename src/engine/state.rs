@@ -218,6 +218,9 @@ pub(super) struct Slot {
     /// Its place among those that run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) place: Option<Place>,
+    /// What the attempt that failed last has left: the rules may have changed since, and not let it run again any more.
+    #[serde(default = "not_started", skip_serializing_if = "EffectState::is_not_started")]
+    pub(super) left: EffectState,
     /// The rules have changed since it began, and a person is to be asked before it runs again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) to_approve: bool,
@@ -439,6 +442,11 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
+/// What older sessions do not say decides nothing.
+const fn not_started() -> EffectState {
+    EffectState::NotStarted
+}
+
 impl Default for State {
     fn default() -> Self {
         Self::new()
@@ -457,6 +465,7 @@ impl Slot {
             series: Series { started, slept, history: Vec::new(), over },
             ran: self.ran.clone(),
             place: self.place,
+            left: self.left,
             to_approve: self.to_approve,
             phase: self.phase.clone(),
         }

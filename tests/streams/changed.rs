@@ -113,6 +113,18 @@ fn an_attempt_that_waits_is_not_made_if_the_new_policy_allows_fewer() {
 }
 
 #[test]
+fn what_may_have_acted_is_not_run_again_if_the_new_policy_forbids_it() {
+    let acts_once = WAITS.replace("effect: read_only", "effect: non_idempotent");
+    for (left, runs) in [(EffectState::NotStarted, true), (EffectState::Unknown, false)] {
+        let mut host = called(WAITS, &[("alpha", r#"{"n": 1}"#)]);
+        ends(&mut host, timeout(left));
+        host.adopt(read(&acts_once));
+        waits(&mut host);
+        assert_eq!(matches!(host.open[..], [Work::RunTool(_)]), runs, "{left:?}: {:?}", host.open);
+    }
+}
+
+#[test]
 fn nor_is_a_model_asked_again() {
     let mut host = called(WAITS, &[]);
     // A reply without anything in it is retried.

@@ -45,9 +45,24 @@ impl Details {
     }
 }
 
+/// The ASCII characters that no word has: white space, controls, quotes and braces.
+const ODD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    loop {
+        if let Some(slot) = table.as_mut_slice().split_at_mut(byte as usize).1.first_mut() {
+            *slot = byte <= b' ' || matches!(byte, b'{' | b'}' | b'"' | 0x7f);
+        }
+        if byte == u8::MAX {
+            break table;
+        }
+        byte = byte.wrapping_add(1);
+    }
+};
+
 /// Whether it is a word a table can name, and no sentence, address or JSON. Most is ASCII, and read byte by byte.
 fn is_word(text: &str) -> bool {
-    let odd = |byte: u8| byte <= b' ' || matches!(byte, b'{' | b'}' | b'"' | 0x7f);
+    let odd = |byte: u8| ODD.get(usize::from(byte)) == Some(&true);
     let beyond_ascii = |c: char| c.is_whitespace() || c.is_control();
     !text.is_empty()
         && !text.bytes().any(odd)

@@ -167,6 +167,13 @@ pub enum EffectState {
     Unknown,
 }
 
+impl EffectState {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    pub(crate) const fn is_not_started(&self) -> bool {
+        matches!(self, Self::NotStarted)
+    }
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 const fn is_nothing(count: &u64) -> bool {
     *count == 0

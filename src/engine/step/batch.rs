@@ -56,6 +56,7 @@ impl Step<'_> {
                 series,
                 ran,
                 place: None,
+                left: EffectState::NotStarted,
                 to_approve: false,
                 phase,
             });
@@ -82,8 +83,10 @@ impl Step<'_> {
         let (slot, last) = (slot.without_history(), last.map(|failed| failed.error_type));
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let failed = Progress { attempt: progress.attempt.saturating_sub(1), ..progress };
+        let may_run = may_run_again(self.effect_of(&slot.tool, &policy), slot.left);
+        let may_have_acted = (!may_run).then_some(StopReason::MayHaveActed);
         if let Some(class) = last
-            && let Some(reason) = policy.retry.refuses_after(class, failed.attempt)
+            && let Some(reason) = policy.retry.refuses_after(class, failed.attempt).or(may_have_acted)
         {
             let case = self.case(class, None, Obstacle::None);
             return self.tool_exhausted(index, &policy, failed, &case, reason, None);
@@ -442,6 +445,7 @@ impl Step<'_> {
             verdict = Verdict::Stop(StopReason::ReducerError);
         }
         if let Some(slot) = self.state.batch.get_mut(index) {
+            slot.left = effect;
             slot.series.record(class, &failure.message, at, verdict.delay());
         }
         self.state.last_error = Some((class, failure.message.clone()));
