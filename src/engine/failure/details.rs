@@ -67,7 +67,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty()
         && !text.bytes().any(odd)
         && (text.is_ascii() || !text.contains(beyond_ascii))
-        && !(text.contains(':') && text.contains("://"))
+        && (!text.contains(':') || !text.contains("://"))
 }
 
 #[cfg(test)]
