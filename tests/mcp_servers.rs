@@ -269,17 +269,27 @@ async fn a_server_that_is_dropped_is_killed_with_its_grandchildren() {
     notes.all_gone().await;
 }
 
-#[tokio::test]
-async fn a_server_is_reached_over_http() {
+/// The server over HTTP, and where it is.
+async fn far(mode: &str) -> (tokio::process::Child, String) {
     let mut host = tokio::process::Command::new("python3")
         .arg(notes::server())
-        .arg("http")
+        .arg(mode)
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
     let url = BufReader::new(host.stdout.take().unwrap()).lines().next_line().await.unwrap().unwrap();
-    let reach = |key: &str| McpReach::Http { url: url.clone(), headers: vec![("x-key".into(), key.into())] };
+    (host, url)
+}
+
+fn http(url: &str, key: &str) -> McpReach {
+    McpReach::Http { url: url.to_owned(), headers: vec![("x-key".into(), key.into())] }
+}
+
+#[tokio::test]
+async fn a_server_is_reached_over_http() {
+    let (mut host, url) = far("http").await;
+    let reach = |key: &str| http(&url, key);
     let server = McpServer::start(McpConfig::new("web", reach("sesame"))).await.unwrap();
     assert_eq!(said(call(&server, "web__echo", json!({"text": "far"})).await), json!("far"));
     let unknown = failed(call(&server, "web__bad", json!({})).await);
@@ -618,6 +628,30 @@ async fn a_tool_that_cannot_be_read_is_left_out_and_the_others_are_there() {
     let description = &tools[1].spec().description;
     assert!(description.len() < 17_000 && description.ends_with("x [... cut]"), "{}", description.len());
     server.shutdown().await;
+}
+
+#[tokio::test]
+async fn over_http_too_a_tool_that_cannot_be_read_is_left_out_and_an_answer_fails_its_call() {
+    for mode in ["http-lists", "sse-lists"] {
+        let (_host, url) = far(mode).await;
+        let server = McpServer::start(McpConfig::new("s", http(&url, "sesame"))).await.unwrap();
+        let tools = server.tools();
+        let known: Vec<_> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+        assert_eq!(known, ["s__half", "s__long", "s__lost", "s__void"], "{mode}");
+        let begun = std::time::Instant::now();
+        for (tool, says) in [
+            ("s__half", "the server's answer is not JSON"),
+            ("s__void", "the server's answer has neither a result nor an error that can be read"),
+            // Over HTTP it is plain whose answer that is.
+            ("s__lost", "the server's answer is not JSON"),
+        ] {
+            let (_, effect, message) = failed(call(&server, tool, json!({})).await);
+            assert!(message.contains(says), "{mode}, {tool}: {message}");
+            assert_ne!(effect, EffectState::NotStarted, "{mode}, {tool}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{mode}: {:?}", begun.elapsed());
+        server.shutdown().await;
+    }
 }
 
 #[tokio::test]

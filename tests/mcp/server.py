@@ -1,7 +1,8 @@
 """A server of the Model Context Protocol that does what its first argument says, well-behaved or not.
 
     server.py MODE [FILE]        over standard input and output
-    server.py http               over HTTP on loopback; prints its address
+    server.py http|http-lists|sse-lists
+                                 over HTTP on loopback, in JSON or as events; prints its address
 
 FILE is where it notes what happened to it.
 """
@@ -18,7 +19,8 @@ import time
 MODE = sys.argv[1]
 NOTES = sys.argv[2] if len(sys.argv) > 2 else os.devnull
 OBJECT = {"type": "object"}
-lock = threading.Lock()
+HTTP = MODE.startswith(("http", "sse"))
+lock, raw = threading.Lock(), threading.local()
 grown = shrunk = mute = False
 
 
@@ -41,7 +43,7 @@ def tools():
         tool("grow"), tool("shrink"), tool("bend"), tool("mixed"), tool("deep"), tool("odd"), tool("chat"),
         tool("broken", {"type": "objekt"}), tool("gone"), tool("bad"),
     ]
-    if MODE == "lists":
+    if MODE.endswith("lists"):
         deep = OBJECT
         for _ in range(150):
             deep = {"type": "object", "properties": {"a": deep}}
@@ -61,6 +63,9 @@ def say(message):
 
 
 def say_raw(line):
+    if HTTP:
+        raw.line = line
+        return
     with lock:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
@@ -132,7 +137,7 @@ def call(ident, params):
         say_raw('{"jsonrpc": "2.0", "result": {"content": [{"type": "te')
         return None
     if name == "void":
-        say({"id": ident})
+        say_raw(json.dumps({"jsonrpc": "2.0", "id": ident}))
         return None
     if name == "odd":
         return arguments["answer"]
@@ -225,7 +230,9 @@ def http():
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers.get("X-Key") != "sesame":
                 return self.answer(401, None)
+            raw.line = None
             said = reply(json.loads(body))
+            said = raw.line if said is None else json.dumps({"jsonrpc": "2.0", **said})
             return self.answer(202 if said is None else 200, said)
 
         def do_GET(self):
@@ -234,10 +241,13 @@ def http():
         do_DELETE = do_GET
 
         def answer(self, status, said):
-            body = b"" if said is None else json.dumps({"jsonrpc": "2.0", **said}).encode()
+            body = b"" if said is None else said.encode()
+            kind = "application/json"
+            if said is not None and MODE.startswith("sse"):
+                body, kind = b": soon\r\n\r\nevent: message\r\ndata: " + body + b"\r\n\r\n", "text/event-stream"
             self.send_response(status)
-            if body:
-                self.send_header("Content-Type", "application/json")
+            if said is not None:
+                self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -250,4 +260,4 @@ def http():
     server.serve_forever()
 
 
-http() if MODE == "http" else stdio()
+http() if HTTP else stdio()

@@ -106,8 +106,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .on_attempt(told)
         .build();
 
-    // Only because the TLS of this build is chosen by the program; plain HTTP needs none of it.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let client = rig_reqwest::reqwest::Client::builder().no_proxy().build()?;
     let model = OpenAIConfig::new("no-key")
         .with_base_url(server.base_url())

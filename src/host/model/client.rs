@@ -44,9 +44,14 @@ impl Clients {
 
 fn build(tls: ClientConfig, here: bool, connect: Option<Nanos>) -> Result<Client, ConfigError> {
     let mut builder = Client::builder()
-        .tls_backend_preconfigured(tls)
+        .use_preconfigured_tls(tls)
         .retry(reqwest::retry::never())
         .redirect(reqwest::redirect::Policy::none())
+        // `body` decodes. Whether `reqwest` could, others in the program decide.
+        .no_gzip()
+        .no_brotli()
+        .no_zstd()
+        .no_deflate()
         .tcp_nodelay(true)
         .user_agent(concat!("unfazed/", env!("CARGO_PKG_VERSION")));
     if let Some(limit) = connect {

@@ -1,4 +1,4 @@
-//! What a server writes, line by line: messages, and what cannot be one. An answer that cannot be read becomes an error to
+//! What a server writes, message by message: what can be read, and what cannot. An answer that cannot be read becomes an error to
 //! whoever asked, who would wait for it until the time of the call is over.
 
 use serde::Deserialize;
@@ -13,6 +13,8 @@ use crate::engine::levels;
 const MOST_LEVELS: usize = 120;
 /// The deepest tool: it stands three levels deep in the message.
 const MOST_TOOL_LEVELS: usize = MOST_LEVELS - 4;
+/// What is said of an answer that is broken.
+pub(super) const NO_JSON: &str = "the server's answer is not JSON";
 
 /// What a line is.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,8 +84,13 @@ fn id_of(id: &RawValue) -> Option<Value> {
 }
 
 fn refused(id: &Value, message: &str) -> Read {
+    Read::Instead(instead(id, message))
+}
+
+/// The error that is passed on in the place of an answer.
+pub(super) fn instead(id: &Value, message: &str) -> Vec<u8> {
     let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": message}});
-    Read::Instead(format!("{error}\n").into_bytes())
+    format!("{error}\n").into_bytes()
 }
 
 /// A list of tools in which those that are too deep say so in the place of their schema: the others can be used.
@@ -116,7 +123,7 @@ fn broken(line: &[u8]) -> Read {
         return Read::Noise;
     }
     match broken_id(&text) {
-        Some(id) => refused(&id, "the server's answer is not JSON"),
+        Some(id) => refused(&id, NO_JSON),
         None => Read::Unanswerable,
     }
 }

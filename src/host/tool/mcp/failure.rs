@@ -6,13 +6,11 @@
 use rmcp::ServiceError;
 use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::ClientInitializeError;
-use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::http::HttpError;
 use crate::engine::EffectState;
 use crate::host::ToolError;
 use crate::policy::ErrorClass;
-
-type HttpError = StreamableHttpError<reqwest::Error>;
 
 /// How the servers written with the official kits begin a text that quotes an error of the protocol.
 const QUOTED: &str = "MCP error ";

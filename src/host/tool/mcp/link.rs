@@ -19,6 +19,7 @@ use secrecy::ExposeSecret;
 
 use super::declare::{self, Page};
 use super::failure;
+use super::http::HttpClient;
 use super::stdio::{Process, Program};
 use super::{McpConfig, McpReach};
 use crate::engine::EffectState;
@@ -298,7 +299,7 @@ impl Drop for Forget<'_> {
 fn http(
     url: &str,
     headers: &[(String, secrecy::SecretString)],
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+) -> Result<StreamableHttpClientTransport<HttpClient>, String> {
     let parsed = reqwest::Url::parse(url).map_err(|error| format!("`url` is not a URL: {error}"))?;
     let client = Clients::new(&parsed)
         .and_then(|clients| clients.connecting_within(Some(Nanos::from_secs(10))))
@@ -313,5 +314,5 @@ fn http(
         own.insert(name, value);
     }
     let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(own);
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(HttpClient(client), config))
 }

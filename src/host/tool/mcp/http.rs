@@ -1,0 +1,328 @@
+//! HTTP under a conversation with a server, as the transport of `rmcp` asks for it (the specification's "Streamable HTTP").
+//!
+//! The client that `rmcp` brings along decodes an answer as a whole, so that one tool nested too deep loses all tools of its
+//! server, and it decides which version of `reqwest` a program has. Here answers are read as over standard output.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+};
+use rmcp::transport::common::http_header::{HEADER_LAST_EVENT_ID, HEADER_SESSION_ID};
+use rmcp::transport::streamable_http_client::{
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
+    StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use super::answer::{self, Read};
+use super::events;
+
+/// The most bytes of an answer.
+const MAX_ANSWER: usize = 16 * 1024 * 1024;
+/// The most bytes of a refusal, and how many of them are shown.
+const MAX_REFUSAL: usize = 64 * 1024;
+const MAX_SHOWN: usize = 256;
+const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+const BOTH: HeaderValue = HeaderValue::from_static("text/event-stream, application/json");
+
+/// What can go wrong.
+pub(super) type HttpError = StreamableHttpError<reqwest::Error>;
+
+/// The way to a server.
+#[derive(Clone)]
+pub(super) struct HttpClient(pub(super) Client);
+
+/// Whose request it is, beside what it says.
+struct Sender {
+    session: Option<Arc<str>>,
+    token: Option<String>,
+    headers: HashMap<HeaderName, HeaderValue>,
+}
+
+impl StreamableHttpClient for HttpClient {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let sender = Sender { session, token, headers };
+        self.post(&uri, &message, sender, MAX_ANSWER).await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        largest: usize,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        self.post(&uri, &message, Sender { session, token, headers }, largest).await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), HttpError> {
+        let sender = Sender { session: Some(session), token, headers };
+        let response = self.request(Method::DELETE, &uri, sender)?.send().await;
+        let response = response.map_err(StreamableHttpError::Client)?;
+        // A server need not support it.
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            return Ok(());
+        }
+        response.error_for_status().map(drop).map_err(StreamableHttpError::Client)
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
+        self.listen(&uri, last_event, Sender { session, token, headers }, MAX_ANSWER).await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+        largest: usize,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
+        self.listen(&uri, last_event, Sender { session, token, headers }, largest).await
+    }
+}
+
+impl HttpClient {
+    fn request(&self, method: Method, uri: &str, sender: Sender) -> Result<RequestBuilder, HttpError> {
+        let mut request = self.0.request(method, uri);
+        if let Some(token) = sender.token {
+            request = request.bearer_auth(token);
+        }
+        for (name, value) in sender.headers {
+            if is_reserved(&name) {
+                return Err(StreamableHttpError::ReservedHeaderConflict(name.to_string()));
+            }
+            request = request.header(name, value);
+        }
+        Ok(match sender.session {
+            Some(session) => request.header(HEADER_SESSION_ID, session.as_ref()),
+            None => request,
+        })
+    }
+
+    async fn post(
+        &self,
+        uri: &str,
+        message: &ClientJsonRpcMessage,
+        sender: Sender,
+        largest: usize,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let in_session = sender.session.is_some();
+        let request = self.request(Method::POST, uri, sender)?.header(ACCEPT, BOTH).json(message);
+        let response = sent(request).await?;
+        let status = response.status();
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if status == StatusCode::NOT_FOUND && in_session {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let session = text_of(response.headers(), HEADER_SESSION_ID);
+        if !status.is_success() {
+            return refusal(message, response, in_session, session).await;
+        }
+        let asked = id_of(message);
+        // Some servers answer what needs no answer with an empty 200 in the place of a 202.
+        if asked.is_none() && response.content_length() == Some(0) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if is_of(&response, EVENTS) {
+            let events = events::read(response, largest, asked.cloned());
+            return Ok(StreamableHttpPostResponse::Sse(events, session));
+        }
+        if !is_of(&response, JSON) {
+            return Err(other_type(&response));
+        }
+        let body = whole(response, MAX_ANSWER).await?;
+        match decode(&body, asked) {
+            Some(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
+            None if asked.is_none() => Ok(StreamableHttpPostResponse::Accepted),
+            None => Err(unusable(&format!("it is no message: {}", shown(&body)))),
+        }
+    }
+
+    async fn listen(
+        &self,
+        uri: &str,
+        last_event: Option<String>,
+        sender: Sender,
+        largest: usize,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, HttpError> {
+        let mut request = self.request(Method::GET, uri, sender)?.header(ACCEPT, BOTH);
+        if let Some(last) = last_event {
+            request = request.header(HEADER_LAST_EVENT_ID, last);
+        }
+        let response = sent(request).await?;
+        let status = response.status();
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            return Err(StreamableHttpError::ServerDoesNotSupportSse);
+        }
+        if let Some(error) = overloaded(status, response.headers()) {
+            return Err(error.into());
+        }
+        let response = response.error_for_status().map_err(StreamableHttpError::Client)?;
+        if !is_of(&response, EVENTS) && !is_of(&response, JSON) {
+            return Err(other_type(&response));
+        }
+        Ok(events::read(response, largest, None))
+    }
+}
+
+/// What a server says, in a form that can be decoded; `None`: it is no message. `asked` is whose answer it is if it does not
+/// say so itself.
+pub(super) fn readable(said: &[u8], asked: Option<&RequestId>) -> Option<Vec<u8>> {
+    match answer::read(said) {
+        Read::Message => Some(said.to_vec()),
+        Read::Instead(other) => Some(other),
+        Read::Unanswerable => asked.map(|id| answer::instead(&id.clone().into_json_value(), answer::NO_JSON)),
+        Read::Noise => None,
+    }
+}
+
+fn decode(body: &[u8], asked: Option<&RequestId>) -> Option<ServerJsonRpcMessage> {
+    serde_json::from_slice(&readable(body, asked)?).ok()
+}
+
+/// The answer, unless it says that the server wants to know who asks.
+async fn sent(request: RequestBuilder) -> Result<Response, HttpError> {
+    let response = request.send().await.map_err(StreamableHttpError::Client)?;
+    let Some(challenge) = response.headers().get(WWW_AUTHENTICATE) else { return Ok(response) };
+    let challenge = String::from_utf8_lossy(challenge.as_bytes()).into_owned();
+    match response.status() {
+        StatusCode::UNAUTHORIZED => Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge))),
+        StatusCode::FORBIDDEN => {
+            // Nobody here asks for more rights, so which are missing is for people to read.
+            Err(StreamableHttpError::InsufficientScope(InsufficientScopeError::new(challenge, None)))
+        }
+        _ => Ok(response),
+    }
+}
+
+/// What a status that is no success means. Some servers send an error of the protocol with it.
+async fn refusal(
+    message: &ClientJsonRpcMessage,
+    response: Response,
+    in_session: bool,
+    session: Option<String>,
+) -> Result<StreamableHttpPostResponse, HttpError> {
+    let (status, json) = (response.status(), is_of(&response, JSON));
+    let overloaded = overloaded(status, response.headers());
+    let body = match overloaded {
+        Some(error) if !json || status == StatusCode::TOO_MANY_REQUESTS => return Err(error.into()),
+        _ => whole(response, MAX_REFUSAL).await.unwrap_or_default(),
+    };
+    let error = decode(&body, id_of(message)).and_then(|message| match message {
+        JsonRpcMessage::Error(error) => Some(error),
+        _ => None,
+    });
+    let refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    if let Some(id) = begins(message).filter(|_| status.is_client_error() && !refused && !in_session) {
+        // A server of an older version, or what stands before it. The transport only believes an answer with its id.
+        let error = error.map_or_else(
+            || ErrorData::invalid_request(format!("HTTP {status}: {}", shown(&body)), None),
+            |said| said.error,
+        );
+        return Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, Some(id)), None));
+    }
+    match (error.filter(|_| json && !refused), overloaded) {
+        (Some(error), _) => Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), session)),
+        (None, Some(overloaded)) => Err(overloaded.into()),
+        (None, None) => Err(unusable(&format!("HTTP {status}: {}", shown(&body)))),
+    }
+}
+
+/// The body, if it is no larger.
+async fn whole(mut response: Response, most: usize) -> Result<Vec<u8>, HttpError> {
+    let mut body = Vec::new();
+    while let Some(bytes) = response.chunk().await.map_err(StreamableHttpError::Client)? {
+        if body.len() + bytes.len() > most {
+            return Err(StreamableHttpError::ResponseBodyTooLarge { max_size: most });
+        }
+        body.extend_from_slice(&bytes);
+    }
+    Ok(body)
+}
+
+fn overloaded(status: StatusCode, headers: &HeaderMap) -> Option<HttpStatusError> {
+    (status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error())
+        .then(|| HttpStatusError::new(status.as_u16(), text_of(headers, RETRY_AFTER.as_str())))
+}
+
+/// What the transport writes itself. The version it hands on among the headers.
+fn is_reserved(name: &HeaderName) -> bool {
+    [ACCEPT.as_str(), HEADER_SESSION_ID, HEADER_LAST_EVENT_ID]
+        .iter()
+        .any(|reserved| name.as_str().eq_ignore_ascii_case(reserved))
+}
+
+fn id_of(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Request(request) => Some(&request.id),
+        _ => None,
+    }
+}
+
+/// Whose answer the conversation begins with, if this is the question.
+fn begins(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)) => {
+            Some(request.id.clone())
+        }
+        _ => None,
+    }
+}
+
+fn text_of(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+fn is_of(response: &Response, kind: &str) -> bool {
+    let written = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    written.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind.as_bytes()))
+}
+
+fn other_type(response: &Response) -> HttpError {
+    StreamableHttpError::UnexpectedContentType(text_of(response.headers(), CONTENT_TYPE.as_str()))
+}
+
+fn unusable(why: &str) -> HttpError {
+    StreamableHttpError::UnexpectedServerResponse(why.to_owned().into())
+}
+
+fn shown(body: &[u8]) -> String {
+    let start = body.get(..MAX_SHOWN).unwrap_or(body);
+    String::from_utf8_lossy(start).into_owned()
+}
