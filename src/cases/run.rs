@@ -238,6 +238,7 @@ impl<'a> Stage<'a> {
             task: self.setup.task.clone(),
             targets: self.setup.models.clone(),
             windows: self.setup.windows.clone(),
+            overheads: BTreeMap::new(),
             prices: BTreeMap::new(),
             tools,
             deadline: self.setup.deadline.map(|length| self.setup.start.saturating_add(length)),

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::fixed::signature_rules;
 use super::tokens::TokenCounter;
 use crate::engine::ToolSpec;
 
@@ -38,9 +39,14 @@ impl ToolForm {
         }
     }
 
-    /// The tokens of a tool, by `counter`, in the form that is sent.
-    pub fn tokens(self, counter: &dyn TokenCounter, spec: &ToolSpec) -> u64 {
-        counter.count(&self.declare(spec).to_string())
+    /// The tokens of a tool, by `counter`: in the form that is sent, or in the one that a model of that name is known to be
+    /// shown.
+    pub fn tokens(self, counter: &dyn TokenCounter, model: &str, spec: &ToolSpec) -> u64 {
+        let declared = self.declare(spec);
+        match (signature_rules(model), declared.get("function")) {
+            (Some(rules), Some(function)) => rules.tokens(counter, function),
+            _ => counter.count(&declared.to_string()),
+        }
     }
 }
 

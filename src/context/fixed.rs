@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::tokens::TokenCounter;
+use crate::engine::Overhead;
 
 /// What of a request decides what is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,22 @@ pub(super) fn fixed_tokens(model: &str, shape: Shape) -> u64 {
         return if shape.system { PRIMING } else { QWEN.saturating_add(PRIMING) };
     }
     0
+}
+
+/// What the provider of a model is documented to add to each request; `None`: nothing is known of it. `system`: whether the
+/// requests have instructions of their own.
+///
+/// ```
+/// use unfazed::context::overhead;
+/// let claude = overhead("claude-sonnet-4-5", true).unwrap_or_default();
+/// assert_eq!((claude.of(false), claude.of(true)), (3, 499));
+/// assert_eq!(overhead("nobody-knows-me", true), None);
+/// ```
+pub fn overhead(model: &str, system: bool) -> Option<Overhead> {
+    let fixed = |tools| fixed_tokens(model, Shape { tools, forced: false, system });
+    let request = fixed(false);
+    let overhead = Overhead { request, tools: fixed(true).saturating_sub(request) };
+    (overhead != Overhead::default()).then_some(overhead)
 }
 
 /// The name without who serves the model, in lower case, and with hyphens where other servers have dots.

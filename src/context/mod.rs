@@ -28,6 +28,7 @@ mod tokens;
 pub use checked::Checked;
 pub use declared::ToolForm;
 pub use estimate::{ContentKind, Estimator};
+pub use fixed::overhead;
 pub use history::{Finding, FindingKind, findings, repair};
 pub use images::{ImageRule, image_size};
 pub use ledger::Ledger;
@@ -36,4 +37,5 @@ pub use reduce::reduce;
 pub use request::{MessageTokens, RequestTokens, ToolTokens};
 pub use tokens::{
     Estimate, TokenCounter, estimate_message, estimate_tools, measure, message_tokens, tool_tokens,
+    tool_tokens_of,
 };

@@ -78,6 +78,11 @@ impl RequestTokens {
         })
     }
 
+    /// What is sent: all but what the provider adds.
+    pub fn sent(&self) -> u64 {
+        self.total().saturating_sub(self.fixed)
+    }
+
     /// All of them.
     pub fn total(&self) -> u64 {
         let tools = self.tools.iter().map(|tool| tool.tokens);

@@ -36,7 +36,12 @@ pub fn message_tokens(counter: &dyn TokenCounter, message: &Message) -> u64 {
 /// The tokens of tool definitions, by `counter`, in the form in which chat completions send them. A
 /// [`ToolForm`] counts them in others.
 pub fn tool_tokens(counter: &dyn TokenCounter, tools: &[&ToolSpec]) -> u64 {
-    tools.iter().map(|tool| ToolForm::Chat.tokens(counter, tool)).fold(0, u64::saturating_add)
+    tool_tokens_of("", counter, tools)
+}
+
+/// [`tool_tokens`] for a model by its name at its server: some are shown tools in a form of their own.
+pub fn tool_tokens_of(model: &str, counter: &dyn TokenCounter, tools: &[&ToolSpec]) -> u64 {
+    tools.iter().map(|tool| ToolForm::Chat.tokens(counter, model, tool)).fold(0, u64::saturating_add)
 }
 
 /// [`message_tokens`] by the estimate.

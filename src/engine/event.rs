@@ -11,6 +11,7 @@ use super::ask::Answer;
 use super::directive::{Decision, WorkId};
 use super::failure::{EffectState, Failure};
 use super::known_windows::KnownWindow;
+use super::overhead::Overhead;
 use super::result::RunFacts;
 use super::shared::SharedKnown;
 use crate::policy::{CallOverride, Effect, Price};
@@ -222,6 +223,10 @@ pub struct RunStarted {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     /// Example: `{"main": {"tokens": 131072, "source": "server"}}`
     pub windows: BTreeMap<String, KnownWindow>,
+    /// What the providers of the models are documented to add to each request, in tokens.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// Example: `{"main": {"request": 3, "tools": 496}}`
+    pub overheads: BTreeMap<String, Overhead>,
     /// What the tokens of the models cost, as far as the host knows: US dollars per million, in millionths of a dollar. What
     /// the policy says goes first.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

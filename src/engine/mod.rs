@@ -29,6 +29,7 @@ mod lesson;
 mod log;
 mod loop_stage;
 mod metric;
+mod overhead;
 pub(crate) mod orphans;
 mod problems;
 mod reason;
@@ -72,6 +73,7 @@ pub use lesson::Lesson;
 #[cfg(feature = "host")]
 pub(crate) use loop_stage::{Found, is_asked_for};
 pub use metric::{Metric, MetricName};
+pub use overhead::Overhead;
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, reported, told, violations};
 pub use reduce::{ContextReduced, ReduceContext, ReducePlan, Summarize};

@@ -120,6 +120,15 @@ impl Scales {
         reports.push(plausible(counted, reported));
     }
 
+    /// Requests were counted with `before` tokens that are known to be added to them, and are with `now`.
+    pub(super) fn rebase(&mut self, target: &str, before: u64, now: u64) {
+        let Some(Reports(reports)) = self.0.get_mut(target).filter(|_| before != now) else { return };
+        for (counted, reported) in reports {
+            (*counted, *reported) =
+                plausible(counted.saturating_sub(before).saturating_add(now), *reported);
+        }
+    }
+
     /// How many tokens the provider of a model will count for a request of so many of the host's.
     pub fn expected(&self, target: &str, counted: u64) -> u64 {
         self.0.get(target).map_or(counted, |reports| {

@@ -18,6 +18,7 @@ use super::reductions::{Reducing, Reductions};
 use super::repeats::Lately;
 use super::result::RunFacts;
 use super::retry::Progress;
+use super::overhead::Overheads;
 use super::scales::Scales;
 use super::spending::Spending;
 use super::targets::{Resting, Rotation};
@@ -64,6 +65,9 @@ pub struct State {
     /// How large the windows of the models are.
     #[serde(default, skip_serializing_if = "KnownWindows::is_empty")]
     pub(super) known_windows: KnownWindows,
+    /// What providers add to each request, as far as it was known when the run began.
+    #[serde(default, skip_serializing_if = "Overheads::is_empty")]
+    pub(super) overheads: Overheads,
     /// What was learned from the tokens that providers report.
     #[serde(default, skip_serializing_if = "Scales::is_empty")]
     pub(super) scales: Scales,
@@ -324,6 +328,7 @@ impl State {
             rotation: Rotation::default(),
             resting: Resting::default(),
             known_windows: KnownWindows::default(),
+            overheads: Overheads::default(),
             scales: Scales::default(),
             counted: None,
             model: None,
@@ -373,6 +378,7 @@ impl State {
             breakers: breakers.collect(),
             budgets: self.budgets.next_run(),
             known_windows,
+            overheads: self.overheads.clone(),
             scales,
             now: self.now,
             seq: self.seq,

@@ -142,7 +142,7 @@ impl Agent {
         catalogue.fits(&policy)?;
         self.prices_for(&policy)?;
         let form = self.models.first().map(|(_, model)| model.tool_form()).unwrap_or_default();
-        let measure = Measure::new(self.counter_under(&policy), form);
+        let measure = Measure::new(self.counter_under(&policy), form, self.first_model());
         let facts = self.facts_under(&policy);
         let interpreter = Interpreter::new(policy, catalogue);
         let policy = interpreter.policy().digest();
@@ -379,6 +379,7 @@ impl Run<'_> {
 
     fn started(&self, task: Task) -> Event {
         let tools = self.interpreter.tools().iter();
+        let overheads = self.agent.overheads(!task.system.is_empty());
         Event::RunStarted(RunStarted {
             run: task.run,
             policy: self.interpreter.policy().digest().to_owned(),
@@ -389,6 +390,7 @@ impl Run<'_> {
             task: self.agent.redactor.text(task.task),
             targets: self.agent.models.iter().map(|(name, _)| name.clone()).collect(),
             windows: self.agent.windows.clone(),
+            overheads,
             prices: self.agent.prices(),
             tools: tools.map(ToolFacts::from).collect(),
             deadline: task.deadline.map(|length| self.clock.now().saturating_add(length)),

@@ -11,19 +11,20 @@ use crate::session::{Message, Reduction, Splice};
 pub(super) struct Measure {
     counter: Arc<dyn TokenCounter>,
     form: ToolForm,
+    model: String,
     ledger: Ledger,
     checked: Checked,
 }
 
 impl Measure {
-    /// An empty conversation, counted by `counter`; tools are declared in that form.
-    pub(super) fn new(counter: Arc<dyn TokenCounter>, form: ToolForm) -> Self {
-        Self { counter, form, ledger: Ledger::default(), checked: Checked::default() }
+    /// An empty conversation, counted by `counter`; tools are declared in that form to a model of that name at its server.
+    pub(super) fn new(counter: Arc<dyn TokenCounter>, form: ToolForm, model: &str) -> Self {
+        Self { counter, form, model: model.to_owned(), ledger: Ledger::default(), checked: Checked::default() }
     }
 
     /// These tools are offered from now on.
     pub(super) fn set_tools(&mut self, offered: &[ToolSpec]) {
-        let each = offered.iter().map(|tool| self.form.tokens(&*self.counter, tool));
+        let each = offered.iter().map(|tool| self.form.tokens(&*self.counter, &self.model, tool));
         self.ledger.set_tools(each.fold(0, u64::saturating_add));
     }
 

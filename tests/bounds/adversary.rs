@@ -171,6 +171,7 @@ pub(crate) fn play_under(
         targets: targets.to_vec(),
         windows: BTreeMap::new(),
 
+        overheads: BTreeMap::new(),
         prices: BTreeMap::new(),
         tools: tools().iter().map(ToolFacts::from).collect(),
         deadline: None,

@@ -88,6 +88,7 @@ impl Host {
             task: "do it".into(),
             targets: vec!["main".into()],
             windows: BTreeMap::new(),
+            overheads: BTreeMap::new(),
             prices: BTreeMap::new(),
             tools: specs.iter().map(ToolFacts::from).collect(),
             deadline: None,

@@ -170,6 +170,7 @@ impl Host {
             task: "do it".into(),
             targets: self.targets.iter().map(|target| (*target).to_owned()).collect(),
             windows: BTreeMap::new(),
+            overheads: BTreeMap::new(),
             prices: BTreeMap::new(),
             tools: self.tools.iter().map(ToolFacts::from).collect(),
             deadline: self.deadline,

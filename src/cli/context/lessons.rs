@@ -1,7 +1,9 @@
 //! What providers taught in a session about tokens, as its log tells it.
 
+use std::collections::BTreeMap;
+
 use unfazed::engine::{
-    CallModel, Envelope, Event, Failure, FinishReason, KnownWindows, Lesson, Note, Order, Scales,
+    CallModel, Envelope, Event, Failure, FinishReason, KnownWindows, Lesson, Note, Order, Overhead, Scales,
     TurnMeasure, Work, WorkId,
 };
 use unfazed::policy::{ErrorClass, Policy, estimated_tokens};
@@ -11,6 +13,8 @@ use unfazed::policy::{ErrorClass, Policy, estimated_tokens};
 pub(super) struct Lessons {
     /// The conversation as it was measured last.
     measured: TurnMeasure,
+    /// What was known in the run that providers add.
+    overheads: BTreeMap<String, Overhead>,
     /// The call under way.
     call: Option<Call>,
     /// Whether models are not shown all tools: such a request teaches nothing about the count.
@@ -41,7 +45,10 @@ enum Found {
 impl Lessons {
     pub(super) fn happened(&mut self, envelope: &Envelope) {
         match &envelope.event {
-            Event::RunStarted(_) => (self.hidden, self.last_from) = (false, None),
+            Event::RunStarted(started) => {
+                (self.hidden, self.last_from) = (false, None);
+                self.overheads.clone_from(&started.overheads);
+            }
             Event::TurnPrepared { measure, .. } => self.measured = *measure,
             Event::ModelResponded { work, reply } => {
                 let Some(call) = self.call.take_if(|call| call.work == *work) else { return };
@@ -84,7 +91,9 @@ impl Lessons {
         let last = self.last_from.is_some_and(|turn| turn <= call.turn);
         let TurnMeasure { message_tokens, tool_tokens, .. } = self.measured;
         // In the last turn there is no tool but that of the report.
-        let sent = if last { message_tokens } else { message_tokens.saturating_add(tool_tokens) };
+        let tools = if last { 0 } else { tool_tokens };
+        let overhead = self.overheads.get(&call.target).copied().unwrap_or_default();
+        let sent = [tools, overhead.of(tools > 0)].into_iter().fold(message_tokens, u64::saturating_add);
         let told = call.guidance.iter().map(|text| estimated_tokens(text));
         self.call = Some(Call {
             work,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use unfazed::context::{RequestTokens, TokenCounter, ToolForm, message_tokens};
+use unfazed::context::{RequestTokens, TokenCounter, ToolForm, message_tokens, overhead};
 use unfazed::engine::{
     Event, Fold, KnownWindow, Order, Record, Room, RunStarted, Scales, TurnMeasure, WindowSource, Work,
     WorkId,
@@ -71,6 +71,8 @@ struct Found {
     policy: Policy,
     window: Option<KnownWindow>,
     form: ToolForm,
+    /// Its name at its server.
+    served: String,
     counter: Arc<dyn TokenCounter>,
     scales: Scales,
 }
@@ -153,7 +155,7 @@ impl Subject {
         let found = Found::of_agent(title, model, policy, &named);
         let inventory = runtime::block_on(Inventory::take(path, &asked.loader))?;
         let tools = tools(&found, &inventory);
-        let parts = Parts::of(&*found.counter, &messages, tools);
+        let parts = found.added(Parts::of(&*found.counter, &messages, tools));
         Ok(Self { failed: inventory.failed, ..found.subject(parts, messages) })
     }
 
@@ -188,7 +190,7 @@ impl Subject {
         let messages = logged.fold.messages().to_vec();
         let reported = logged.reported;
         let found = found.with_log(logged);
-        let parts = Parts::of(&*found.counter, &messages, tools);
+        let parts = found.added(Parts::of(&*found.counter, &messages, tools));
         Ok(Self { reported, failed, ..found.subject(parts, messages) })
     }
 }
@@ -199,7 +201,8 @@ impl Found {
         let rules = policy.model(&model);
         let window = known_window(&rules, None, None, &model);
         let counter = counter_by(&rules.tokens, &model);
-        Self { title, model, policy, window, form: ToolForm::Chat, counter, scales: Scales::default() }
+        let (form, served) = (ToolForm::Chat, model.clone());
+        Self { title, model, policy, window, form, served, counter, scales: Scales::default() }
     }
 
     /// A model of an agent file.
@@ -213,7 +216,13 @@ impl Found {
             Some(ModelEntry::Anthropic { .. }) => ToolForm::Messages,
             _ => ToolForm::Chat,
         };
-        Self { title, model, policy, window, form, counter, scales: Scales::default() }
+        Self { title, model, policy, window, form, served, counter, scales: Scales::default() }
+    }
+
+    /// What its provider is known to add to a request of these parts.
+    fn added(&self, parts: Parts) -> Parts {
+        let overhead = overhead(&self.served, parts.system > 0).unwrap_or_default();
+        Parts { fixed: overhead.of(parts.all_tools() > 0), ..parts }
     }
 
     /// What the session knows of the window holds, if the policy does not say it; and what its provider counts.
@@ -370,5 +379,6 @@ fn model_of(file: &AgentFile, wanted: Option<&str>, last: Option<&String>) -> Re
 /// Each tool in the form in which the model is shown it.
 fn tools(found: &Found, inventory: &Inventory) -> Vec<(String, u64)> {
     let tools = inventory.tools.iter();
-    tools.map(|tool| (tool.spec.name.clone(), found.form.tokens(&*found.counter, &tool.spec))).collect()
+    let tokens = |spec| found.form.tokens(&*found.counter, &found.served, spec);
+    tools.map(|tool| (tool.spec.name.clone(), tokens(&tool.spec))).collect()
 }

@@ -67,6 +67,7 @@ impl Step<'_> {
         let measure = self.measured(measure);
         let policy = self.policy.model(target);
         let window = self.state.known_windows.of(target, &policy);
+        let measure = self.state.overheads.of(target).on(measure);
         let expected = self.expected(target, measure);
         let room = match window.window {
             ContextWindow::Tokens(tokens) => {
@@ -286,7 +287,7 @@ impl Step<'_> {
         else {
             return false;
         };
-        let counted = tokens_of(self.measured(measure));
+        let counted = self.with_added(&target, tokens_of(self.measured(measure)));
         self.learn(&target, Lesson::of_refusal(counted, failure));
         let rules = self.policy.context();
         let asked = self.state.reductions.asked;

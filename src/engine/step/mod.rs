@@ -207,6 +207,7 @@ impl Step<'_> {
             task,
             targets,
             windows,
+            overheads,
             prices,
             tools,
             deadline,
@@ -219,6 +220,7 @@ impl Step<'_> {
         self.state.spending.started = self.state.now;
         self.state.spending.prices = prices;
         self.take_windows(windows);
+        self.take_overheads(overheads, !tools.is_empty());
         self.take_effects(tools);
         // Those of runs of the session before this one go on.
         self.state.slices.complete(self.policy.session());

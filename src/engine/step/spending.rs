@@ -85,10 +85,10 @@ impl<'a> Step<'a> {
         })
     }
 
-    /// What the next call of that model may have, with a request of so many tokens by the host's count; or why it is
-    /// not made. Before the final turn enough for that one is left.
-    pub(super) fn granted(&self, target: &str, counted: u64) -> Result<Granted, Because> {
-        let input = self.state.scales.expected(target, counted);
+    /// What the next call of that model may have, with a request of so many tokens by the host's count, what is known to be
+    /// added among them; or why it is not made. Before the final turn enough for that one is left.
+    pub(super) fn granted(&self, target: &str, request: u64) -> Result<Granted, Because> {
+        let input = self.state.scales.expected(target, request);
         let usual = self.usual_reply(target, input);
         let reservation = Reservation { target: target.to_owned(), input, output: usual };
         let mut granted = Granted { reservation, lowered: None };
@@ -98,8 +98,11 @@ impl<'a> Step<'a> {
         }
         let floor = FLOOR.min(usual);
         // A summary has a request of its own; the final turn has the conversation.
-        let conversation = counted.max(self.counted_now());
-        let ahead = self.state.targets.iter().map(|target| self.state.scales.expected(target, conversation));
+        let conversation = self.counted_now();
+        let ahead = self.state.targets.iter().map(|target| {
+            let request = request.max(self.with_added(target, conversation));
+            self.state.scales.expected(target, request)
+        });
         let ahead = ahead.max().unwrap_or(input);
         for purse in self.purses(limits, target)? {
             let call = Request { tokens: input, rate: purse.rate, floor };
@@ -258,9 +261,9 @@ impl<'a> Step<'a> {
             return None;
         }
         if case.class == ErrorClass::TruncatedOutput && self.state.spending.lowered {
-            let counted = self.counted_now();
+            let target = self.state.target()?;
             return self
-                .granted(self.state.target()?, counted)
+                .granted(target, self.with_added(target, self.counted_now()))
                 .map_or_else(Some, |granted| granted.lowered.map(|(_, why)| why));
         }
         let time = limits.time.as_ref()?;
@@ -317,7 +320,7 @@ impl<'a> Step<'a> {
     ) -> Option<(u64, &'static str, Setting<String>)> {
         let purses = self.purses(self.limits()?, target).ok()?;
         let counted = measure.message_tokens.saturating_add(measure.tool_tokens);
-        let sent = self.state.scales.expected(target, counted);
+        let sent = self.sent(target, counted);
         let rooms = purses.into_iter().map(|purse| {
             let request = Request { tokens: 0, rate: purse.most, floor: FLOOR };
             (request.most_of_request(purse.left).saturating_sub(sent), purse.rule, purse.shown)

@@ -33,7 +33,8 @@ impl Step<'_> {
             ));
             return self.next_step(what);
         }
-        let granted = match self.granted(&target, request.tokens) {
+        let tokens = self.alone(&target, request.tokens);
+        let granted = match self.granted(&target, tokens) {
             Ok(granted) if self.state.last_turn != LastTurn::Now || !self.has_budget() => granted,
             _ => {
                 self.warn("no summary is written: the budget of the run is for its final turn; the next step is made");
@@ -112,11 +113,16 @@ impl Step<'_> {
         if let Some(Summarizer { target, tokens }) = asked
             && class == ErrorClass::ContextOverflow
         {
-            self.learn(&target, Lesson::of_refusal(tokens, failure));
+            self.learn(&target, Lesson::of_refusal(self.alone(&target, tokens), failure));
         }
         let message = &failure.message;
         self.warn(format!("no summary was written: {class}: {message}; the next step is made"));
         self.next_step(what);
+    }
+
+    /// A request of so many tokens without tools, and what the provider is known to add to it.
+    fn alone(&self, target: &str, tokens: u64) -> u64 {
+        tokens.saturating_add(self.state.overheads.of(target).of(false))
     }
 
     fn next_step(&mut self, mut what: Reducing) {

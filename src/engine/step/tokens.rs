@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::known_windows::KnownWindow;
 use super::super::lesson::Lesson;
+use super::super::overhead::Overhead;
 use super::Step;
 use crate::policy::{ContextWindow, estimated_tokens};
 use crate::session::Usage;
@@ -38,8 +39,28 @@ impl Step<'_> {
     pub(super) fn learn_from(&mut self, usage: Usage) {
         let Some((target, counted)) = self.state.target().cloned().zip(self.state.counted) else { return };
         let told = self.state.guidance.iter().map(|guidance| estimated_tokens(&guidance.text));
-        let counted = told.fold(counted, u64::saturating_add);
+        let counted = self.with_added(&target, told.fold(counted, u64::saturating_add));
         self.learn(&target, Lesson::Counted { counted, reported: usage.input });
+    }
+
+    /// What the host knows that providers add to a request. What was learned before it knew so is moved along.
+    pub(super) fn take_overheads(&mut self, known: BTreeMap<String, Overhead>, tools: bool) {
+        let before = core::mem::replace(&mut self.state.overheads, known.into());
+        for target in &self.state.targets {
+            let [before, now] = [&before, &self.state.overheads].map(|known| known.of(target).of(tools));
+            self.state.scales.rebase(target, before, now);
+        }
+    }
+
+    /// A request with the conversation of so many tokens, and what the provider of a model is known to add to it.
+    pub(super) fn with_added(&self, target: &str, counted: u64) -> u64 {
+        let tools = self.state.reductions.measured.is_some_and(|measure| measure.tool_tokens > 0);
+        counted.saturating_add(self.state.overheads.of(target).of(tools))
+    }
+
+    /// The same, as the provider is going to count it.
+    pub(super) fn sent(&self, target: &str, counted: u64) -> u64 {
+        self.state.scales.expected(target, self.with_added(target, counted))
     }
 
     /// A provider has taught something about tokens.

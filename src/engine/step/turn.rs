@@ -97,7 +97,7 @@ impl Step<'_> {
             return self.too_large_for_all(&asked);
         }
         for (_, asked) in too_small {
-            let tokens = self.state.scales.expected(&asked.target, counted);
+            let tokens = self.sent(&asked.target, counted);
             let retry = passed_over(asked.target.clone(), next.clone(), remaining, tokens);
             let why = too_small_for(self.policy, asked);
             self.note(Note::TurnRetry(retry), vec![why]);
@@ -137,8 +137,8 @@ impl Step<'_> {
         if let Some((failed, reason)) = self.no_longer_retried(&target, &policy) {
             return self.model_exhausted(failed, reason);
         }
-        let counted = self.counted_now();
-        let granted = match self.granted(&target, counted) {
+        let request = self.with_added(&target, self.counted_now());
+        let granted = match self.granted(&target, request) {
             Ok(granted) => granted,
             Err(why) if self.state.last_turn != LastTurn::Now => return self.final_turn_now(why),
             Err(why) => return self.run_failed(StopReason::RunBudget, vec![why]),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Agent;
-use crate::context::TokenCounter;
-use crate::engine::{Catalogue, Interpreter, KnownWindow, ToolSpec};
+use crate::context::{TokenCounter, overhead};
+use crate::engine::{Catalogue, Interpreter, KnownWindow, Overhead, ToolSpec};
 use crate::host::approver::Approver;
 use crate::host::clock::Clock;
 use crate::host::observer::Planner;
@@ -140,8 +140,22 @@ impl Agent {
     /// How tokens are counted under a policy.
     pub(super) fn counter_under(&self, policy: &Policy) -> Arc<dyn TokenCounter> {
         let first = self.models.first().map_or("", |(name, _)| name);
-        let model = self.facts.get(first).map_or("", |facts| &facts.model);
-        self.counter.clone().unwrap_or_else(|| counter_by(&policy.model(first).tokens, model))
+        self.counter.clone().unwrap_or_else(|| counter_by(&policy.model(first).tokens, self.first_model()))
+    }
+
+    /// The first model, by its name at its server.
+    pub(super) fn first_model(&self) -> &str {
+        let first = self.models.first().and_then(|(name, _)| self.facts.get(name));
+        first.map_or("", |facts| &facts.model)
+    }
+
+    /// What is known that the models' providers add to each request. `system`: it has instructions.
+    pub(super) fn overheads(&self, system: bool) -> BTreeMap<String, Overhead> {
+        let added = self.models.iter().filter_map(|(name, _)| {
+            let served = self.facts.get(name).map_or(name, |facts| &facts.model);
+            Some((name.clone(), overhead(served, system)?))
+        });
+        added.collect()
     }
 
     /// Keeps results that are too large for the model in this folder, where the policy says so (`result.over: spill`);

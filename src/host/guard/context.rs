@@ -97,6 +97,7 @@ impl Guard {
     fn room(&self, rules: &Policy, measure: TurnMeasure) -> Option<Room> {
         let target = self.inner.targets.first()?;
         let model = rules.model(target);
+        let measure = self.inner.overhead(target).on(measure);
         let (known, measure) = self
             .inner
             .session

@@ -47,7 +47,8 @@ use self::session::Session;
 use super::clock::Clock;
 use super::telemetry::Calls;
 use super::{LivePolicy, Metrics, MetricsSnapshot, ModelAttempt, ModelFacts};
-use crate::engine::{Catalogue, Metric, MetricName, reflect, told};
+use crate::context::overhead;
+use crate::engine::{Catalogue, Metric, MetricName, Overhead, reflect, told};
 use crate::policy::{Policy, Template, TemplateError};
 use crate::session::{ReducerError, RetryFeedback, Slices};
 
@@ -195,7 +196,8 @@ impl GuardBuilder {
         self
     }
 
-    /// Says what records tell about the model of that name: who serves it, as what, at which price.
+    /// Says what records tell about the model of that name: who serves it, as what, at which price. By its name there it is
+    /// also known what its provider adds to each request; without facts, by the name of the target.
     #[must_use]
     pub fn facts(mut self, name: impl Into<String>, facts: ModelFacts) -> Self {
         self.inner.models.models.insert(name.into(), facts);
@@ -226,5 +228,16 @@ impl GuardBuilder {
 impl Inner {
     fn next_call(&self) -> u64 {
         self.calls.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What the provider of a target is documented to add to each request. Nobody says whether those have instructions.
+    fn overhead(&self, target: &str) -> Overhead {
+        let served = self.models.models.get(target).map_or(target, |facts| &facts.model);
+        overhead(served, true).unwrap_or_default()
+    }
+
+    /// A request of so many tokens, and what the provider of a target adds to it.
+    fn with_added(&self, target: &str, tokens: u64) -> u64 {
+        tokens.saturating_add(self.overhead(target).of(self.tools.iter().next().is_some()))
     }
 }

@@ -57,10 +57,12 @@ impl<R: Clone> TurnGuard<R> {
         Self { inner, request, tokens: None, find: None }
     }
 
-    /// Says how many tokens the request has, those of its tools among them. Models are passed over whose
-    /// window is too small for it and the `output_reserve`; without this nobody knows. What providers say when they refuse
+    /// Says how many tokens the request has, those of its tools among them, and without what a provider adds. Models are
+    /// passed over whose window is too small for it, for what their provider is documented to add, and for the
+    /// `output_reserve`; without this nobody knows. What providers say when they refuse
     /// a request, and the tokens they report, is learned for later turns, as `tokens.learn` in the policy says.
-    /// [`measure`](crate::context::measure) counts them.
+    /// [`measure`](crate::context::measure) counts them, and [`RequestTokens::sent`](crate::context::RequestTokens::sent)
+    /// those of a body.
     #[must_use]
     pub const fn tokens(mut self, tokens: u64) -> Self {
         self.tokens = Some(tokens);
@@ -174,6 +176,7 @@ impl<R: Clone> TurnGuard<R> {
         if let Some((counted, usage)) = self.tokens.zip(usage)
             && policy.tokens.learn.value
         {
+            let counted = self.inner.with_added(target, counted);
             self.inner.session.learned(|_, scales| scales.learn(target, counted, usage.input));
         }
     }
@@ -261,7 +264,8 @@ impl<'a> Turn<'a> {
             let named = self.targets.get(place).zip(self.policies.get(place));
             tokens.zip(named).is_none_or(|(tokens, (target, policy))| {
                 let known = self.guard.session.learned(|windows, scales| {
-                    (windows.of(target, policy).window, scales.expected(target, tokens))
+                    let request = self.guard.with_added(target, tokens);
+                    (windows.of(target, policy).window, scales.expected(target, request))
                 });
                 known.0.holds(known.1, policy.output_reserve.value.get())
             })

@@ -1,0 +1,76 @@
+//! What providers add to a request besides what is sent, as far as they document it: counted until one has reported.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::event::TurnMeasure;
+
+/// The tokens that the provider of a model is documented to add to each request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Overhead {
+    /// To every one.
+    /// Example: `3`
+    pub request: u64,
+    /// To one that declares tools, besides.
+    /// Example: `496`
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tools: u64,
+}
+
+impl Overhead {
+    /// What is added to a request with tools, or without.
+    pub const fn of(self, tools: bool) -> u64 {
+        if tools { self.request.saturating_add(self.tools) } else { self.request }
+    }
+
+    /// A measured request with what is added. It goes with the tools, which stay as they are when messages are left out.
+    #[must_use]
+    pub fn on(self, measure: TurnMeasure) -> TurnMeasure {
+        let added = self.of(measure.tool_tokens > 0);
+        TurnMeasure { tool_tokens: measure.tool_tokens.saturating_add(added), ..measure }
+    }
+}
+
+/// The overheads of the models of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Overheads(BTreeMap<String, Overhead>);
+
+impl From<BTreeMap<String, Overhead>> for Overheads {
+    fn from(known: BTreeMap<String, Overhead>) -> Self {
+        Self(known)
+    }
+}
+
+impl Overheads {
+    /// That of a model; none is known of one that is not there.
+    pub(super) fn of(&self, target: &str) -> Overhead {
+        self.0.get(target).copied().unwrap_or_default()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_cost_a_prompt_only_where_there_are_some() {
+        let overhead = Overhead { request: 3, tools: 496 };
+        let measure = |tool_tokens| TurnMeasure { message_tokens: 10, tool_tokens, ..TurnMeasure::default() };
+        assert_eq!((overhead.of(false), overhead.of(true)), (3, 499));
+        assert_eq!(overhead.on(measure(0)), measure(3));
+        assert_eq!(overhead.on(measure(40)), measure(539));
+        assert_eq!(Overheads::default().of("main"), Overhead::default());
+    }
+}
