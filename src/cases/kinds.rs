@@ -160,7 +160,7 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
 });
 
 kinds!(pub(crate) EVENTS by "event" {
-    "run_started" = ["run", "policy", "seed", "drive", "system", "history": MESSAGE, "task", "targets", "windows", "prices", "tools", "deadline"],
+    "run_started" = ["run", "policy", "seed", "drive", "system", "history": MESSAGE, "task", "targets", "windows", "overheads", "prices", "tools", "deadline"],
     "turn_prepared" = ["work", "messages", "message_tokens", "tool_tokens", "history_faults"],
     "history_repaired" = ["work", "repair": REPAIR],
     "context_reduced" = ["work", "reduction": REDUCTION],

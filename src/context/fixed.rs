@@ -32,7 +32,8 @@ impl Shape {
 /// Anthropic's system prompt for the use of tools: the beginning of a model's name, its tokens with the tool choices
 /// `auto` and `none`, and with `any` and `tool`. The first that fits counts. Source: the table "Tool use system prompt token
 /// count" of "Tool use with Claude", platform.claude.com; for the models of 2024 the same table at docs.anthropic.com.
-const CLAUDE: [(&str, u64, u64); 18] = [
+const CLAUDE: [(&str, u64, u64); 19] = [
+    ("claude-opus-5", 286, 406),
     ("claude-opus-4-8", 290, 410),
     ("claude-opus-4-7", 675, 804),
     ("claude-opus-4-6", 497, 589),

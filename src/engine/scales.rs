@@ -124,8 +124,7 @@ impl Scales {
     pub(super) fn rebase(&mut self, target: &str, before: u64, now: u64) {
         let Some(Reports(reports)) = self.0.get_mut(target).filter(|_| before != now) else { return };
         for (counted, reported) in reports {
-            (*counted, *reported) =
-                plausible(counted.saturating_sub(before).saturating_add(now), *reported);
+            (*counted, *reported) = plausible(counted.saturating_sub(before).saturating_add(now), *reported);
         }
     }
 
@@ -231,6 +230,16 @@ mod tests {
         assert!(more.tool_tokens > 300);
         let less = learned(&[(120, 60)]).measured("main", measure);
         assert_eq!((less.tool_tokens, less.message_tokens), (0, 60));
+    }
+
+    #[test]
+    fn what_was_learned_before_an_overhead_was_known_is_moved_along() {
+        let mut scales = learned(&[(100, 610), (200, 715)]);
+        scales.rebase("main", 0, 499);
+        assert_eq!(scales.expected("main", 200 + 499), 715);
+        assert!(scales.offset("main").unwrap().abs() < 60, "{:?}", scales.offset("main"));
+        scales.rebase("main", 499, 0);
+        assert_eq!(scales, learned(&[(100, 610), (200, 715)]));
     }
 
     #[test]

@@ -19,7 +19,13 @@ pub(super) struct Measure {
 impl Measure {
     /// An empty conversation, counted by `counter`; tools are declared in that form to a model of that name at its server.
     pub(super) fn new(counter: Arc<dyn TokenCounter>, form: ToolForm, model: &str) -> Self {
-        Self { counter, form, model: model.to_owned(), ledger: Ledger::default(), checked: Checked::default() }
+        Self {
+            counter,
+            form,
+            model: model.to_owned(),
+            ledger: Ledger::default(),
+            checked: Checked::default(),
+        }
     }
 
     /// These tools are offered from now on.
