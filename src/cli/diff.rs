@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use anstyle::{AnsiColor, Style};
 use unfazed::policy::{Comparison, Names, Policy};
 
 use super::exit::{Exit, Failed};
@@ -10,11 +11,16 @@ use super::format::Format;
 use super::settings::Settings;
 use super::{named, out, policies};
 
+const BOLD: Style = Style::new().bold();
+const LOOSER: Style = AnsiColor::Yellow.on_default();
+const TIGHTER: Style = AnsiColor::Green.on_default();
+const CHANGED: Style = AnsiColor::Cyan.on_default();
+
 /// Shows what two policies do differently: looser, tighter or changed, with the place of each value on both sides
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   unfazed diff old.yaml new.yaml
-  unfazed diff old.yaml new.yaml --tool http.post --exit-code
+  unfazed diff old.yaml new.yaml --tool http_post --exit-code
   unfazed diff agent.yaml new-agent.yaml --format json")]
 pub(crate) struct Args {
     /// The policy as it was, with the files it extends; or an agent file, whose policies are taken.
@@ -60,7 +66,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let found = old.diff(&new, &names);
     let profiles = if chosen.is_none() { of_profiles(args, &old, &new, &names, &found)? } else { Vec::new() };
     match args.format {
-        Format::Human => out::styled(&human(&found, &profiles))?,
+        Format::Human => out::styled(&coloured(&human(&found, &profiles)))?,
         Format::Json => {
             let mut json = found.to_json();
             if let (Some(fields), false) = (json.as_object_mut(), profiles.is_empty()) {
@@ -98,6 +104,25 @@ fn of_profiles(
         all.push((name.clone(), old.diff(&new, names).besides(plain)));
     }
     Ok(all)
+}
+
+/// With the verdicts told apart.
+fn coloured(text: &str) -> String {
+    let line = |line: &str| {
+        let words = line.trim_start();
+        let indent = &line[..line.len() - words.len()];
+        let verdicts = [("looser ", LOOSER), ("tighter ", TIGHTER), ("changed ", CHANGED)];
+        let verdict = verdicts.iter().find(|(verdict, _)| words.starts_with(verdict));
+        match verdict.filter(|_| !indent.is_empty()) {
+            Some((verdict, style)) => {
+                let (verdict, rest) = words.split_at(verdict.len());
+                format!("{indent}{style}{verdict}{style:#}{rest}\n")
+            }
+            None if indent.is_empty() => format!("{BOLD}{line}{BOLD:#}\n"),
+            None => format!("{line}\n"),
+        }
+    };
+    text.lines().map(line).collect()
 }
 
 /// Without profiles the differences alone; otherwise each part with what it is about.

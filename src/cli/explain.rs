@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     if let Some(answer) = args.failure.answer(&policy, &explanation)? {
         return match args.format {
             Format::Json => out::raw(&format!("{:#}\n", answer.to_json())),
-            Format::Human | Format::Yaml => out::styled(&answer.human()),
+            Format::Human | Format::Yaml => out::styled(&coloured(&answer.human())),
         }
         .map(|()| Exit::Clean);
     }
@@ -241,7 +241,7 @@ fn bounds(args: &Args, policy: &Policy, agent: Option<&AgentFile>) -> Result<Exi
     let bounds = policy.bounds(&names(agent), args.inner);
     match args.format {
         Format::Json => out::raw(&format!("{:#}\n", bounds.to_json()))?,
-        Format::Human | Format::Yaml => out::styled(&bounds.human())?,
+        Format::Human | Format::Yaml => out::styled(&coloured(&bounds.human()))?,
     }
     Ok(Exit::Clean)
 }

@@ -54,6 +54,7 @@ fn write<G: Generated>(dir: &Path) -> Result<Exit, Failed> {
         let path = dir.join(file.file());
         let what = format!("cannot write {}", path.display());
         std::fs::write(&path, file.text()?).map_err(|error| Failed::io(what, error))?;
+        super::out::styled(&format!("wrote {}\n", path.display()))?;
     }
     Ok(Exit::Clean)
 }

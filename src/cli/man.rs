@@ -21,20 +21,26 @@ pub(crate) fn run(args: &Args, command: clap::Command) -> Result<Exit, Failed> {
     std::fs::create_dir_all(&args.dir).map_err(|error| Failed::io(format!("cannot make {dir}"), error))?;
     let mut command = command.disable_help_subcommand(true);
     command.build();
-    write(&command, &args.dir)
+    let mut written = Vec::new();
+    write(&command, &args.dir, &mut written)
         .map_err(|error| Failed::io(format!("cannot write the pages into {dir}"), error))?;
+    let lines: String = written.iter().map(|path| format!("wrote {}\n", path.display())).collect();
+    super::out::styled(&lines)?;
     Ok(Exit::Clean)
 }
 
 /// The page of a command, and those of the commands below it.
-fn write(command: &clap::Command, dir: &Path) -> std::io::Result<()> {
+fn write(command: &clap::Command, dir: &Path, written: &mut Vec<PathBuf>) -> std::io::Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        write(below, dir)?;
+        write(below, dir, written)?;
     }
     let page = Man::new(command.clone()).source(concat!("unfazed ", env!("CARGO_PKG_VERSION")));
     let mut text = Vec::new();
     page.render(&mut text)?;
-    std::fs::write(dir.join(page.get_filename()), laid_out(&String::from_utf8_lossy(&text)))
+    let path = dir.join(page.get_filename());
+    std::fs::write(&path, laid_out(&String::from_utf8_lossy(&text)))?;
+    written.push(path);
+    Ok(())
 }
 
 /// A page whose examples and exit codes are sections of their own, with their lines as they are in the help: what is

@@ -9,6 +9,7 @@ mod explain;
 mod files;
 mod format;
 mod generated;
+mod help;
 mod init;
 mod logs;
 mod man;
@@ -27,13 +28,14 @@ mod sessions;
 mod settings;
 mod simulate;
 mod status;
+mod table;
 mod test;
 mod text;
 mod tools;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use exit::Exit;
 
@@ -48,24 +50,25 @@ struct Cli {
     settings: settings::Flags,
 }
 
+/// In the order of the help.
 #[derive(Subcommand)]
 enum Command {
-    Check(check::Args),
-    Completions(completions::Args),
-    Context(context::Args),
-    Diff(diff::Args),
-    Explain(explain::Args),
     Init(init::Args),
-    Man(man::Args),
-    Reference(reference::Args),
-    Replay(replay::Args),
+    Check(check::Args),
+    Test(test::Args),
+    Explain(explain::Args),
     Rule(rule::Args),
     Run(run::Args),
-    Schema(schema::Args),
     Sessions(sessions::Args),
-    Simulate(simulate::Args),
-    Test(test::Args),
+    Context(context::Args),
     Tools(tools::Args),
+    Diff(diff::Args),
+    Simulate(simulate::Args),
+    Replay(replay::Args),
+    Schema(schema::Args),
+    Reference(reference::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 const AFTER_HELP: &str = "Examples:
@@ -89,7 +92,8 @@ Exit codes:
 
 /// Runs the command that was asked for.
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let asked = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match asked {
         Ok(cli) => cli,
         Err(asked) if !asked.use_stderr() => {
             let printed = out::styled(&asked.render().ansi().to_string());
@@ -145,7 +149,7 @@ mod tests {
     }
 
     fn built() -> Vec<clap::Command> {
-        let mut command = Cli::command();
+        let mut command = help::command();
         command.build();
         all(command)
     }

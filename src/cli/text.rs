@@ -59,14 +59,6 @@ pub(crate) fn xml(text: &str) -> String {
     out
 }
 
-/// At most `most` characters of the text.
-pub(crate) fn shorten(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", &text[..end]),
-    }
-}
-
 /// The beginning of a text that fits into so many columns.
 pub(crate) fn fit(text: &str, most: usize) -> String {
     if columns(text) <= most {
@@ -214,12 +206,6 @@ mod tests {
         assert_eq!(delay(Nanos(982_887_852)), "983ms");
         assert_eq!(delay(Nanos(2_384_183_874)), "2.38s");
         assert_eq!(delay(Nanos(1_500)), "1500ns");
-    }
-
-    #[test]
-    fn long_text_is_cut_between_characters() {
-        assert_eq!(shorten("äöü", 2), "äö…");
-        assert_eq!(shorten("äöü", 3), "äöü");
     }
 
     #[test]

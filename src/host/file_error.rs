@@ -19,9 +19,11 @@ pub fn file_error(error: &io::Error) -> String {
         io::ErrorKind::ReadOnlyFilesystem => {
             "nothing can be written there: the file system is read-only".to_owned()
         }
-        _ => {
-            let said = error.to_string();
-            said.split(" (os error").next().unwrap_or_default().to_owned()
-        }
+        _ => without_number(&error.to_string()).to_owned(),
     }
+}
+
+/// What a system says, without the number that it gives to it.
+pub(crate) fn without_number(said: &str) -> &str {
+    said.split(" (os error").next().unwrap_or_default()
 }

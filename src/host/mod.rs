@@ -37,6 +37,7 @@ pub use aside::{Aside, Progress};
 pub use clock::Clock;
 pub(crate) use clock::new_uuid;
 pub use file_error::file_error;
+use file_error::without_number;
 pub use guard::Guard;
 pub use live::{LivePolicy, ReloadStatus};
 pub use metrics::{

@@ -11,8 +11,9 @@ pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if length == 0 || length > LONGEST {
         return None;
     }
-    // Words that both have tell nothing: `connection_error` is no slip of `execution_error`.
-    let tolerance = |candidate: &str| (own(name, candidate).chars().count() / 3).max(1);
+    // Words that both have tell little: `connection_error` is no slip of `execution_error`. Of a long name, more letters may
+    // be wrong, as in rustc (`edit_distance`).
+    let tolerance = |candidate: &str| (own(name, candidate).chars().count() / 3).max(length / 5).max(1);
     candidates
         .into_iter()
         .filter(|candidate| candidate.len() <= LONGEST)
@@ -103,6 +104,7 @@ mod tests {
         assert_eq!(closest("presets/lang-chain", ["presets/ai-agent"]), None);
         assert_eq!(closest("exection_error", ["execution_error"]), Some("execution_error"));
         assert_eq!(closest("max_turn", ["max_turns"]), Some("max_turns"));
+        assert_eq!(closest("attempt_tymooot", ["attempt_timeout"]), Some("attempt_timeout"));
         assert_eq!(closest("presets/ai_agnt", ["presets/ai-agent"]), Some("presets/ai-agent"));
     }
 

@@ -33,6 +33,32 @@ pub(crate) enum Counts {
     Other,
 }
 
+/// What bounds a whole run elsewhere: `LiteLLM` (`max_budget`), `LangChain` (`max_execution_time`), Claude Code
+/// (`--max-budget-usd`).
+const BUDGETS: &[&str] = &[
+    "maxtokens",
+    "tokenbudget",
+    "tokenlimit",
+    "maxtotaltokens",
+    "maxbudget",
+    "costlimit",
+    "maxcost",
+    "budgetusd",
+    "maxcalls",
+    "maxtoolcalls",
+    "maxmodelcalls",
+    "rundeadline",
+    "runtimeout",
+    "maxexecutiontime",
+    "runtime",
+    "runtokens",
+    "runcost",
+    "maxduration",
+    "walltime",
+    "maxbudgetusd",
+];
+const RUN: &str = "a whole run is bounded at the top level: `limits: {run: {time: 10m, tokens: 100000, cost: 2.50}}`";
+
 /// Names as [`fold`] leaves them, the field of that sense, which must be there, and how it is written. The first row of
 /// a name whose field is there is the one.
 const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
@@ -107,32 +133,11 @@ const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         "`attempt_timeout` bounds one attempt, `deadline` all attempts of a call",
         Counts::Other,
     ),
-    (
-        &[
-            "maxtokens",
-            "tokenbudget",
-            "tokenlimit",
-            "maxtotaltokens",
-            "maxbudget",
-            "costlimit",
-            "maxcost",
-            "budgetusd",
-            "maxcalls",
-            "maxtoolcalls",
-            "maxmodelcalls",
-            "rundeadline",
-            "runtimeout",
-            "maxexecutiontime",
-            "runtime",
-            "runtokens",
-            "runcost",
-            "maxduration",
-            "walltime",
-        ],
-        "run",
-        "`run: {time: 10m, tokens: 100000, cost: 2.50}` bounds a whole run",
-        Counts::Other,
-    ),
+    (BUDGETS, "run", RUN, Counts::Other),
+    (BUDGETS, "limits", RUN, Counts::Other),
+    // In `turn:`, which has neither.
+    (BUDGETS, "max_turns", RUN, Counts::Other),
+    (&["deadline", "timeout", "time", "tokens", "cost", "budget"], "max_turns", RUN, Counts::Other),
     (
         // LangChain, OpenAI Agents SDK, Vercel AI SDK, LangGraph.
         &[
@@ -904,7 +909,11 @@ mod tests {
             assert_eq!((found.here, found.counts), (here, counts), "{name}");
         }
         assert_eq!(field("retries", &["retry", "breaker"]).unwrap().counts, Counts::Retries);
-        assert!(field("max_tokens", &["max_turns"]).is_none() && is_known("max_tokens"));
+        assert!(field("max_tokens", &["tokens"]).is_none() && is_known("max_tokens"));
+        for here in ["run", "limits", "max_turns"] {
+            assert!(field("max_tokens", &[here]).unwrap().help.contains("limits: {run: {"), "{here}");
+        }
+        assert!(field("deadline", &["max_turns"]).unwrap().help.contains("limits: {run: {"));
         assert_eq!(field("max_tokens", &["max_turns", "run"]).unwrap().here, "run");
     }
 }

@@ -32,7 +32,7 @@ pub use scan::{Line, LineKind};
 pub use search::Query;
 
 use crate::engine::{LogHeader, Record, RecordError, RecordRef};
-use crate::host::SharedState;
+use crate::host::{SharedState, file_error};
 
 /// A place that keeps sessions.
 pub trait Store: Send + Sync {
@@ -185,7 +185,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A file or folder cannot be opened, made or read.
-    #[error("cannot {what} `{}`: {source}", path.display())]
+    #[error("cannot {what} `{}`: {}", path.display(), file_error(source))]
     Io {
         /// What was tried.
         what: &'static str,
@@ -195,7 +195,7 @@ pub enum StoreError {
         source: std::io::Error,
     },
     /// Records could not be added.
-    #[error("cannot write to session `{}`: {source}; what it held before is kept", path.display())]
+    #[error("cannot write to session `{}`: {}; what it held before is kept", path.display(), file_error(source))]
     Write {
         /// The log.
         path: PathBuf,

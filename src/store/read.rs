@@ -5,12 +5,13 @@ use std::io::{self, BufRead};
 use super::mend::parse;
 use super::scan::Scan;
 use crate::engine::{Record, RecordError};
+use crate::host::file_error;
 
 /// Why a log cannot be read on.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The system cannot read it.
-    #[error("cannot read on after line {after}: {source}")]
+    #[error("cannot read on after line {after}: {}", file_error(source))]
     Io {
         /// The last line that could be read.
         after: u64,

@@ -9,7 +9,7 @@ use unfazed::policy::{ErrorClass, ErrorExplanation, Evidence, Explanation, Polic
 
 use crate::cli::exit::Failed;
 use crate::cli::files;
-use crate::cli::text::{one_line, shorten};
+use crate::cli::text::{one_line, fit};
 
 /// The longest message that is shown, in characters.
 const SHOWN: usize = 300;
@@ -149,7 +149,7 @@ fn told(failure: &Failure) -> String {
     ];
     let said =
         all.into_iter().filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_empty())?)));
-    let lines = said.map(|(name, value)| format!("  {name:<9}{}\n", shorten(&one_line(&value), SHOWN)));
+    let lines = said.map(|(name, value)| format!("  {name:<9}{}\n", fit(&one_line(&value), SHOWN)));
     format!("the answer says\n{}\n", lines.collect::<String>())
 }
 

@@ -32,8 +32,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     let files = [
         ("policy.yaml", POLICY.to_owned()),
         ("policy.test.yaml", TEST.to_owned()),
-        ("policy.schema.json", Name::Policy.document()),
-        ("test.schema.json", Name::Test.document()),
+        ("policy.schema.json", Name::Policy.document()?),
+        ("test.schema.json", Name::Test.document()?),
     ];
     let files = files.map(|(name, text)| (dir.join(name), text));
     if !args.force {

@@ -1,5 +1,6 @@
 //! What the built-in policy says.
 
+use serde_json::Value;
 use unfazed::policy::yaml::{self, Node};
 use unfazed::policy::{Findings, Policy, SourceId, Sources};
 
@@ -28,10 +29,10 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
 ];
 
 /// The built-in policy as it is written.
-pub(super) struct Defaults(Node);
+pub(in crate::cli) struct Defaults(Node);
 
 impl Defaults {
-    pub(super) fn read() -> Result<Self, Failed> {
+    pub(in crate::cli) fn read() -> Result<Self, Failed> {
         let policy = Policy::builtin();
         let text = policy.sources().get(SourceId(0)).map_or("", |source| source.text());
         let (mut sources, mut findings) = (Sources::default(), Findings::default());
@@ -41,7 +42,7 @@ impl Defaults {
 
     /// The value of a key in all places where its mapping stands; empty if there is none. `whole`: the mapping is
     /// replaced whole, so that nothing of the built-in one is inherited.
-    pub(super) fn cell(&self, places: &[String], key: &str, whole: bool) -> String {
+    pub(in crate::cli) fn cell(&self, places: &[String], key: &str, whole: bool) -> String {
         let mut left_out = LEFT_OUT.iter().filter(|(place, name, _)| places[0] == *place && *name == key);
         if let Some((_, _, value)) = left_out.next() {
             return code(value);
@@ -67,6 +68,14 @@ impl Defaults {
             format!("in {}: {text}", at.join(", "))
         });
         told.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The value itself in the first place, if it is written there and in one word.
+    pub(in crate::cli) fn value(&self, places: &[String], key: &str, whole: bool) -> Option<Value> {
+        let value = self.at(places.first()?, key).filter(|_| !whole)?.to_json();
+        let text = value.as_str().unwrap_or_default();
+        let is_plain = !text.contains("{{") && !text.contains('\n');
+        Some(value).filter(|value| is_plain && !value.is_object() && !value.is_array())
     }
 
     fn at(&self, place: &str, key: &str) -> Option<&Node> {

@@ -1,12 +1,12 @@
 //! `unfazed reference`: the pages of the guide that are made of what the product knows.
 
 mod concerns;
-mod defaults;
+pub(super) mod defaults;
 mod errors;
 mod flow;
 mod page;
 mod types;
-mod walk;
+pub(super) mod walk;
 
 use clap::ValueEnum;
 

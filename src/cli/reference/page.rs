@@ -128,7 +128,7 @@ impl<'s> Writer<'_, 's> {
         let default = if required {
             "required".to_owned()
         } else {
-            self.defaults.cell(&self.section.places, key, self.is_replaced_whole())
+            self.defaults.cell(&self.section.places, key, self.walk.is_replaced_whole(self.section.schema))
         };
         let example = self.example(schema).map(|value| code(&flow(value))).unwrap_or_default();
         let problems = links(&problems);
@@ -141,12 +141,6 @@ impl<'s> Writer<'_, 's> {
     fn example(&self, schema: &'s Value) -> Option<&'s Value> {
         let of = |schema: &'s Value| schema.get("examples")?.as_array()?.first();
         of(schema).or_else(|| of(self.walk.resolved(schema)))
-    }
-
-    /// Whether nothing of the built-in value is inherited.
-    fn is_replaced_whole(&self) -> bool {
-        let told = self.section.schema.get("description").and_then(Value::as_str).unwrap_or_default();
-        told.contains("Replaced whole") || matches!(self.walk.form(self.section.schema), Form::Kinds(_))
     }
 
     /// What the words mean that keys may be, each key once.

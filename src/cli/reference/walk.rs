@@ -4,22 +4,22 @@ use serde_json::{Map, Value};
 use unfazed::policy::ErrorClass;
 
 /// A mapping of the language.
-pub(super) struct Section<'s> {
+pub(in crate::cli) struct Section<'s> {
     /// The paths where it stands; the first is its heading.
-    pub(super) places: Vec<String>,
+    pub(in crate::cli) places: Vec<String>,
     /// What it is.
-    pub(super) schema: &'s Value,
+    pub(in crate::cli) schema: &'s Value,
 }
 
 /// The schema, and what was found in it.
-pub(super) struct Walk<'s> {
+pub(in crate::cli) struct Walk<'s> {
     root: &'s Value,
     /// In the order in which they were found.
-    pub(super) sections: Vec<Section<'s>>,
+    pub(in crate::cli) sections: Vec<Section<'s>>,
 }
 
 /// What a schema describes.
-pub(super) enum Form<'s> {
+pub(in crate::cli) enum Form<'s> {
     /// A mapping with these keys.
     Keys(&'s Map<String, Value>),
     /// A mapping that `kind` tells apart.
@@ -39,14 +39,14 @@ pub(super) enum Form<'s> {
 }
 
 impl<'s> Walk<'s> {
-    pub(super) fn new(root: &'s Value) -> Self {
+    pub(in crate::cli) fn new(root: &'s Value) -> Self {
         let mut walk = Self { root, sections: Vec::new() };
         walk.enter("", root);
         walk
     }
 
     /// The schema that a reference leads to, through `null` beside it.
-    pub(super) fn resolved(&self, mut schema: &'s Value) -> &'s Value {
+    pub(in crate::cli) fn resolved(&self, mut schema: &'s Value) -> &'s Value {
         loop {
             let inner = match schema.get("$ref").and_then(Value::as_str) {
                 Some(name) => self.root.pointer(name.trim_start_matches('#')),
@@ -62,7 +62,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    pub(super) fn form(&self, schema: &'s Value) -> Form<'s> {
+    pub(in crate::cli) fn form(&self, schema: &'s Value) -> Form<'s> {
         let schema = self.resolved(schema);
         let kinds = schema.get("oneOf").and_then(Value::as_array);
         if let Some(kinds) = kinds {
@@ -91,8 +91,14 @@ impl<'s> Walk<'s> {
         }
     }
 
+    /// Whether nothing of the built-in value of a mapping is inherited.
+    pub(in crate::cli) fn is_replaced_whole(&self, schema: &'s Value) -> bool {
+        let told = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        told.contains("Replaced whole") || matches!(self.form(schema), Form::Kinds(_))
+    }
+
     /// The heading of the section about a mapping.
-    pub(super) fn heading(&self, schema: &'s Value) -> Option<&str> {
+    pub(in crate::cli) fn heading(&self, schema: &'s Value) -> Option<&str> {
         let schema = self.resolved(schema);
         let section = self.sections.iter().find(|section| core::ptr::eq(section.schema, schema))?;
         section.places.first().map(String::as_str)
@@ -100,7 +106,7 @@ impl<'s> Walk<'s> {
 
     /// What a schema leaves to choose from, `null` left out.
     #[expect(clippy::unused_self, reason = "asked of the walk like all else about a schema")]
-    pub(super) fn branches(&self, schema: &'s Value) -> Vec<&'s Value> {
+    pub(in crate::cli) fn branches(&self, schema: &'s Value) -> Vec<&'s Value> {
         let branches = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
         branches.filter(|branch| branch.get("type").and_then(Value::as_str) != Some("null")).collect()
     }

@@ -8,15 +8,16 @@ use unfazed::engine::Directive;
 use unfazed::replay::{Difference, Divergence, PassedOver, Replayed, Side, Tally};
 
 use super::{Entry, decides_again};
-use crate::cli::text::{delay, one_line, shorten};
+use crate::cli::out;
+use crate::cli::table::{Cell, Column, Table};
+use crate::cli::text::{delay, fit, one_line};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 
-/// The longest title and value that are shown.
-const TITLE: usize = 60;
+/// The longest value that is shown.
 const VALUE: usize = 60;
 /// So much of a digest tells it from others.
 const DIGEST: usize = 12;
@@ -24,7 +25,9 @@ const DIGEST: usize = 12;
 /// A page about one session.
 pub(super) fn page(entry: &Entry) -> String {
     let Ok(found) = &entry.result else { return String::new() };
-    let title = shorten(&one_line(&entry.title), TITLE);
+    // Behind the word, the id and what stands between.
+    let before = "session   ".len() + entry.id.as_str().len() + 2;
+    let title = fit(&one_line(&entry.title), out::width().map_or(usize::MAX, |width| width.saturating_sub(before)));
     let mut page = format!("session   {BOLD}{}{BOLD:#}  {title}\npolicy    {}\n", entry.id, policies(found));
     for (digest, from) in found.by.iter().skip(1) {
         let by = if decides_again(found, digest, *from) { ", and does so again" } else { "" };
@@ -117,7 +120,7 @@ fn sides(text: &mut String, side: &Side, but: &str) {
     if kind(&side.then) == kind(&side.now)
         && let Some((field, then, now)) = side.field()
     {
-        let shown = |value: &serde_json::Value| shorten(&one_line(&value.to_string()), VALUE);
+        let shown = |value: &serde_json::Value| fit(&one_line(&value.to_string()), VALUE);
         let _ = writeln!(text, "  differ  {field}: {} → {}", shown(&then), shown(&now));
     }
 }
@@ -155,30 +158,35 @@ fn rows(then: &Tally, now: &Tally) -> Vec<(&'static str, String, String)> {
 
 /// A table of several sessions.
 pub(super) fn table(entries: &[Entry]) -> String {
-    let width = entries.iter().map(|entry| entry.id.as_str().len()).max().unwrap_or_default().max(7);
-    let mut table = format!(
-        "{BOLD}{:<width$}  {:>9}  {:<22}  {:>6}  {:>6}  {:>8}  {:>10}{BOLD:#}\n",
-        "session", "decisions", "result", "calls", "runs", "retries", "asleep"
-    );
+    let column = |(heading, right)| Column { heading, right };
+    let columns = [
+        ("session", false),
+        ("result", false),
+        ("decisions", true),
+        ("calls", true),
+        ("runs", true),
+        ("retries", true),
+        ("asleep", true),
+    ];
+    let decided = entries.iter().filter_map(|entry| Some(row(entry, entry.result.as_ref().ok()?)));
+    let table = Table { columns: columns.map(column).into(), rows: decided.collect(), cut: false };
+    let mut text = if table.rows.is_empty() { String::new() } else { table.render(out::width()) };
     for entry in entries {
-        let id = entry.id.as_str();
-        let line = match &entry.result {
-            Ok(found) => row(found),
-            Err(why) => format!("{:>9}  {BAD}{}{BAD:#}", "-", one_line(why)),
-        };
-        let _ = writeln!(table, "{id:<width$}  {line}");
+        if let Err(why) = &entry.result {
+            let _ = writeln!(text, "{}  {BAD}not decided{BAD:#}: {}", entry.id, one_line(why));
+        }
     }
-    table.push_str(&summary(entries));
-    table
+    text.push_str(&summary(entries));
+    text
 }
 
-fn row(found: &Replayed) -> String {
+fn row(entry: &Entry, found: &Replayed) -> Vec<Cell> {
     let all = found.same.saturating_add(found.left_out);
     let (all, result) = match found.divergence() {
-        None if found.by_same() => (all, format!("{GOOD}{:<22}{GOOD:#}", "same")),
-        None => (all, format!("{GOOD}{:<22}{GOOD:#}", "same, by another policy")),
+        None if found.by_same() => (all, Cell::styled("same".to_owned(), GOOD)),
+        None => (all, Cell::styled("same, by another policy".to_owned(), GOOD)),
         Some(divergence) => {
-            (all.saturating_add(1), format!("{BAD}{:<22}{BAD:#}", format!("diverges at {}", divergence.seq)))
+            (all.saturating_add(1), Cell::styled(format!("diverges at {}", divergence.seq), BAD))
         }
     };
     let (then, now) = (&found.recorded, &found.replayed);
@@ -187,10 +195,15 @@ fn row(found: &Replayed) -> String {
         (then, now) if now < then => format!("-{}", delay(then.saturating_sub(now))),
         _ => "0".to_owned(),
     };
-    let calls = change(then.model_calls, now.model_calls);
-    let runs = change(then.tool_runs, now.tool_runs);
-    let retries = change(then.retries, now.retries);
-    format!("{all:>9}  {result}  {calls:>6}  {runs:>6}  {retries:>8}  {asleep:>10}")
+    vec![
+        entry.id.as_str().to_owned().into(),
+        result,
+        all.to_string().into(),
+        change(then.model_calls, now.model_calls).into(),
+        change(then.tool_runs, now.tool_runs).into(),
+        change(then.retries, now.retries).into(),
+        asleep.into(),
+    ]
 }
 
 fn change(then: u64, now: u64) -> String {
@@ -223,5 +236,5 @@ fn decisions(count: u64) -> String {
 }
 
 fn short(digest: &str) -> String {
-    shorten(&one_line(digest.get(..DIGEST).unwrap_or(digest)), DIGEST)
+    one_line(digest.get(..DIGEST).unwrap_or(digest))
 }

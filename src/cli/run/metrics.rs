@@ -71,7 +71,7 @@ fn refused(address: SocketAddr, error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => {
             "you may not listen there; ports below 1024 often need more rights".to_owned()
         }
-        _ => error.to_string(),
+        _ => unfazed::host::file_error(error),
     };
     format!("--metrics-addr: metrics cannot be served at {address}: {help}")
 }

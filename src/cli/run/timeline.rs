@@ -1,6 +1,6 @@
 //! The live timeline: what happened, what is waited for, and which line of the policy decided it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ mod resumed;
 
 use super::answer::Answer;
 use crate::cli::status::Status;
-use crate::cli::text::{delay, one_line, shorten, tokens, wrap};
+use crate::cli::text::{delay, one_line, fit, tokens, wrap};
 use unfazed::engine::{
     Ask, Because, BreakerPhase, ContextReduced, Decision, Directive, EffectState, Envelope, Event, Failure,
     LoopPattern, LoopStage, ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Question, Repetition,
@@ -50,8 +50,8 @@ pub(crate) struct Timeline<W> {
     now: Instant,
     /// What the work under way is called.
     names: HashMap<WorkId, String>,
-    /// The reasons said last; the same are not said twice in a row.
-    said: Vec<Because>,
+    /// The reasons said in this turn: none is said twice.
+    said: HashSet<String>,
     /// What was said to be wrong last; it is not said twice in a row.
     failure: String,
     /// The model that is asked instead of the one that is given up.
@@ -79,7 +79,7 @@ impl<W: Write + Send> Timeline<W> {
             started: Instant::default(),
             now: Instant::default(),
             names: HashMap::new(),
-            said: Vec::new(),
+            said: HashSet::new(),
             failure: String::new(),
             next_target: None,
             given_up: GivenUp::default(),
@@ -155,7 +155,7 @@ impl<W: Write + Send> Timeline<W> {
     }
 
     fn reasons(&mut self, because: &[Because]) {
-        if self.quiet || because.is_empty() || because == self.said {
+        if self.quiet {
             return;
         }
         for Because { rule, value, layer, place, facts } in because {
@@ -168,9 +168,12 @@ impl<W: Write + Send> Timeline<W> {
             let value =
                 if value.starts_with('[') { String::new() } else { format!(" = {}", one_line(value)) };
             let line = format!("{facts}{rule}{value} ({place}{layer})");
+            // What holds for one attempt of a turn holds for the next.
+            if !self.said.insert(line.clone()) {
+                continue;
+            }
             self.print(&format!("{DIM}{MARGIN}{line}{DIM:#}"), &format!("{MARGIN}  "));
         }
-        self.said = because.to_vec();
     }
 
     fn run_started(&mut self, run: &RunStarted) {
@@ -183,19 +186,19 @@ impl<W: Write + Send> Timeline<W> {
             tools.join(", "),
         );
         self.line("●", INFO, &text);
-        self.line(" ", DIM, &format!("task: {}", shorten(&one_line(&run.task), SHOWN)));
+        self.line(" ", DIM, &format!("task: {}", fit(&one_line(&run.task), SHOWN)));
     }
 
     fn answered(&mut self, name: &str, reply: &ModelReply) {
         let tokens = reply.usage.map(|usage| format!("  {DIM}{}{DIM:#}", tokens(usage))).unwrap_or_default();
         let what = match reply.calls.as_slice() {
             [] if self.spoke => "has answered".to_owned(),
-            [] => format!("says “{}”", shorten(&one_line(&reply.text), SHOWN)),
+            [] => format!("says “{}”", fit(&one_line(&reply.text), SHOWN)),
             calls => {
                 let calls: Vec<String> = calls
                     .iter()
                     .map(|p| {
-                        format!("{}({})", one_line(&p.call.name), shorten(&one_line(&p.call.arguments), 60))
+                        format!("{}({})", one_line(&p.call.name), fit(&one_line(&p.call.arguments), 60))
                     })
                     .collect();
                 format!("calls {}", calls.join(", "))
@@ -208,7 +211,7 @@ impl<W: Write + Send> Timeline<W> {
         match outcome {
             ToolOutcome::Ok { data } => {
                 let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
-                self.line("✓", GOOD, &format!("{name} returns {}", shorten(&one_line(&text), SHOWN)));
+                self.line("✓", GOOD, &format!("{name} returns {}", fit(&one_line(&text), SHOWN)));
             }
             ToolOutcome::Failed { failure, .. } => self.failed(name, failure),
         }
@@ -218,7 +221,7 @@ impl<W: Write + Send> Timeline<W> {
         self.failure.clone_from(&failure.message);
         let status = failure.status.map(|status| format!("{status} ")).unwrap_or_default();
         let class = failure.class.map(|class| format!("{class}: ")).unwrap_or_default();
-        let text = shorten(&one_line(&failure.message), SHOWN);
+        let text = fit(&one_line(&failure.message), SHOWN);
         self.line("✗", BAD, &format!("{what} failed: {status}{class}{text}"));
         if let Some(reason) = failure.retry_after.ignored() {
             let _ = writeln!(self.out, "{DIM}             ignored {}{DIM:#}", one_line(reason));
@@ -246,6 +249,7 @@ impl<W: Write + Send> Timeline<W> {
         };
         match work {
             Work::PrepareTurn(turn) => {
+                self.said.clear();
                 let last = if turn.last { "  only the report is allowed" } else { "" };
                 self.line(
                     "─",
@@ -269,7 +273,7 @@ impl<W: Write + Send> Timeline<W> {
             }
             Work::RunTool(run) => {
                 let attempt = attempt(run.attempt, run.max_attempts);
-                let arguments = shorten(&one_line(&run.arguments.to_string()), 60);
+                let arguments = fit(&one_line(&run.arguments.to_string()), 60);
                 self.line("→", INFO, &format!("runs {}({arguments}){attempt}", run.tool));
                 self.status.set(format!("tool {}{attempt}", run.tool));
             }
@@ -398,7 +402,7 @@ impl<W: Write + Send> Timeline<W> {
                 let mut text = format!("feedback on {what}, {attempt}: {}", feedback.error_type);
                 if feedback.message != self.failure {
                     text.push_str(": ");
-                    text.push_str(&shorten(&one_line(&feedback.message), SHOWN));
+                    text.push_str(&fit(&one_line(&feedback.message), SHOWN));
                     self.failure.clone_from(&feedback.message);
                 }
                 self.line("↺", WARN, &text);
@@ -417,7 +421,7 @@ impl<W: Write + Send> Timeline<W> {
                         format!("{} does not run; the model is told what to change", one_line(tool))
                     }
                     class => {
-                        let told = shorten(&one_line(message), SHOWN);
+                        let told = fit(&one_line(message), SHOWN);
                         format!("{} does not run ({class}); the model is told: {told}", one_line(tool))
                     }
                 };
@@ -483,7 +487,7 @@ impl<W: Write + Send> Timeline<W> {
             Note::OutputRefused { message, .. } => {
                 let mut text = "report refused; the model is told what to change".to_owned();
                 if *message != self.failure {
-                    text = format!("report refused: {}", shorten(&one_line(message), SHOWN));
+                    text = format!("report refused: {}", fit(&one_line(message), SHOWN));
                 }
                 self.line("⊘", WARN, &text);
             }
@@ -562,7 +566,7 @@ impl<W: Write + Send> Observer for Timeline<W> {
     }
 
     fn progressed(&mut self, progress: &Progress) {
-        let text = shorten(&one_line(&progress.text), SHOWN);
+        let text = fit(&one_line(&progress.text), SHOWN);
         self.status.set(format!("tool {}: {text}", progress.tool));
     }
 
@@ -621,7 +625,7 @@ fn asked(ask: &Ask) -> String {
         Question::Run => "may it run",
         Question::RunAgain => "it failed and may have acted; may it run again",
     };
-    let arguments = shorten(&one_line(&ask.arguments.to_string()), 60);
+    let arguments = fit(&one_line(&ask.arguments.to_string()), 60);
     format!("{}({arguments}): {what}?", one_line(&ask.tool))
 }
 

@@ -1,5 +1,6 @@
 //! `unfazed sessions list`: the sessions there are, by the files beside their logs.
 
+use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 use unfazed::store::{Listing, SessionInfo, SessionStatus, Store};
 
@@ -8,11 +9,14 @@ use super::find::failed;
 use crate::cli::exit::{Exit, Failed};
 use crate::cli::format::Format;
 use crate::cli::out;
-use crate::cli::text::{one_line, shorten};
+use crate::cli::table::{Cell, Column, Table};
+use crate::cli::text::{fit, one_line};
 
-/// The longest title and name of an agent that are shown.
-const TITLE: usize = 60;
+/// The longest name of an agent that is shown.
 const AGENT: usize = 20;
+const GOOD: Style = AnsiColor::Green.on_default();
+const WARN: Style = AnsiColor::Yellow.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
 
 /// Lists sessions, the one written last first
 #[derive(clap::Args, Default)]
@@ -48,10 +52,10 @@ pub(super) fn print(
     match format {
         Format::Json => out::raw(&format!("{:#}\n", json(listing, store)))?,
         Format::Human => {
-            let lines: String = listing.sessions.iter().map(line).collect();
-            out::raw(&lines)?;
             if listing.sessions.is_empty() {
                 out::say(&format!("no {wanted} in {}\n", store.place()));
+            } else {
+                out::styled(&table(&listing.sessions).render(out::width()))?;
             }
             damaged(listing);
         }
@@ -66,15 +70,32 @@ pub(super) fn damaged(listing: &Listing) {
     }
 }
 
-fn line(info: &SessionInfo) -> String {
-    let SessionInfo { id, meta, updated, .. } = info;
+fn table(sessions: &[SessionInfo]) -> Table {
+    let column = |heading| Column { heading, right: false };
+    Table {
+        columns: ["session", "updated", "status", "agent", "title"].map(column).into(),
+        rows: sessions.iter().map(row).collect(),
+        cut: true,
+    }
+}
+
+fn row(SessionInfo { id, meta, updated, .. }: &SessionInfo) -> Vec<Cell> {
     // To the second: nobody reads more of it in a list.
     let updated = updated.to_rfc3339();
     let updated = updated.get(..19).unwrap_or(&updated).replace('T', " ") + "Z";
-    let agent = shorten(&one_line(meta.agent.as_deref().unwrap_or("-")), AGENT);
-    let title = shorten(&one_line(&meta.title), TITLE);
-    let status = meta.status.name().replace('_', " ");
-    format!("{:<36}  {updated}  {status:<10}  {agent:<12}  {title}\n", id.as_str())
+    let style = match meta.status {
+        SessionStatus::New | SessionStatus::Running => Style::new(),
+        SessionStatus::BrokenOff | SessionStatus::Stopped => WARN,
+        SessionStatus::Reported | SessionStatus::Answered => GOOD,
+        SessionStatus::Failed => BAD,
+    };
+    vec![
+        id.as_str().to_owned().into(),
+        updated.into(),
+        Cell::styled(meta.status.name().replace('_', " "), style),
+        fit(&one_line(meta.agent.as_deref().unwrap_or("-")), AGENT).into(),
+        one_line(&meta.title).into(),
+    ]
 }
 
 fn json(listing: &Listing, store: &dyn Store) -> Value {

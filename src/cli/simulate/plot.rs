@@ -7,7 +7,7 @@ use unfazed::simulate::{Figures, Part};
 use unfazed::time::Nanos;
 
 use super::Played;
-use crate::cli::text::{one_line, shorten, xml};
+use crate::cli::text::{one_line, fit, xml};
 
 /// Of middling brightness, so that they stand out from white and from black.
 const COLOURS: [&str; 8] =
@@ -62,7 +62,7 @@ pub(super) fn svg(played: &Played) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          role=\"img\">\n<style>{STYLE}</style>\n<title>{0}</title>\n<text class=\"t\" x=\"{LEFT}\" y=\"24\">{0}</text>\n",
-        xml(&shorten(&one_line(title), 100)),
+        xml(&fit(&one_line(title), 100)),
     );
     let busiest = results
         .iter()

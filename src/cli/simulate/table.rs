@@ -1,18 +1,18 @@
 //! What a scenario came to under each policy, as a table.
 
-use std::fmt::Write as _;
-
-use anstyle::Style;
-use unfazed::policy::{columns, padded};
+use anstyle::{AnsiColor, Style};
 use unfazed::session::FailureReason;
 use unfazed::simulate::{EndedBy, Figures};
-use unfazed::time::Nanos;
 
 use super::Played;
+use crate::cli::out;
+use crate::cli::table::{Cell, Column, Table};
 use crate::cli::text::{delay, one_line};
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
 
 const HEADINGS: [&str; 13] = [
     "policy", "runs", "ok", "partly", "failed", "calls", "per need", "tools", "per need", "turn p50",
@@ -34,22 +34,18 @@ pub(super) fn table(played: &Played) -> String {
         scenario.seed(),
     );
     let why = played.results.iter().any(|(_, figures)| figures.failed > 0).then_some(&WHY);
-    let headings: Vec<String> = HEADINGS.iter().chain(why).map(|text| (*text).to_owned()).collect();
-    let rows: Vec<Vec<String>> = played.results.iter().map(|(name, figures)| row(name, figures)).collect();
-    let widths: Vec<usize> = (0..headings.len())
-        .map(|column| {
-            let cells = core::iter::once(&headings).chain(&rows).filter_map(|row| row.get(column));
-            cells.map(|cell| columns(cell)).max().unwrap_or(0)
-        })
-        .collect();
-    let _ = writeln!(page, "{DIM}{}{DIM:#}", line(&headings, &widths));
-    for row in &rows {
-        let _ = writeln!(page, "{}", line(row, &widths));
-    }
+    let headings = HEADINGS.iter().chain(why).enumerate();
+    let columns = headings.map(|(at, heading)| Column { heading, right: (1..HEADINGS.len()).contains(&at) });
+    let table = Table {
+        columns: columns.collect(),
+        rows: played.results.iter().map(|(name, figures)| row(name, figures)).collect(),
+        cut: false,
+    };
+    page.push_str(&table.render(out::width()));
     page
 }
 
-fn row(name: &str, figures: &Figures) -> Vec<String> {
+fn row(name: &str, figures: &Figures) -> Vec<Cell> {
     let share = |some: u64| {
         let tenths =
             (u128::from(some) * 1_000 + u128::from(figures.runs / 2)).checked_div(figures.runs.into());
@@ -64,22 +60,25 @@ fn row(name: &str, figures: &Figures) -> Vec<String> {
             },
         )
     };
-    vec![
-        one_line(name),
-        figures.runs.to_string(),
-        share(figures.complete),
-        share(figures.partial),
-        share(figures.failed),
-        figures.model_calls.to_string(),
-        times(figures.amplification_ppm()),
-        figures.tool_runs.to_string(),
-        times(figures.tool_amplification_ppm()),
-        rounded(figures.turn_p50),
-        rounded(figures.turn_p99),
-        rounded(figures.asleep),
-        tokens(figures.tokens.input.saturating_add(figures.tokens.output)),
-        figures.ended_by.first().map_or_else(String::new, |why| failed_by(why, figures.failed)),
-    ]
+    let (won, lost) = (figures.complete == figures.runs && figures.runs > 0, figures.failed > 0);
+    let styled = |text: String, style: Style, shown: bool| Cell::styled(text, if shown { style } else { Style::new() });
+    let mut row = vec![
+        Cell::styled(one_line(name), BOLD),
+        figures.runs.to_string().into(),
+        styled(share(figures.complete), GOOD, won),
+        share(figures.partial).into(),
+        styled(share(figures.failed), BAD, lost),
+        figures.model_calls.to_string().into(),
+        times(figures.amplification_ppm()).into(),
+        figures.tool_runs.to_string().into(),
+        times(figures.tool_amplification_ppm()).into(),
+        delay(figures.turn_p50).into(),
+        delay(figures.turn_p99).into(),
+        delay(figures.asleep).into(),
+        tokens(figures.tokens.input.saturating_add(figures.tokens.output)).into(),
+    ];
+    row.push(figures.ended_by.first().map_or_else(String::new, |why| failed_by(why, figures.failed)).into());
+    row
 }
 
 /// Why most of the runs failed that did: with what, why nothing more was tried, and how many of them if not all.
@@ -92,28 +91,6 @@ fn failed_by(why: &EndedBy, failed: u64) -> String {
     };
     let part = if why.runs < failed { format!(" ({} of {failed})", why.runs) } else { String::new() };
     format!("{class}{end}{part}")
-}
-
-/// The first column to the left, the others to the right; what there is to say besides at the end.
-fn line(cells: &[String], widths: &[usize]) -> String {
-    let cell = |(column, (cell, width)): (usize, (&String, &usize))| match column {
-        0 => padded(cell, *width),
-        _ if column < HEADINGS.len() => format!("{cell:>width$}"),
-        _ => cell.clone(),
-    };
-    let cells = cells.iter().zip(widths).enumerate().map(cell).collect::<Vec<_>>();
-    cells.join("  ").trim_end().to_owned()
-}
-
-/// A time as precise as it is of use: milliseconds, tenths of a second, seconds.
-fn rounded(time: Nanos) -> String {
-    const SECOND: u64 = 1_000_000_000;
-    let to = |unit: u64| Nanos((time.0.saturating_add(unit / 2) / unit).saturating_mul(unit));
-    match time.0 {
-        ..SECOND => delay(time),
-        SECOND..60_000_000_000 => to(SECOND / 10).to_string(),
-        _ => to(SECOND).to_string(),
-    }
 }
 
 fn tokens(count: u64) -> String {
@@ -129,9 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_counts_are_as_precise_as_they_are_of_use() {
-        let shown = [0, 250, 1_234, 61_700, 4_000_400].map(|millis| rounded(Nanos::from_millis(millis)));
-        assert_eq!(shown, ["0s", "250ms", "1.2s", "1m2s", "1h6m40s"]);
+    fn counts_are_as_precise_as_they_are_of_use() {
         assert_eq!([999, 12_600, 25_400_000].map(tokens), ["999", "13k", "25M"]);
     }
 }

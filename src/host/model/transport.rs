@@ -21,6 +21,7 @@ use super::wire::{Format, Progress, without_mark};
 use super::within::{self, within};
 use crate::engine::{CallTimeouts, Failure, ModelReply};
 use crate::host::port::ModelRequest;
+use crate::host::without_number;
 
 /// The most bytes of an answer that are kept: of a stream what the model says, of a body all.
 const MAX_ANSWER: usize = 8 * MIB;
@@ -262,7 +263,7 @@ pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
     while let Some(source) = innermost.source() {
         innermost = source;
     }
-    innermost.to_string()
+    without_number(&innermost.to_string()).to_owned()
 }
 
 async fn read_failure(response: Response, request: &ModelRequest<'_>) -> Failure {

@@ -29,6 +29,7 @@ use super::facts::RequestFacts;
 use super::history;
 use super::render::{self, Rendering};
 use super::script::{ErrorReply, Fault, Outcome, Reply, Script, ScriptState};
+use crate::host::file_error;
 use crate::host::model::ChatRequest;
 
 const MAX_REQUEST: usize = 32 * 1024 * 1024;
@@ -63,7 +64,7 @@ pub enum ServeError {
     #[error("port {0} on 127.0.0.1 is in use; stop what uses it, or set the port to 0 for any free one")]
     PortInUse(u16),
     /// Another reason.
-    #[error("no server can be opened on 127.0.0.1:{port}: {source}")]
+    #[error("no server can be opened on 127.0.0.1:{port}: {}", file_error(source))]
     Bind {
         /// The port that was asked for.
         port: u16,

@@ -31,7 +31,7 @@ pub(super) use self::running::forever;
 use self::running::{Ended, Kept, Printed, Running, STDERR_BYTES};
 use super::ToolError;
 use crate::engine::{EffectState, RunFacts, ToolOutcome, ToolSpec};
-use crate::host::{BoxFuture, Tool, ToolInput};
+use crate::host::{BoxFuture, Tool, ToolInput, file_error};
 use crate::time::Nanos;
 
 /// The variables of the host's environment a command sees unless told otherwise. Keys of providers are not
@@ -245,12 +245,12 @@ impl ProcessTool {
         match error.kind() {
             io::ErrorKind::NotFound => ToolError::unavailable(self.not_found()),
             io::ErrorKind::PermissionDenied => {
-                ToolError::permission_denied(format!("{command} may not be run: {error}; is it executable?"))
+                ToolError::permission_denied(format!("{command} may not be run: {error}; is it executable?", error = file_error(error)))
             }
             io::ErrorKind::ArgumentListTooLong => ToolError::invalid_args(
                 "the arguments are longer than a command can be given; make them shorter",
             ),
-            _ => ToolError::unavailable(format!("{command} could not be started: {error}")),
+            _ => ToolError::unavailable(format!("{command} could not be started: {}", file_error(error))),
         }
     }
 
@@ -289,7 +289,7 @@ impl ProcessTool {
                 ToolError::failed(what).effect(EffectState::Unknown)
             }),
             Ended::Exit(Err(error)) => {
-                let what = format!("how {command} ended is not known: {error}");
+                let what = format!("how {command} ended is not known: {}", file_error(&error));
                 Err(ToolError::failed(what).effect(EffectState::Unknown))
             }
             Ended::Timeout(after) => {

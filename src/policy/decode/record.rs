@@ -99,11 +99,12 @@ impl Object {
     }
 
     /// A required key with one value, which tells unions apart. The description of the form goes to it: on the
-    /// whole mapping, editors show that of the union.
+    /// whole mapping, editors show that of the union. Without `type` and `default`, the YAML language server completes a
+    /// form without the value (`getInsertTextForObject`).
     pub(crate) fn tag(&mut self, key: &str, value: &str) {
         let description = core::mem::take(&mut self.description);
         self.title = Some(value.to_owned());
-        self.properties.insert(key.into(), json!({"const": value, "description": description}));
+        self.properties.insert(key.into(), json!({"type": "string", "const": value, "default": value, "description": description}));
         self.required.push(key.into());
     }
 

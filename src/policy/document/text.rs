@@ -292,13 +292,20 @@ impl<T: Decode> Decode for Selected<T> {
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let values = generator.subschema_for::<Described<T>>();
-        let (refused, example) = match T::NAME {
-            Some(MODELS) => (r"\*\*|[|,;?{}^$\\]", "gpt-*"),
-            _ => (r#"\*\*|[|,;?!\[\]{}()<>^$+=&%\\"'`\s]"#, "search*"),
+        let (title, refused, example) = match T::NAME {
+            Some(MODELS) => ("model", r"\*\*|[|,;?{}^$\\]", "gpt-*"),
+            _ => ("tool", r#"\*\*|[|,;?!\[\]{}()<>^$+=&%\\"'`\s]"#, "search*"),
         };
         json_schema!({
             "type": "object",
-            "propertyNames": {"minLength": 1, "maxLength": 256, "not": {"pattern": refused}, "examples": [example]},
+            "propertyNames": {
+                "title": title,
+                "description": format!("The name of a {title}, or a pattern with `*` such as `{example}`."),
+                "minLength": 1,
+                "maxLength": 256,
+                "not": {"pattern": refused},
+                "examples": [example],
+            },
             "additionalProperties": values,
         })
     }

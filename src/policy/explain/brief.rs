@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::render::{LONGEST, length, rounded, short};
+use super::render::{LONGEST, length, short};
 use super::worst::Kind;
 use super::{Explained, Explanation};
 use crate::policy::{Bound, ErrorClass, RetryPolicy, Scope};
@@ -74,9 +74,9 @@ impl Explanation {
         let worst = &delays.worst;
         let first = delays.waits.rows.first().map(|row| {
             if row.min == row.max {
-                format!("first wait {}; ", rounded(row.min))
+                format!("first wait {}; ", row.min.rounded())
             } else {
-                format!("first wait {} to {}; ", rounded(row.min), rounded(row.max))
+                format!("first wait {} to {}; ", row.min.rounded(), row.max.rounded())
             }
         });
         let asked = if worst.asleep_if_asked == worst.asleep {

@@ -104,7 +104,7 @@ impl DelayTable {
         let wide = middle.len().max(10);
         writeln!(f, "  {title:width$}  {:>10}  {middle:>wide$}  {:>10}", "shortest", "longest")?;
         for row in &self.rows {
-            let [min, median, max] = [row.min, row.median, row.max].map(rounded);
+            let [min, median, max] = [row.min, row.median, row.max].map(|wait| wait.rounded().to_string());
             writeln!(f, "  {:>width$}  {min:>10}  {median:>wide$}  {max:>10}", row.attempt)?;
         }
         if self.more {
@@ -266,17 +266,7 @@ pub(super) fn exact(length: Bound) -> Option<String> {
 pub(super) fn length(length: Bound) -> String {
     match length {
         Bound::Within(Nanos::MAX) => "more than 584 years".into(),
-        Bound::Within(length) => rounded(length),
+        Bound::Within(length) => length.rounded().to_string(),
         Bound::Unlimited => "unbounded".into(),
     }
-}
-
-/// To a thousandth of a second, if it is at least that long: nobody plans with nanoseconds.
-pub(super) fn rounded(length: Nanos) -> String {
-    const MILLI: u64 = 1_000_000;
-    if length.0 < MILLI {
-        return length.to_string();
-    }
-    let millis = length.0.saturating_add(MILLI.div_euclid(2)).div_euclid(MILLI);
-    Nanos::from_millis(millis).to_string()
 }

@@ -160,7 +160,7 @@ impl Product {
             .collect();
         let asleep = match asleep {
             Bound::Within(Nanos::ZERO) => String::new(),
-            Bound::Within(length) => format!(", and to {} asleep", rounded(length)),
+            Bound::Within(length) => format!(", and to {} asleep", length.rounded()),
             Bound::Unlimited => ", and to sleep without a bound".to_owned(),
         };
         let message = format!(
@@ -171,9 +171,4 @@ impl Product {
         let problem = also.into_iter().fold(problem, |problem, at| problem.also(at, "attempts of the model"));
         problem.help("lower `max_attempts`, set `limits.max_attempts`, or switch off the retries inside")
     }
-}
-
-/// Rounded up to what people read.
-fn rounded(length: Nanos) -> Nanos {
-    Nanos::from_millis(length.0.div_ceil(1_000_000))
 }

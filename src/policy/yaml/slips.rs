@@ -174,7 +174,8 @@ fn tab(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
         let indent = line.text.get(..line.indent()).unwrap_or_default();
         indent.contains('\t') && !line.is_blank()
     };
-    let first = lines.get(..=here)?.iter().find(tabbed)?;
+    // A reader may take it for the rest of the line above.
+    let first = lines.iter().take(here.saturating_add(2)).find(tabbed)?;
     let last = lines.iter().rfind(tabbed)?;
     let at = first.start.saturating_add(first.text.find('\t')?);
     let whole = first.start..last.end();
@@ -273,8 +274,25 @@ fn is_key(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
+/// A key such as `*` or `*_get`: a pattern, of which the reader made an alias.
+fn pattern(text: &str, line: &Line<'_>, at: usize) -> Option<Range<usize>> {
+    let start = line.start.saturating_add(line.text.len().saturating_sub(line.content().len()));
+    let rest = text.get(start..line.end())?;
+    let name = rest.split_once(':')?.0;
+    let is_name = name.starts_with('*') && !name.contains([' ', '\t', '{', '[', '"', '\'']);
+    let within = start..=start.saturating_add(rest.len());
+    (is_name && within.contains(&at)).then(|| start..start.saturating_add(name.len()))
+}
+
 /// A value that begins with a sign which means something to YAML.
 fn sign(text: &str, line: &Line<'_>, at: usize, kind: &ErrorKind) -> Option<Slip> {
+    if let Some(name) = pattern(text, line, at) {
+        let message = "`*` begins an alias unless it is quoted".to_owned();
+        let repair = Repair { at: name.clone(), title: "quote it", text: format!("'{}'", text.get(name.clone())?) };
+        let repair = Some(repair).filter(|repair| helps(text, repair));
+        let help = if repair.is_some() { Vec::new() } else { vec!["quote a name with `*`".to_owned()] };
+        return Some(Slip { at: name, message, help, repair, also: None });
+    }
     if !matches!(kind, ErrorKind::UnexpectedCharacter { .. }) {
         return None;
     }

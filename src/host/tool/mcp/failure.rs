@@ -9,7 +9,7 @@ use rmcp::service::ClientInitializeError;
 
 use super::http::HttpError;
 use crate::engine::EffectState;
-use crate::host::ToolError;
+use crate::host::{ToolError, without_number};
 use crate::policy::ErrorClass;
 
 /// How the servers written with the official kits begin a text that quotes an error of the protocol.
@@ -148,10 +148,10 @@ fn first_line(text: &str) -> String {
 
 /// The error and what lies below it.
 pub(super) fn cause(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut texts = vec![error.to_string()];
+    let mut texts = vec![without_number(&error.to_string()).to_owned()];
     let mut below = error.source();
     while let Some(error) = below {
-        let text = error.to_string();
+        let text = without_number(&error.to_string()).to_owned();
         if !texts.iter().any(|said| said.contains(&text)) {
             texts.push(text);
         }

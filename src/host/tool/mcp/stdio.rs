@@ -17,6 +17,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Read};
+use crate::host::file_error;
 use crate::host::tool::process::capture::{Tail, drain};
 use crate::host::tool::process::forever;
 use crate::host::tool::process::group::{Group, Patience, signal_of};
@@ -251,7 +252,7 @@ impl Keeper {
                 Some(code) => format!("`{}` exited with code {code}", self.shown),
                 None => format!("`{}` was killed by {}", self.shown, signal_of(status)),
             },
-            Err(error) => format!("how `{}` ended is not known: {error}", self.shown),
+            Err(error) => format!("how `{}` ended is not known: {}", self.shown, file_error(&error)),
         }
     }
 
@@ -344,6 +345,6 @@ fn command(program: &Program<'_>) -> Option<Command> {
 fn not_started(program: &Program<'_>, shown: &str, error: &io::Error) -> String {
     match program.working_dir {
         Some(dir) if !dir.is_dir() => format!("its working directory {} does not exist", dir.display()),
-        _ => format!("`{shown}` cannot be started: {error}"),
+        _ => format!("`{shown}` cannot be started: {}", file_error(error)),
     }
 }

@@ -1,5 +1,7 @@
 //! `unfazed schema`: the JSON Schemas of the files people write and read.
 
+mod editor;
+
 use clap::ValueEnum;
 use serde_json::Value;
 use unfazed::engine::Record;
@@ -62,9 +64,11 @@ impl Name {
         }
     }
 
-    /// As it is written to a file.
-    pub(super) fn document(self) -> String {
-        format!("{:#}\n", self.json())
+    /// As it is written to a file: for editors, unless nobody edits what it describes.
+    pub(super) fn document(self) -> Result<String, Failed> {
+        let json = self.json();
+        let json = if self == Self::Session { json } else { editor::prepared(json)? };
+        Ok(format!("{json:#}\n"))
     }
 }
 
@@ -85,6 +89,6 @@ impl Generated for Name {
     }
 
     fn text(&self) -> Result<String, Failed> {
-        Ok(self.document())
+        self.document()
     }
 }
