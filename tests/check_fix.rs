@@ -148,12 +148,13 @@ fn every_kind_of_file_is_repaired_and_those_it_names() {
     let dir = folder(&[
         (
             "agent.yaml",
-            "version: \"1\"\npolicy: policy.yaml\nmodels: {m: {api: scripted, scrpt: model.yaml}}\n",
+            "version: \"1\"\npolicy: policy.yaml\nmodel_windows: catalogue.yaml\nmodels: {m: {api: scripted, scrpt: model.yaml}}\n",
         ),
+        ("catalogue.yaml", "version: 1\nmodels: [{names: [big], windw: \"1000\"}]\n"),
         ("policy.yaml", "version: 1\nturn: {max_turns: \"3\"}\n"),
         ("model.yaml", "version: 1\nreplys: [{text: Done.}]\n"),
         ("c.test.yaml", "version: 1\ntools: {t: {efect: read_only}}\ncases: []\n"),
-        ("call.yaml", "arguments: {a: 1}\nturn_numbr: 1\n"),
+        ("call.yaml", "arguments: {a: 1}\nplaner: {retry: {max_atempts: 3}}\n"),
         ("s.yaml", "version: 1\nagents: \"5\"\nduration: 1m\nmodels: {m: {}}\n"),
     ]);
     check(dir.path(), &["agent.yaml", "c.test.yaml", "call.yaml", "s.yaml", "--fix"]);
@@ -164,6 +165,9 @@ fn every_kind_of_file_is_repaired_and_those_it_names() {
     assert!(text("policy.yaml").contains("max_turns: 3}"));
     assert!(text("c.test.yaml").contains("effect: read_only"));
     assert!(text("s.yaml").contains("agents: 5"));
+    assert_eq!(text("model.yaml"), "version: 1\nreplies: [{text: Done.}]\n");
+    assert_eq!(text("call.yaml"), "arguments: {a: 1}\nplanner: {retry: {max_attempts: 3}}\n");
+    assert_eq!(text("catalogue.yaml"), "version: 1\nmodels: [{names: [big], window: 1000}]\n");
 }
 
 #[cfg(unix)]

@@ -21,7 +21,7 @@ fn said(args: &[&str]) -> String {
 fn commands() -> Vec<String> {
     let help = said(&["--help"]);
     let lines =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        help.lines().skip_while(|line| !line.starts_with("Write")).take_while(|line| *line != "Options:");
     let listed = lines.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')));
     let first = listed.filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
     let commands: Vec<String> = first.filter(|name| name != "help").collect();
@@ -57,10 +57,12 @@ fn a_shell_that_is_not_known_is_a_mistake() {
 fn every_command_has_a_page_with_its_examples() {
     let dir = tempfile::tempdir().unwrap();
     let man1 = dir.path().join("man/man1");
-    assert_eq!(said(&["man", man1.to_str().unwrap()]), "");
+    let listed = said(&["man", man1.to_str().unwrap()]);
     let page =
         |name: String| fs::read_to_string(man1.join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(listed.lines().count(), fs::read_dir(&man1).unwrap().count(), "{listed}");
     for command in commands() {
+        assert!(listed.contains(&format!("wrote {}/unfazed-{command}.1\n", man1.display())), "{listed}");
         let page = page(format!("unfazed-{command}.1"));
         let (_, examples) =
             page.split_once(".SH EXAMPLES\n.nf\n").unwrap_or_else(|| panic!("{command} shows none"));

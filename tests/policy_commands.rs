@@ -318,3 +318,37 @@ fn the_usage_of_explain_tells_which_flags_take_the_place_of_the_name() {
     let usage = "Usage: unfazed explain [OPTIONS] <NAME> [POLICY]...\n       unfazed explain [OPTIONS] --output|--turn|--history|--context|--bounds [POLICY]...\n";
     assert!(err(&output).contains(usage), "{}", err(&output));
 }
+
+#[test]
+fn colours_tell_apart_what_matters_where_they_are_wanted() {
+    let dir = folder();
+    let run = |color: &str, args: &[&str]| {
+        let output = unfazed(&dir, &[&["--color", color], args].concat());
+        (out(&output), out(&unfazed(&dir, args)))
+    };
+    for (args, styled) in [
+        (&["diff", "old.yaml", "new.yaml"][..], &["\u{1b}[33mlooser", "\u{1b}[32mtighter"][..]),
+        (&["explain", "search", "new.yaml"], &["\u{1b}[32m      won ", "\u{1b}[2m      lost "]),
+        (&["explain", "--bounds", "new.yaml"], &["\u{1b}[1m"]),
+        (&["explain", "--model", "m", "new.yaml", "--error", "rate_limit"], &["\u{1b}[1m"]),
+    ] {
+        let (shown, plain) = run("always", args);
+        for style in styled {
+            assert!(shown.contains(style), "{args:?}: {style:?}: {shown}");
+        }
+        assert!(!plain.contains('\u{1b}'), "{args:?}: {plain}");
+        assert_eq!(anstream::adapter::strip_str(&shown).to_string(), plain, "{args:?}");
+        assert_eq!(run("never", args).0, plain, "{args:?}");
+    }
+}
+
+#[test]
+fn what_is_written_is_listed() {
+    let dir = folder();
+    let listed = out(&unfazed(&dir, &["schema", "--write", "schemas"]));
+    assert!(
+        listed.starts_with("wrote schemas/policy.schema.json\nwrote schemas/agent.schema.json\n"),
+        "{listed}"
+    );
+    assert_eq!(listed.lines().count(), fs::read_dir(dir.path().join("schemas")).unwrap().count());
+}

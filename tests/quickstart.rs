@@ -74,6 +74,21 @@ fn everything_goes_wrong_and_the_report_is_delivered() {
 }
 
 #[test]
+fn no_reason_is_said_twice_in_a_turn() {
+    let sessions = tempfile::tempdir().unwrap();
+    let output = quickstart(sessions.path(), &[]).output().unwrap();
+    let printed = String::from_utf8(output.stderr).unwrap();
+    let mut reasons = 0;
+    for turn in printed.split("─ turn ") {
+        let said: Vec<&str> = turn.lines().filter(|line| line.starts_with("             ")).collect();
+        let once: std::collections::HashSet<&&str> = said.iter().collect();
+        assert_eq!(said.len(), once.len(), "{turn}");
+        reasons += said.len();
+    }
+    assert!(reasons > 10, "{printed}");
+}
+
+#[test]
 fn what_the_readme_shows_is_what_is_printed() {
     let sessions = tempfile::tempdir().unwrap();
     let output = quickstart(sessions.path(), &[]).output().unwrap();

@@ -59,7 +59,10 @@ fn every_field_has_a_description_and_an_example() {
             fields += 1;
             for (what, has) in [
                 ("description", describes(&schema, field)),
-                ("example", !examples(&schema, field).is_empty()),
+                (
+                    "example or default",
+                    !examples(&schema, field).is_empty() || field.get("default").is_some(),
+                ),
             ] {
                 if !has {
                     bare.push(format!("{path}: no {what}"));
@@ -122,7 +125,8 @@ fn every_example_is_one() {
             let mut alone = field.as_object().unwrap().clone();
             alone.insert("$defs".into(), schema["$defs"].clone());
             let validator = jsonschema::validator_for(&alone.into()).unwrap();
-            for example in field["examples"].as_array().into_iter().flatten() {
+            let default = field.get("default").into_iter();
+            for example in field["examples"].as_array().into_iter().flatten().chain(default) {
                 tried += 1;
                 let wrong: Vec<_> = validator.iter_errors(example).map(|error| error.to_string()).collect();
                 assert!(wrong.is_empty(), "{name}: {path}: {example}: {wrong:#?}");
@@ -292,8 +296,16 @@ fn describes(root: &Value, field: &Value) -> bool {
 }
 
 fn examples<'s>(root: &'s Value, field: &'s Value) -> Vec<&'s Value> {
-    let given = [field, resolve(root, field)].into_iter().find_map(|schema| schema["examples"].as_array());
-    given.into_iter().flatten().collect()
+    let of = |schema: &'s Value| schema["examples"].as_array().map(|given| given.iter().collect::<Vec<_>>());
+    // Each word of a choice is one.
+    let words = |schema: &'s Value| {
+        let words = schema["oneOf"].as_array()?.iter().filter_map(|form| form.get("const"));
+        Some(words.collect::<Vec<_>>()).filter(|words| !words.is_empty())
+    };
+    let default = |schema: &'s Value| Some(vec![schema.get("default")?]);
+    let inner = resolve(root, field);
+    let given = of(field).or_else(|| words(field)).or_else(|| default(field));
+    given.or_else(|| of(inner)).or_else(|| words(inner)).unwrap_or_default()
 }
 
 /// The names of all there are.

@@ -98,7 +98,9 @@ fn directive(json: &Value) -> Option<String> {
         "call_model" => format!("call model {}, {}", word(json, "target"), attempt()),
         "summarize" => format!("ask model {} for a summary", word(json, "target")),
         "run_tool" => format!("run {} {}, {}", word(json, "tool"), word(json, "call"), attempt()),
-        "wait" => format!("wait {} for {} ({})", delay().rounded(), word(json, "subject"), word(json, "error_type")),
+        "wait" => {
+            format!("wait {} for {} ({})", delay().rounded(), word(json, "subject"), word(json, "error_type"))
+        }
         "consult" => "ask the planner".to_owned(),
         "ask" => {
             format!("ask whether {} may {}", word(json, "tool"), word(json, "question").replace('_', " "))

@@ -30,7 +30,8 @@ pub(super) fn command() -> Command {
 
 fn groups(command: &Command, width: usize) -> String {
     let (header, literal) = (*command.get_styles().get_header(), *command.get_styles().get_literal());
-    let longest = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or_default();
+    let longest =
+        GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or_default();
     let margin = " ".repeat(longest + 4);
     let mut text = String::new();
     for (title, names) in GROUPS {

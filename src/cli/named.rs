@@ -189,7 +189,8 @@ pub(crate) fn read(path: &Path, bytes: &[u8], loader: &Loader) -> (Option<Named>
             }
         }
     }
-    let models = file.value.model_windows.as_ref().and_then(|named| models(folder, named, &mut missing));
+    let models =
+        file.value.model_windows.as_ref().and_then(|named| models(folder, named, &mut missing, &mut reports));
     if let Some(output) = policy.as_ref().and_then(Policy::output) {
         let name = &output.tool.value;
         if file.value.tools.contains_key(name) {
@@ -262,16 +263,24 @@ fn policy(
 }
 
 /// The file of models that is named there, or a problem at that place.
-fn models(folder: &Path, named: &Spanned<String>, missing: &mut Vec<Diagnostic>) -> Option<ModelCatalogue> {
+fn models(
+    folder: &Path,
+    named: &Spanned<String>,
+    missing: &mut Vec<Diagnostic>,
+    reports: &mut Vec<Report>,
+) -> Option<ModelCatalogue> {
     let (path, bytes) = follow(folder, named, "file of models", missing)?;
-    let read = if Path::new(&path).extension().is_some_and(|end| end == "yaml" || end == "yml") {
-        ModelCatalogue::read(&path, &bytes).map_err(|report| report.human(false))
-    } else {
-        ModelCatalogue::litellm(&bytes).map_err(|error| error.to_string())
-    };
-    let refuse =
-        |error: String| Diagnostic::error(Code::BAD_VALUE, named.span, format!("cannot use {path}: {error}"));
-    read.map_err(|error| missing.push(refuse(error))).ok()
+    if Path::new(&path).extension().is_some_and(|end| end == "yaml" || end == "yml") {
+        return ModelCatalogue::read(&path, &bytes).map_err(|report| reports.push(report)).ok();
+    }
+    match ModelCatalogue::litellm(&bytes) {
+        Ok(models) => Some(models),
+        Err(error) => {
+            let message = format!("cannot use {path}: {error}");
+            missing.push(Diagnostic::error(Code::BAD_VALUE, named.span, message));
+            None
+        }
+    }
 }
 
 /// The file that is named there, or a problem at that place.

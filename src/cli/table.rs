@@ -53,7 +53,10 @@ impl Table {
         let lines = self.lines(&widths, width);
         let headings = self.columns.iter().map(|column| Cell::styled(column.heading.to_owned(), DIM));
         let headings: Vec<Cell> = headings.collect();
-        core::iter::once(&headings).chain(&self.rows).map(|row| self.row(row, &widths, &lines, width)).collect()
+        core::iter::once(&headings)
+            .chain(&self.rows)
+            .map(|row| self.row(row, &widths, &lines, width))
+            .collect()
     }
 
     /// How wide each column is.
@@ -102,7 +105,11 @@ impl Table {
                     at = at.saturating_add(GAP);
                 }
                 let last = column.saturating_add(1) == self.columns.len();
-                let text = if self.cut && last { fit(&cell.text, width.saturating_sub(at)) } else { cell.text.clone() };
+                let text = if self.cut && last {
+                    fit(&cell.text, width.saturating_sub(at))
+                } else {
+                    cell.text.clone()
+                };
                 let blanks = " ".repeat(wide.saturating_sub(columns(&text)));
                 let style = cell.style;
                 let shown = match (shape.right, column.saturating_add(1) == end) {
@@ -131,7 +138,12 @@ mod tests {
         let column = |heading, right| Column { heading, right };
         let row = |cells: [&str; 4]| cells.map(|text| Cell::from(text.to_owned())).to_vec();
         let table = Table {
-            columns: vec![column("id", false), column("calls", true), column("retries", true), column("title", false)],
+            columns: vec![
+                column("id", false),
+                column("calls", true),
+                column("retries", true),
+                column("title", false),
+            ],
             rows: vec![
                 row(["first-session", "12", "3", "What does the order cost in euros?"]),
                 row(["日本", "7", "0", "short"]),

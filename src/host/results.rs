@@ -97,7 +97,9 @@ impl Results {
     fn read(&self, handle: &str, offset: u64, length: u64) -> Result<(String, u64, u64), ToolError> {
         let file = self.path(handle).and_then(|path| File::open(path).ok());
         let mut file = file.ok_or_else(|| self.missing(handle))?;
-        let failed = |error: io::Error| ToolError::failed(format!("the result cannot be read: {}", file_error(&error)));
+        let failed = |error: io::Error| {
+            ToolError::failed(format!("the result cannot be read: {}", file_error(&error)))
+        };
         let of = file.metadata().map_err(failed)?.len();
         if offset >= of {
             return Err(ToolError::invalid_args(format!("the result has {of} bytes: `offset` must be less")));

@@ -57,7 +57,8 @@ const BUDGETS: &[&str] = &[
     "walltime",
     "maxbudgetusd",
 ];
-const RUN: &str = "a whole run is bounded at the top level: `limits: {run: {time: 10m, tokens: 100000, cost: 2.50}}`";
+const RUN: &str =
+    "a whole run is bounded at the top level: `limits: {run: {time: 10m, tokens: 100000, cost: 2.50}}`";
 
 /// Names as [`fold`] leaves them, the field of that sense, which must be there, and how it is written. The first row of
 /// a name whose field is there is the one.

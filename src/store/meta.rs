@@ -10,7 +10,7 @@ use crate::time::Instant;
 /// The version of the form below.
 pub const META_FORMAT: u32 = 1;
 /// The longest title that is made of a message, in characters.
-const LONGEST_TITLE: usize = 60;
+const LONGEST_TITLE: usize = 200;
 
 /// What there is to know about a session without reading its log. It is kept beside the log and replaced as a whole; the
 /// log knows all of it but a title that was given by hand.
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_title_is_one_short_line() {
         assert_eq!(title("  find\n\tthe \u{1b}[2J cheapest  "), "find the [2J cheapest");
-        assert_eq!(title(&"é".repeat(61)), format!("{}…", "é".repeat(60)));
+        assert_eq!(title(&"é".repeat(201)), format!("{}…", "é".repeat(200)));
         assert_eq!(title(""), "");
     }
 

@@ -3,11 +3,14 @@
 //     node tests/editor/main.mjs NODE_MODULES
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Server } from "./server.mjs";
 
-const schemas = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "schemas");
+const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
+const schemas = join(root, "schemas");
+const builtin = join(root, "policies", "default.yaml");
 const modeline = (name) => `# yaml-language-server: $schema=${pathToFileURL(join(schemas, `${name}.schema.json`)).href}\n`;
 const policy = (text) => modeline("policy") + text;
 const cases = (text) => modeline("test") + text;
@@ -41,6 +44,89 @@ const tests = {
     const shown = await server.hover("d.yaml", policy("version: 1\nlimits:\n  total_|delay: 1m\n"));
     assert.match(shown, /With a unit: ms, s, m, h, d/);
     assert.match(shown, /Examples?:\s+```yaml\s+2m|Examples?:[^]*2m/);
+  },
+
+  async "a key shows its default"(server) {
+    const shown = await server.hover("aa.yaml", policy("version: 1\nretry:\n  max_|attempts: 7\n"));
+    assert.match(shown, /The first attempt plus retries/);
+    assert.match(shown, /Default: .*3.*models.*4/);
+    const field = await server.hover("ab.yaml", policy("version: 1\nretry:\n  attempt_|timeout: 7s\n"));
+    assert.match(field, /The longest one attempt may take[^]*unit: ms, s, m, h, d[^]*Default: .*unlimited.*tools.*1m/);
+  },
+
+  async "every key of the built-in policy shows its default, and nothing twice"(server) {
+    // Templates of several lines need no hover; without them, `|` marks the place alone.
+    const lines = readFileSync(builtin, "utf8").replaceAll("|", ">").split("\n");
+    const end = lines.findIndex((line) => /^(session|errors):/.test(line));
+    const bare = [];
+    let keys = 0;
+    for (const [number, line] of lines.slice(0, end).entries()) {
+      const key = /^ *([a-z_]+): +[^>#]/.exec(line);
+      if (!key || key[1] === "version") continue;
+      keys += 1;
+      const at = line.indexOf(key[1]) + 1;
+      const marked = lines.with(number, `${line.slice(0, at)}|${line.slice(at)}`).join("\n");
+      const shown = await server.hover(`key-${number}.yaml`, policy(marked));
+      if (!shown.includes("Default: ") || shown.includes(" || ")) bare.push(`${number + 1}: ${line}: ${shown}`);
+    }
+    assert.ok(keys > 80, `${keys}`);
+    assert.deepEqual(bare, []);
+  },
+
+  async "a word shows what it means, and no other word as its example"(server) {
+    const shown = await server.hover("ac.yaml", policy("version: 1\ntools:\n  pay:\n    effect: non_|idempotent\n"));
+    assert.match(shown, /Something new each time/);
+    assert.match(shown, /What a run of the tool does to the world/);
+    assert.ok(!shown.includes("read"), shown);
+    const item = await server.hover("ad.yaml", policy("version: 1\nretry:\n  retry_on: [time|out]\n"));
+    assert.match(item, /No answer within the time allowed/);
+    assert.ok(!item.includes("rate"), item);
+  },
+
+  async "no type of the program is a title"(server) {
+    for (const text of ["ver|sion: 1\n", "version: 1\nre|try: {max_attempts: 3}\n"]) {
+      assert.ok(!/PolicyFile|Layer|####/.test(await server.hover(`ae${text.length}.yaml`, policy(text))));
+    }
+  },
+
+  async "a form is completed whole"(server) {
+    const forms = async (name, text) => {
+      const items = await server.completions(name, text);
+      return (label) => items.find((item) => item.label === label)?.insertText ?? `${label} is not offered`;
+    };
+    const backoff = await forms("af.yaml", policy("version: 1\nretry:\n  backoff:\n    |\n"));
+    for (const kind of ["constant", "linear", "exponential", "fibonacci", "schedule"]) {
+      assert.ok(backoff(kind).startsWith(`kind: ${kind}\n`), backoff(kind));
+    }
+    assert.match(backoff("exponential"), /^kind: exponential\nbase: .*500ms.*\nfactor: /);
+    const retry = await forms("ag.yaml", policy("version: 1\nretry:\n  |\n"));
+    assert.match(retry("max_attempts"), /^max_attempts: \$\{1:3\}$/);
+    assert.match(retry("backoff"), /kind.*exponential[^]*base[^]*factor/);
+    assert.match(retry("server_delay"), /mode.*floor/);
+    const top = await forms("ah.yaml", policy("version: 1\n|\n"));
+    assert.match(top("tools"), /search\*[^]*effect.*read_only/);
+    assert.match(top("models"), /gpt-\*[^]*retry[^]*max_attempts/);
+    assert.ok(!/search|effect/.test(top("models")), top("models"));
+    const names = await forms("ai.yaml", policy("version: 1\nmodels:\n  |\n"));
+    assert.match(names("model"), /model/);
+    const case_ = await forms("aj.test.yaml", cases("version: 1\ninline:\n  retry:\n    backoff:\n      |\ncases: []\n"));
+    assert.match(case_("exponential"), /^kind: exponential\n/);
+  },
+
+  async "a wrong value says what is expected"(server) {
+    for (const [text, expected] of [
+      ["retry: {backoff: expo}", /object/],
+      ["retry: {attempt_timeout: 30}", /Expected "string/],
+      ["retry: {max_attempts: many}", /integer/],
+      ["retry: 3", /RetryMapping/],
+      ["retry: {retry_on: timeout}", /array/],
+      ["retry: {backoff: {kind: expo}}", /"constant" \| "linear" \| "exponential"/],
+      ["tools: {pay: {effect: 3}}", /"read_only" \| "idempotent"/],
+    ]) {
+      const file = await server.open(`ak${text.length}.yaml`, policy(`version: 1\n${text}\n`));
+      assert.match(told(file).join("\n"), expected, text);
+      assert.ok(!/not allowed|PolicyFile/.test(told(file).join("\n")), told(file).join("\n"));
+    }
   },
 
   async "a key that is not known is a problem on its line"(server) {

@@ -9,7 +9,7 @@ use unfazed::policy::{ErrorClass, ErrorExplanation, Evidence, Explanation, Polic
 
 use crate::cli::exit::Failed;
 use crate::cli::files;
-use crate::cli::text::{one_line, fit};
+use crate::cli::text::{fit, one_line};
 
 /// The longest message that is shown, in characters.
 const SHOWN: usize = 300;

@@ -27,7 +27,8 @@ pub(super) fn page(entry: &Entry) -> String {
     let Ok(found) = &entry.result else { return String::new() };
     // Behind the word, the id and what stands between.
     let before = "session   ".len() + entry.id.as_str().len() + 2;
-    let title = fit(&one_line(&entry.title), out::width().map_or(usize::MAX, |width| width.saturating_sub(before)));
+    let title =
+        fit(&one_line(&entry.title), out::width().map_or(usize::MAX, |width| width.saturating_sub(before)));
     let mut page = format!("session   {BOLD}{}{BOLD:#}  {title}\npolicy    {}\n", entry.id, policies(found));
     for (digest, from) in found.by.iter().skip(1) {
         let by = if decides_again(found, digest, *from) { ", and does so again" } else { "" };

@@ -10,7 +10,7 @@ mod resumed;
 
 use super::answer::Answer;
 use crate::cli::status::Status;
-use crate::cli::text::{delay, one_line, fit, tokens, wrap};
+use crate::cli::text::{delay, fit, one_line, tokens, wrap};
 use unfazed::engine::{
     Ask, Because, BreakerPhase, ContextReduced, Decision, Directive, EffectState, Envelope, Event, Failure,
     LoopPattern, LoopStage, ModelReply, Note, Order, OrphanToolCallsPruned, Outcome, Question, Repetition,
@@ -197,9 +197,7 @@ impl<W: Write + Send> Timeline<W> {
             calls => {
                 let calls: Vec<String> = calls
                     .iter()
-                    .map(|p| {
-                        format!("{}({})", one_line(&p.call.name), fit(&one_line(&p.call.arguments), 60))
-                    })
+                    .map(|p| format!("{}({})", one_line(&p.call.name), fit(&one_line(&p.call.arguments), 60)))
                     .collect();
                 format!("calls {}", calls.join(", "))
             }

@@ -42,7 +42,8 @@ fn keys() -> Result<BTreeMap<String, (Vec<String>, bool)>, Failed> {
     let name = |schema: &Value| {
         let defs = policy.get("$defs").and_then(Value::as_object).into_iter().flatten();
         let root = core::ptr::eq(schema, &policy).then(|| policy.get("title")?.as_str()).flatten();
-        let def = defs.into_iter().find(|(_, def)| core::ptr::eq(*def, schema)).map(|(name, _)| name.as_str());
+        let def =
+            defs.into_iter().find(|(_, def)| core::ptr::eq(*def, schema)).map(|(name, _)| name.as_str());
         root.or(def).map(str::to_owned)
     };
     let keys = walk.sections.iter().filter_map(|section| {
@@ -118,7 +119,8 @@ impl Editor {
             // Each word is shown with its meaning, and none is an example of another.
             field.shift_remove("examples");
         }
-        let forms = forms.into_iter().enumerate().map(|(at, form)| self.told(form, &words, at == 0)).collect();
+        let forms =
+            forms.into_iter().enumerate().map(|(at, form)| self.told(form, &words, at == 0)).collect();
         field.insert(if is_choice { "oneOf" } else { "anyOf" }.into(), Value::Array(forms));
     }
 
@@ -170,7 +172,8 @@ impl Editor {
 
 /// The alternatives of a schema that says nothing else.
 fn alternatives(schema: &Value) -> Option<&Vec<Value>> {
-    let says = |key: &String| !["description", "examples", "default", "anyOf", "oneOf"].contains(&key.as_str());
+    let says =
+        |key: &String| !["description", "examples", "default", "anyOf", "oneOf"].contains(&key.as_str());
     if schema.as_object()?.keys().any(says) {
         return None;
     }

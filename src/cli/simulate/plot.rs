@@ -7,7 +7,7 @@ use unfazed::simulate::{Figures, Part};
 use unfazed::time::Nanos;
 
 use super::Played;
-use crate::cli::text::{one_line, fit, xml};
+use crate::cli::text::{fit, one_line, xml};
 
 /// Of middling brightness, so that they stand out from white and from black.
 const COLOURS: [&str; 8] =

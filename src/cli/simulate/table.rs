@@ -61,7 +61,9 @@ fn row(name: &str, figures: &Figures) -> Vec<Cell> {
         )
     };
     let (won, lost) = (figures.complete == figures.runs && figures.runs > 0, figures.failed > 0);
-    let styled = |text: String, style: Style, shown: bool| Cell::styled(text, if shown { style } else { Style::new() });
+    let styled = |text: String, style: Style, shown: bool| {
+        Cell::styled(text, if shown { style } else { Style::new() })
+    };
     let mut row = vec![
         Cell::styled(one_line(name), BOLD),
         figures.runs.to_string().into(),

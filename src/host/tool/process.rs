@@ -244,9 +244,10 @@ impl ProcessTool {
         }
         match error.kind() {
             io::ErrorKind::NotFound => ToolError::unavailable(self.not_found()),
-            io::ErrorKind::PermissionDenied => {
-                ToolError::permission_denied(format!("{command} may not be run: {error}; is it executable?", error = file_error(error)))
-            }
+            io::ErrorKind::PermissionDenied => ToolError::permission_denied(format!(
+                "{command} may not be run: {error}; is it executable?",
+                error = file_error(error)
+            )),
             io::ErrorKind::ArgumentListTooLong => ToolError::invalid_args(
                 "the arguments are longer than a command can be given; make them shorter",
             ),

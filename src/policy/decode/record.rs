@@ -104,7 +104,10 @@ impl Object {
     pub(crate) fn tag(&mut self, key: &str, value: &str) {
         let description = core::mem::take(&mut self.description);
         self.title = Some(value.to_owned());
-        self.properties.insert(key.into(), json!({"type": "string", "const": value, "default": value, "description": description}));
+        self.properties.insert(
+            key.into(),
+            json!({"type": "string", "const": value, "default": value, "description": description}),
+        );
         self.required.push(key.into());
     }
 

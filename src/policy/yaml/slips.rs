@@ -288,7 +288,8 @@ fn pattern(text: &str, line: &Line<'_>, at: usize) -> Option<Range<usize>> {
 fn sign(text: &str, line: &Line<'_>, at: usize, kind: &ErrorKind) -> Option<Slip> {
     if let Some(name) = pattern(text, line, at) {
         let message = "`*` begins an alias unless it is quoted".to_owned();
-        let repair = Repair { at: name.clone(), title: "quote it", text: format!("'{}'", text.get(name.clone())?) };
+        let repair =
+            Repair { at: name.clone(), title: "quote it", text: format!("'{}'", text.get(name.clone())?) };
         let repair = Some(repair).filter(|repair| helps(text, repair));
         let help = if repair.is_some() { Vec::new() } else { vec!["quote a name with `*`".to_owned()] };
         return Some(Slip { at: name, message, help, repair, also: None });

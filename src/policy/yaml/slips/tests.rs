@@ -121,3 +121,22 @@ fn no_text_makes_the_search_fail_or_take_long() {
         yaml::load(&mut sources, &mut findings, "a.yaml", text.as_bytes());
     }
 }
+
+#[test]
+fn a_tab_below_a_value_is_named_on_its_own_line() {
+    let (said, help, _) = slip("version: 1\n\tretry: {}\n");
+    assert_eq!((said.as_str(), help.contains("spaces")), ("2:1 a tab indents this line", true));
+}
+
+#[test]
+fn a_pattern_that_reads_as_an_alias_is_quoted() {
+    for (text, fixed) in [
+        ("tools:\n  *: {a: 1}\n", "tools:\n  '*': {a: 1}\n"),
+        ("tools:\n  *_get:\n    a: 1\n", "tools:\n  '*_get':\n    a: 1\n"),
+    ] {
+        let (said, _, repaired) = slip(text);
+        assert_eq!(said, "2:3 `*` begins an alias unless it is quoted");
+        assert_eq!(repaired.as_deref(), Some(fixed));
+    }
+    assert!(slip("a: *x\n").0.contains("no anchor"));
+}
