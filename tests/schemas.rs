@@ -297,10 +297,10 @@ fn describes(root: &Value, field: &Value) -> bool {
 
 fn examples<'s>(root: &'s Value, field: &'s Value) -> Vec<&'s Value> {
     let of = |schema: &'s Value| schema["examples"].as_array().map(|given| given.iter().collect::<Vec<_>>());
-    // Each word of a choice is one.
+    // The first word of a choice is one.
     let words = |schema: &'s Value| {
         let words = schema["oneOf"].as_array()?.iter().filter_map(|form| form.get("const"));
-        Some(words.collect::<Vec<_>>()).filter(|words| !words.is_empty())
+        Some(words.take(1).collect::<Vec<_>>()).filter(|words| !words.is_empty())
     };
     let default = |schema: &'s Value| Some(vec![schema.get("default")?]);
     let inner = resolve(root, field);

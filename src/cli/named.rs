@@ -10,7 +10,9 @@ use unfazed::host::agent_file::{AgentFile, ModelEntry};
 use unfazed::host::scripted::Script;
 use unfazed::policy::decode::{Document, Spanned};
 use unfazed::policy::yaml::{self, Data, Node};
-use unfazed::policy::{Code, Diagnostic, Findings, Loader, Policy, Price, Report, SourceId, Sources, Span};
+use unfazed::policy::{
+    Code, Diagnostic, Findings, Loader, Policy, Price, Report, SourceId, Sources, Span, did_you_mean,
+};
 
 use super::exit::Failed;
 use super::files;
@@ -124,8 +126,33 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
     } else if Node::get(&root, "models").is_some_and(names) {
         Kind::Models
     } else {
-        Kind::Policy
+        misspelt(&root).unwrap_or(Kind::Policy)
     }
+}
+
+/// What a file is if the key that tells it is misspelt, and no key is a policy's alone.
+fn misspelt(root: &Node) -> Option<Kind> {
+    const TELLING: [(&str, Kind); 5] = [
+        ("cases", Kind::Test),
+        ("replies", Kind::Script),
+        ("agents", Kind::Scenario),
+        ("arguments", Kind::Call),
+        ("planner", Kind::Call),
+    ];
+    const POLICY: [&str; 10] = [
+        "extends", "profiles", "limits", "retry", "turn", "output", "history", "context", "session", "errors",
+    ];
+    let Data::Map(entries) = &root.data else { return None };
+    let mut kind = None;
+    for (key, _) in entries.iter().take(TELLING.len().saturating_add(POLICY.len())) {
+        if POLICY.contains(&&*key.name) {
+            return None;
+        }
+        let known = TELLING.iter().map(|(name, _)| *name).chain(POLICY).chain(["version", "models", "tools"]);
+        let near = did_you_mean(&key.name, known);
+        kind = kind.or_else(|| TELLING.iter().find(|(name, _)| near == Some(name)).map(|(_, kind)| *kind));
+    }
+    kind
 }
 
 /// Whether a long text holds any word that makes it something else than a policy: reading it takes longer than looking.

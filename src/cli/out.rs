@@ -11,7 +11,12 @@ const MORE: usize = 4;
 /// Prints text with styles, which are left out where nobody could see them. A line that is wider than the terminal is
 /// wrapped, its rest a little to the right of its beginning.
 pub(crate) fn styled(text: &str) -> Result<(), Failed> {
-    let Some(width) = width() else { return print(&mut anstream::stdout().lock(), text) };
+    print(&mut anstream::stdout().lock(), &fitting(text, width()))
+}
+
+/// Text whose lines are no wider than that.
+fn fitting(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
     let mut fitting = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
@@ -20,7 +25,7 @@ pub(crate) fn styled(text: &str) -> Result<(), Failed> {
         fitting.push_str(&wrap(line, width, &margin));
         fitting.push_str(end);
     }
-    print(&mut anstream::stdout().lock(), &fitting)
+    fitting
 }
 
 /// Prints text as it is.
@@ -54,8 +59,17 @@ fn terminal_width<T>(_terminal: T) -> Option<usize> {
     None
 }
 
-/// Says something on standard error. If nobody listens, nobody can be told that either.
+/// Says something on standard error, in lines that fit a terminal. If nobody listens, nobody can be told that either.
 pub(crate) fn say(text: &str) {
+    write_error(&fitting(text, width_of_errors()));
+}
+
+/// Says something on standard error as it is: what people copy.
+pub(crate) fn say_raw(text: &str) {
+    write_error(text);
+}
+
+fn write_error(text: &str) {
     let mut err = anstream::stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }

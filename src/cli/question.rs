@@ -27,7 +27,7 @@ pub(crate) fn deletes(what: &str, place: &str) -> Result<bool, Failed> {
         return Err(Failed::Usage(message));
     }
     discard_typed();
-    out::say(&format!("delete {what} in {place}? [y/N] "));
+    out::say_raw(&format!("delete {what} in {place}? [y/N] "));
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
     read.map_err(|error| Failed::io("cannot read the answer", error))?;

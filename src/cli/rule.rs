@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
     let Some(id) = &args.id else {
-        out::raw(&list())?;
+        out::styled(&list())?;
         return Ok(Exit::Clean);
     };
     let id = id.to_ascii_uppercase();
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failed> {
         };
         return Err(Failed::Usage(format!("there is no rule `{id}`; {meant}")));
     };
-    out::raw(&format!("{}: {}\n\n{}\n", page.id, page.title, page.body))?;
+    out::styled(&format!("{}: {}\n\n{}\n", page.id, page.title, page.body))?;
     Ok(Exit::Clean)
 }
 

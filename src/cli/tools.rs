@@ -3,15 +3,19 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
-use unfazed::policy::{columns, padded};
+use unfazed::policy::Effect;
 
 use super::exit::{Exit, Failed};
 use super::format::Format;
 use super::run::{Inventory, Offered};
 use super::settings::Settings;
+use super::table::{Cell, Column, Table};
 use super::text::one_line;
 use super::{named, out, runtime};
+
+const WARN: Style = AnsiColor::Yellow.on_default();
 
 /// Lists the tools of an agent: what kind each is, what a run does to the world, what its definition costs, where it
 /// comes from; MCP servers are started and asked
@@ -43,7 +47,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     let loader = named::chosen(args.profile.as_deref(), settings);
     let inventory = runtime::block_on(Inventory::take(&args.agent, &loader))?;
     match args.format {
-        Format::Human => out::raw(&table(&inventory.tools))?,
+        Format::Human => out::styled(&table(&inventory.tools))?,
         Format::Json => out::raw(&format!("{:#}\n", document(&inventory)))?,
     }
     for failed in &inventory.failed {
@@ -57,30 +61,31 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
 }
 
 fn table(tools: &[Offered]) -> String {
-    let mut text = String::new();
     if tools.is_empty() {
         return "the agent has no tools\n".to_owned();
     }
-    let head = ["tool", "kind", "effect", "tokens", "from"].map(str::to_owned);
+    let column = |(heading, right)| Column { heading, right };
     let row = |tool: &Offered| {
-        let name = one_line(&tool.spec.name);
-        [
-            name,
-            tool.kind.to_owned(),
-            tool.effect.name().to_owned(),
-            tool.tokens.to_string(),
-            one_line(&tool.from),
+        let style = match tool.effect {
+            Effect::ReadOnly | Effect::Idempotent => Style::new(),
+            Effect::NonIdempotent | Effect::Unknown => WARN,
+        };
+        vec![
+            one_line(&tool.spec.name).into(),
+            tool.kind.to_owned().into(),
+            Cell::styled(tool.effect.name().to_owned(), style),
+            tool.tokens.to_string().into(),
+            one_line(&tool.from).into(),
         ]
     };
-    let rows: Vec<[String; 5]> = [head].into_iter().chain(tools.iter().map(row)).collect();
-    let width = |column: usize| rows.iter().map(|row| columns(&row[column])).max().unwrap_or_default();
-    let [name, kind, effect, tokens] = [0, 1, 2, 3].map(width);
-    for [a, b, c, d, e] in &rows {
-        let a = padded(a, name);
-        let line = format!("{a}  {b:kind$}  {c:effect$}  {d:>tokens$}  {e}");
-        // Writing into a string does not fail.
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
+    let headings = [("tool", false), ("kind", false), ("effect", false), ("tokens", true), ("from", false)];
+    let table = Table {
+        columns: headings.map(column).into(),
+        rows: tools.iter().map(row).collect(),
+        // Where it comes from is shown whole.
+        cut: false,
+    };
+    let mut text = table.render(out::width());
     let (count, all) = (tools.len(), total(tools));
     let plural = if count == 1 { "tool" } else { "tools" };
     let _ = writeln!(text, "\n{count} {plural}, {all} tokens");

@@ -225,7 +225,7 @@ fn one_line(d: &Diagnostic, sources: &Sources) -> String {
 pub struct Said(HashSet<String>);
 
 /// Longer helps are given once.
-const LONG: usize = 200;
+const LONG: usize = 100;
 
 impl Said {
     /// Whether a help is given once.

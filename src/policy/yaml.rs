@@ -485,6 +485,10 @@ impl<'a> Builder<'a> {
                 return;
             }
             ErrorKind::UnknownAnchor => {
+                if let Some(slip) = slips::pattern(self.text, at) {
+                    self.findings.push(self.slip(slip));
+                    return;
+                }
                 let message = "no anchor `&` of this name stands before this alias";
                 self.findings.push(Diagnostic::error(Code::SYNTAX, span, message));
                 return;

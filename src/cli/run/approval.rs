@@ -44,7 +44,7 @@ impl Person {
             while lines.try_recv().is_ok() {}
         }
         loop {
-            out::say(&question_text(ask));
+            out::say_raw(&question_text(ask));
             let Some(line) = lines.recv().await else { return Answer::None };
             match answer(&line, ask.question) {
                 Some(answer) => return answer,

@@ -222,7 +222,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     };
     listening.abort();
     let Some(result) = result else {
-        out::say(&format!(
+        out::say_raw(&format!(
             "Cancelled at once; running tools were killed\nresume   unfazed run --resume {id}\n"
         ));
         return Ok(Exit::Cancelled);
@@ -262,7 +262,9 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str, id: &str
     } else {
         String::new()
     };
-    out::say(&format!("{blank}turns    {turns}\ntokens   {used}\n{cost}{spent}session  {session}\n{resume}"));
+    out::say_raw(&format!(
+        "{blank}turns    {turns}\ntokens   {used}\n{cost}{spent}session  {session}\n{resume}"
+    ));
     printed
 }
 

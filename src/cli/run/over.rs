@@ -29,7 +29,7 @@ pub(super) fn show(found: &Found, format: Format) -> Result<Exit, Failed> {
                  --resume {id} '...'\n\n"
             ));
             let printed = print(&outcome, &[], None);
-            out::say(&format!(
+            out::say_raw(&format!(
                 "turns    {}\ntokens   {}\nsession  {session}\n",
                 meta.turns,
                 tokens(meta.tokens)

@@ -106,6 +106,26 @@ pub(super) fn find(text: &str, at: usize, kind: &ErrorKind) -> Option<Slip> {
         .or_else(|| indent::find(text, &lines, here))
 }
 
+/// A key such as `*` or `*_get` that is not quoted: a pattern, of which the reader made an alias.
+pub(super) fn pattern(text: &str, at: usize) -> Option<Slip> {
+    if text.len() > LONGEST {
+        return None;
+    }
+    let lines = lines(text);
+    let line = lines.iter().rfind(|line| line.start <= at)?;
+    let start = line.start.saturating_add(line.indent());
+    let (name, _) = text.get(start..line.end())?.split_once(':')?;
+    if !name.starts_with('*') || name.contains([' ', '{', '[', '"', '\'']) {
+        return None;
+    }
+    let whole = start..start.saturating_add(name.len());
+    let repair = Repair { at: whole.clone(), title: "quote it", text: format!("'{name}'") };
+    let repair = Some(repair).filter(|repair| helps(text, repair));
+    let help = if repair.is_some() { Vec::new() } else { vec!["quote a name with `*`".to_owned()] };
+    let message = "`*` begins an alias unless it is quoted".to_owned();
+    Some(Slip { at: whole, message, help, repair, also: None })
+}
+
 /// What is wrong, by what the reader says alone.
 pub(super) fn words(kind: &ErrorKind, info: &str) -> String {
     let said = match kind {
@@ -274,26 +294,8 @@ fn is_key(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-/// A key such as `*` or `*_get`: a pattern, of which the reader made an alias.
-fn pattern(text: &str, line: &Line<'_>, at: usize) -> Option<Range<usize>> {
-    let start = line.start.saturating_add(line.text.len().saturating_sub(line.content().len()));
-    let rest = text.get(start..line.end())?;
-    let name = rest.split_once(':')?.0;
-    let is_name = name.starts_with('*') && !name.contains([' ', '\t', '{', '[', '"', '\'']);
-    let within = start..=start.saturating_add(rest.len());
-    (is_name && within.contains(&at)).then(|| start..start.saturating_add(name.len()))
-}
-
 /// A value that begins with a sign which means something to YAML.
 fn sign(text: &str, line: &Line<'_>, at: usize, kind: &ErrorKind) -> Option<Slip> {
-    if let Some(name) = pattern(text, line, at) {
-        let message = "`*` begins an alias unless it is quoted".to_owned();
-        let repair =
-            Repair { at: name.clone(), title: "quote it", text: format!("'{}'", text.get(name.clone())?) };
-        let repair = Some(repair).filter(|repair| helps(text, repair));
-        let help = if repair.is_some() { Vec::new() } else { vec!["quote a name with `*`".to_owned()] };
-        return Some(Slip { at: name, message, help, repair, also: None });
-    }
     if !matches!(kind, ErrorKind::UnexpectedCharacter { .. }) {
         return None;
     }
