@@ -24,8 +24,9 @@ pub(crate) fn run(args: &Args, command: clap::Command) -> Result<Exit, Failed> {
     let mut written = Vec::new();
     write(&command, &args.dir, &mut written)
         .map_err(|error| Failed::io(format!("cannot write the pages into {dir}"), error))?;
-    let lines: String = written.iter().map(|path| format!("wrote {}\n", path.display())).collect();
-    super::out::styled(&lines)?;
+    for path in &written {
+        super::out::styled(&format!("wrote {}\n", path.display()))?;
+    }
     Ok(Exit::Clean)
 }
 

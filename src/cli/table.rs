@@ -1,5 +1,7 @@
 //! Tables that fit a terminal: what does not fit on one line goes into further ones, the same columns of every row.
 
+use core::ops::Range;
+
 use anstyle::Style;
 use unfazed::policy::columns;
 
@@ -86,47 +88,36 @@ impl Table {
     }
 
     fn row(&self, cells: &[Cell], widths: &[usize], lines: &[usize], width: usize) -> String {
-        let mut row = String::new();
         let ends = lines.iter().skip(1).copied().chain([cells.len()]);
-        for (first, end) in lines.iter().copied().zip(ends) {
-            let (mut line, mut at) = (String::new(), 0_usize);
-            if first > 0 {
-                at = MARGIN;
-                line.push_str(&" ".repeat(MARGIN));
-            }
-            for column in first..end {
-                let (Some(cell), Some(wide), Some(shape)) =
-                    (cells.get(column), widths.get(column), self.columns.get(column))
-                else {
-                    continue;
-                };
-                if column > first {
-                    line.push_str(&" ".repeat(GAP));
-                    at = at.saturating_add(GAP);
-                }
-                let last = column.saturating_add(1) == self.columns.len();
-                let text = if self.cut && last {
-                    fit(&cell.text, width.saturating_sub(at))
-                } else {
-                    cell.text.clone()
-                };
-                let blanks = " ".repeat(wide.saturating_sub(columns(&text)));
-                let style = cell.style;
-                let shown = match (shape.right, column.saturating_add(1) == end) {
-                    (true, _) => format!("{blanks}{style}{text}{style:#}"),
-                    // Nothing stands behind it.
-                    (false, true) => format!("{style}{text}{style:#}"),
-                    (false, false) => {
-                        format!("{style}{text}{style:#}{}", blanks)
-                    }
-                };
-                at = at.saturating_add(*wide);
-                line.push_str(&shown);
-            }
-            row.push_str(line.trim_end());
+        let parts = lines.iter().copied().zip(ends);
+        let mut row = String::new();
+        for (first, end) in parts {
+            row.push_str(self.line(cells, widths, first..end, width).trim_end());
             row.push('\n');
         }
         row
+    }
+
+    /// Those columns of a row.
+    fn line(&self, cells: &[Cell], widths: &[usize], part: Range<usize>, width: usize) -> String {
+        let mut at = if part.start > 0 { MARGIN } else { 0 };
+        let mut line = " ".repeat(at);
+        let shapes = self.columns.iter().zip(widths).zip(cells).enumerate();
+        for (column, ((shape, wide), cell)) in shapes.skip(part.start).take(part.len()) {
+            if column > part.start {
+                line.push_str(&" ".repeat(GAP));
+                at = at.saturating_add(GAP);
+            }
+            let last = column.saturating_add(1) == self.columns.len();
+            let text =
+                if self.cut && last { fit(&cell.text, width.saturating_sub(at)) } else { cell.text.clone() };
+            let blanks = " ".repeat(wide.saturating_sub(columns(&text)));
+            let style = cell.style;
+            let shown = format!("{style}{text}{style:#}");
+            line.push_str(&if shape.right { blanks + &shown } else { shown + &blanks });
+            at = at.saturating_add(*wide);
+        }
+        line
     }
 }
 

@@ -225,12 +225,14 @@ fn one_line(d: &Diagnostic, sources: &Sources) -> String {
 pub struct Said(HashSet<String>);
 
 /// Longer helps are given once.
-const LONG: usize = 100;
+const LONG: usize = 200;
+/// So is a list of all that could be written, where it is longer than this.
+const LONG_LIST: usize = 100;
 
 impl Said {
     /// Whether a help is given once.
-    pub(super) const fn is_long(help: &str) -> bool {
-        help.len() > LONG
+    pub(super) fn is_long(help: &str) -> bool {
+        help.len() > LONG || help.len() > LONG_LIST && help.starts_with("expected one of ")
     }
 
     /// What is to be done about a problem, without what was said at length already.

@@ -22,7 +22,7 @@ const SUFFIXES: [&str; 4] = ["Layer", "Rule", "Entry", "File"];
 pub(super) fn prepared(mut root: Value) -> Result<Value, Failed> {
     let title = root.as_object_mut().and_then(|root| root.shift_remove("title"));
     let defs = root.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();
-    let mut editor = Editor { defs, keys: keys()?, defaults: Defaults::read()?, shown: BTreeSet::new() };
+    let mut editor = Editor { defs, keys: keys(), defaults: Defaults::read()?, shown: BTreeSet::new() };
     editor.schema(title.as_ref().and_then(Value::as_str), &mut root);
     for (name, def) in root.get_mut("$defs").and_then(Value::as_object_mut).into_iter().flatten() {
         // No word is an example of another.
@@ -36,12 +36,12 @@ pub(super) fn prepared(mut root: Value) -> Result<Value, Failed> {
 
 /// The mappings of the policy language by the names of their definitions: where they stand, and whether they are replaced
 /// whole.
-fn keys() -> Result<BTreeMap<String, (Vec<String>, bool)>, Failed> {
+fn keys() -> BTreeMap<String, (Vec<String>, bool)> {
     let policy = unfazed::policy::json_schema();
     let walk = Walk::new(&policy);
     let name = |schema: &Value| {
         let defs = policy.get("$defs").and_then(Value::as_object).into_iter().flatten();
-        let root = core::ptr::eq(schema, &policy).then(|| policy.get("title")?.as_str()).flatten();
+        let root = core::ptr::eq(schema, &raw const policy).then(|| policy.get("title")?.as_str()).flatten();
         let def =
             defs.into_iter().find(|(_, def)| core::ptr::eq(*def, schema)).map(|(name, _)| name.as_str());
         root.or(def).map(str::to_owned)
@@ -49,7 +49,7 @@ fn keys() -> Result<BTreeMap<String, (Vec<String>, bool)>, Failed> {
     let keys = walk.sections.iter().filter_map(|section| {
         Some((name(section.schema)?, (section.places.clone(), walk.is_replaced_whole(section.schema))))
     });
-    Ok(keys.collect())
+    keys.collect()
 }
 
 struct Editor {
@@ -82,10 +82,14 @@ impl Editor {
                 }
                 // The forms of a union are mappings of the same place.
                 ("oneOf", Value::Array(forms)) => {
-                    forms.iter_mut().for_each(|form| self.schema(owner, form));
+                    for form in forms {
+                        self.schema(owner, form);
+                    }
                 }
                 ("anyOf" | "allOf", Value::Array(forms)) => {
-                    forms.iter_mut().for_each(|form| self.schema(None, form));
+                    for form in forms {
+                        self.schema(None, form);
+                    }
                 }
                 ("items" | "additionalProperties", inner) => self.schema(None, inner),
                 _ => {}
@@ -113,7 +117,9 @@ impl Editor {
         if forms.len() < 2 {
             return;
         }
-        ["$ref", "anyOf", "oneOf"].iter().for_each(|key| drop(field.shift_remove(*key)));
+        for key in ["$ref", "anyOf", "oneOf"] {
+            field.shift_remove(key);
+        }
         let is_choice = forms.iter().all(|form| is_word(form) || is_null(form));
         if is_choice {
             // Each word is shown with its meaning, and none is an example of another.
