@@ -29,10 +29,14 @@ impl Ending {
         Ending { state, messages: host.conversation }
     }
 
-    /// The state without the counter of work: how much had begun when calls were cut short depends on the order.
+    /// The state without the counters of work and of runs of tools: how much had begun when calls were cut short depends
+    /// on the order.
     fn without_work(&self) -> Value {
         let mut state = self.state.clone();
         state["next_work"] = 0.into();
+        if let Some(calls) = state.pointer_mut("/spending/tool_calls") {
+            *calls = 0.into();
+        }
         state
     }
 
