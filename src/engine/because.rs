@@ -42,8 +42,12 @@ pub(super) fn to_retry(
 ) -> Vec<Reason> {
     let class = format!("{} is retried", case.class);
     let attempt = format!("attempt {} failed", progress.attempt);
-    let (rules, all) = (retry.for_class(case.class), retry.for_others());
+    let (rules, all) = (case.rules(retry), retry.for_others());
     let waits = match by {
+        DelayRule::Backoff if case.correction => {
+            let waits = format!("waits {}", delay.rounded());
+            Reason::new(policy, "retry.correction_backoff", rules.backoff, [waits])
+        }
         DelayRule::Backoff => {
             let path = path("backoff", case, rules.backoff, all.backoff);
             Reason::new(policy, path, rules.backoff, [format!("waits {}", delay.rounded())])

@@ -31,6 +31,8 @@ pub struct Case {
     pub obstacle: Obstacle,
     /// The deadline of the whole run.
     pub run_deadline: Option<Instant>,
+    /// Whether the next attempt is a correction by the model, which has a backoff of its own.
+    pub correction: bool,
 }
 
 /// What forbids another attempt whatever the numbers say.
@@ -156,7 +158,7 @@ fn weigh(
     shadow: bool,
     seed: impl FnOnce() -> Seed,
 ) -> Verdict {
-    let rules = policy.for_class(case.class);
+    let rules = case.rules(policy);
     if !rules.max_attempts.value.allow_after(progress.attempt) {
         return Verdict::Stop(StopReason::Attempts);
     }
@@ -360,7 +362,15 @@ impl Case {
     /// Whether nothing but the policy's own numbers bears on the delay.
     #[inline]
     const fn is_plain(&self) -> bool {
-        matches!(self.obstacle, Obstacle::None) && self.hint.is_none() && self.run_deadline.is_none()
+        matches!(self.obstacle, Obstacle::None)
+            && self.hint.is_none()
+            && self.run_deadline.is_none()
+            && !self.correction
+    }
+
+    /// The rules that decide about it.
+    pub(crate) fn rules(self, policy: &RetryPolicy) -> ClassRules<'_> {
+        if self.correction { policy.for_correction(self.class) } else { policy.for_class(self.class) }
     }
 }
 
@@ -465,7 +475,8 @@ mod tests {
             max_attempts: set(Attempts::Limited(NonZeroU32::new(3).unwrap())),
             retry_on: set(ClassSet::EMPTY.with(ErrorClass::Timeout)),
             never_retry: set(ClassSet::EMPTY),
-            backoff: set(backoff),
+            backoff: set(backoff.clone()),
+            correction_backoff: set(Backoff { shape: Shape::Constant { delay: secs(5) }, ..backoff }),
             server_delay: set(ServerDelay {
                 mode: ServerDelayMode::Floor,
                 margin: Nanos::ZERO,
@@ -496,7 +507,13 @@ mod tests {
     }
 
     fn timeout() -> Case {
-        Case { class: ErrorClass::Timeout, hint: None, obstacle: Obstacle::None, run_deadline: None }
+        Case {
+            class: ErrorClass::Timeout,
+            hint: None,
+            obstacle: Obstacle::None,
+            run_deadline: None,
+            correction: false,
+        }
     }
 
     /// Each line breaks one rule more than the one below it; the first rule of the order is the one reported.
@@ -630,6 +647,23 @@ mod tests {
         let retry = Verdict::Retry { delay: secs(9), by: DelayRule::Backoff };
         assert_eq!(verdict(&policy, 4, limited), retry, "all attempts of the call are counted");
         assert_eq!(verdict(&policy, 5, limited), Verdict::Stop(StopReason::Attempts));
+    }
+
+    #[test]
+    fn a_correction_has_a_backoff_of_its_own_whatever_the_class_has() {
+        let mut policy = policy();
+        let correction = Case { correction: true, ..timeout() };
+        let waits = |delay| Verdict::Retry { delay, by: DelayRule::Backoff };
+        assert_eq!(verdict(&policy, 1, correction), waits(secs(5)));
+        assert_eq!(verdict(&policy, 3, correction), Verdict::Stop(StopReason::Attempts));
+        policy.by_class = [ClassRetry {
+            class: ErrorClass::Timeout,
+            max_attempts: policy.max_attempts,
+            backoff: set(Backoff { shape: Shape::Constant { delay: secs(9) }, cap: None, jitter: Jitter::None }),
+            server_delay: policy.server_delay,
+        }]
+        .into();
+        assert_eq!([timeout(), correction].map(|case| verdict(&policy, 1, case).delay()), [secs(9), secs(5)]);
     }
 
     #[test]

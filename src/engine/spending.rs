@@ -29,6 +29,9 @@ pub struct Spending {
     /// Calls of tools that ran.
     #[serde(skip_serializing_if = "is_nothing")]
     pub tool_calls: u32,
+    /// The time spent waiting for models.
+    #[serde(skip_serializing_if = "is_no_time")]
+    pub waited: Nanos,
     /// When the run began.
     pub(super) started: Instant,
     /// When its final turn began.
@@ -165,6 +168,11 @@ const fn is_none(number: &u64) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 const fn is_nothing(number: &u32) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_no_time(length: &Nanos) -> bool {
+    length.is_zero()
 }
 
 #[cfg(test)]

@@ -22,6 +22,12 @@ pub struct Rotation {
     /// Models that are not to be asked before a time.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     not_before: BTreeMap<usize, Instant>,
+    /// How many attempts at each model failed in this turn.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    tried: BTreeMap<usize, u32>,
+    /// The time spent waiting for models in this turn.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    waited: Nanos,
     /// The round under way.
     #[serde(default, skip_serializing_if = "Round::is_new")]
     round: Round,
@@ -108,6 +114,7 @@ impl Rotation {
         fits: impl Fn(usize) -> bool,
     ) {
         let before = core::mem::replace(self, Self::begin(count, &rests, fits));
+        self.waited = before.waited;
         if rules.advance.value == Advance::Attempt {
             self.left.extend(
                 before.left.iter().filter(|left| !self.left.contains(left)).copied().collect::<Vec<_>>(),
@@ -123,6 +130,16 @@ impl Rotation {
     /// Whether a model is asked no more in this turn.
     pub(crate) fn is_left(&self, target: usize) -> bool {
         self.left.contains(&target)
+    }
+
+    /// A model of the turn is waited for.
+    pub const fn waits(&mut self, delay: Nanos) {
+        self.waited = self.waited.saturating_add(delay);
+    }
+
+    /// The time spent waiting for models in the turn.
+    pub const fn waited(&self) -> Nanos {
+        self.waited
     }
 
     /// How many models besides the one under way can still be asked.
@@ -143,6 +160,11 @@ impl Rotation {
     ) -> Next {
         let (open, round, due) = match fate {
             Fate::Again { delay, .. } if rules.advance.value != Advance::Attempt => {
+                let target = self.current;
+                let possible = delay.is_zero() || in_time(target, delay);
+                return if possible { Next::Ask { target, delay } } else { Next::Late };
+            }
+            Fate::Again { delay, .. } if self.stays(rules, delay) && (delay.is_zero() || in_time(self.current, delay)) => {
                 return Next::Ask { target: self.current, delay };
             }
             Fate::Again { delay, limited } => {
@@ -182,6 +204,14 @@ impl Rotation {
         };
         self.current = target;
         Next::Ask { target, delay }
+    }
+
+    /// Counts the attempt that failed; whether the next one is at the same model after that wait.
+    fn stays(&mut self, rules: &TargetsPolicy, delay: Nanos) -> bool {
+        let tried = self.tried.entry(self.current).or_default();
+        *tried = tried.saturating_add(1);
+        let short = rules.fallback_after.value.length().is_none_or(|longest| delay <= longest);
+        short && rules.attempts.value.allow_after(*tried)
     }
 
     /// Who is due after which wait.
@@ -262,6 +292,11 @@ pub(crate) fn passed_over(target: String, next: Option<String>, remaining: usize
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_nothing(length: &Nanos) -> bool {
+    length.is_zero()
+}
+
 impl Round {
     fn is_new(&self) -> bool {
         *self == Self::default()
@@ -315,7 +350,8 @@ fn key(target: &str, policy: &ModelPolicy) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{ErrorAction, Origin, Policy, Setting};
+    use crate::policy::{Attempts, ErrorAction, Origin, Policy, Setting};
+    use core::num::NonZeroU32;
     use proptest::prelude::*;
 
     const NOW: Instant = Instant(1_000_000_000_000);
@@ -323,6 +359,8 @@ mod tests {
     fn rules(advance: Advance, wait: TargetWait) -> TargetsPolicy {
         TargetsPolicy {
             advance: Setting::new(advance, Origin::BUILTIN),
+            attempts: Setting::new(Attempts::Limited(NonZeroU32::MIN), Origin::BUILTIN),
+            fallback_after: Setting::new(Bound::Within(Nanos::ZERO), Origin::BUILTIN),
             wait: Setting::new(wait, Origin::BUILTIN),
         }
     }

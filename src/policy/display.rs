@@ -5,6 +5,7 @@ use core::fmt;
 use serde_json::Value;
 
 use super::merge::Leaf;
+use super::document::WrittenBackoff;
 use super::{Attempts, Backoff, Bound, Budget, ServerDelay};
 
 macro_rules! as_written {
@@ -17,7 +18,13 @@ macro_rules! as_written {
     )+};
 }
 
-as_written!(Attempts, Backoff, Bound, Budget, ServerDelay);
+as_written!(Attempts, Bound, Budget, ServerDelay);
+
+impl fmt::Display for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&flow(&WrittenBackoff::show_value(self)))
+    }
+}
 
 /// A value in YAML's flow style, with as few quotes as can be; for people.
 pub(super) fn flow(value: &Value) -> String {

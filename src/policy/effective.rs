@@ -25,6 +25,8 @@ pub struct RetryPolicy {
     pub never_retry: Setting<ClassSet>,
     /// The delay before each next attempt.
     pub backoff: Setting<Backoff>,
+    /// The delay before the model corrects what was refused.
+    pub correction_backoff: Setting<Backoff>,
     /// What a delay asked for by the other side does.
     pub server_delay: Setting<ServerDelay>,
     /// From the first attempt on, no attempt starts after this.
@@ -102,6 +104,11 @@ impl RetryPolicy {
     pub const fn for_others(&self) -> ClassRules<'_> {
         let Self { max_attempts, backoff, server_delay, .. } = self;
         ClassRules { max_attempts, backoff, server_delay }
+    }
+
+    /// The rules for what the model has to correct: it is asked again after a delay of their own.
+    pub fn for_correction(&self, class: ErrorClass) -> ClassRules<'_> {
+        ClassRules { backoff: &self.correction_backoff, ..self.for_class(class) }
     }
 }
 
@@ -411,6 +418,10 @@ pub struct TurnPolicy {
     pub approval: super::ApprovalPolicy,
     /// The most turns of a run; the last one allows only the final report.
     pub max_turns: Setting<NonZeroU32>,
+    /// The most time spent waiting for models in one turn, whichever of them is waited for.
+    pub total_delay: Setting<Bound>,
+    /// The most time spent waiting for models in a run, over all its turns.
+    pub run_delay: Setting<Bound>,
     /// What plain text without tool calls is.
     pub text_only: Setting<TextOnly>,
     /// Guidance after plain text. Variables: `tool`, `attempt`, `max_attempts`.

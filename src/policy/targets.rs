@@ -4,7 +4,7 @@ use core::fmt;
 use core::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::{ErrorClass, Setting};
+use super::{Attempts, Bound, ErrorClass, Setting};
 
 /// Which models are passed over together when one of them was given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub enum ContextWindow {
 pub struct TargetsPolicy {
     /// When the next model is asked.
     pub advance: Setting<Advance>,
+    /// With [`Advance::Attempt`]: so many attempts at a model in a turn before the next one is asked.
+    pub attempts: Setting<Attempts>,
+    /// With [`Advance::Attempt`]: the next model is asked rather than waiting longer than this.
+    pub fallback_after: Setting<Bound>,
     /// What a wait holds back.
     pub wait: Setting<TargetWait>,
 }
@@ -39,7 +43,8 @@ pub struct TargetsPolicy {
 pub enum Advance {
     /// When the attempts at this one are exhausted, or no attempt at it makes sense.
     Exhausted,
-    /// After every attempt, round and round; the attempts at all of them count together.
+    /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round; the
+    /// attempts at all of them count together.
     Attempt,
     /// When no attempt at this one makes sense; the attempts at all of them count together.
     Skip,

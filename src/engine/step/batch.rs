@@ -309,7 +309,8 @@ impl Step<'_> {
         let (attempt, max_attempts) = (progress.attempt, most.limit());
         let message = join_problems(&invalid.problems);
         self.repeats_error(&slot.call, &slot.tool, invalid.class, &message);
-        let mut case = self.case(invalid.class, None, Obstacle::None);
+        let case = self.case(invalid.class, None, Obstacle::None);
+        let mut case = Case { correction: true, ..case };
         let (name, seed) = (format!("tool {}", slot.tool), self.seed("correction", &slot.tool));
         let (mut verdict, mut objection) = match over {
             Some(reason) => (Verdict::Stop(reason), None),

@@ -15,7 +15,7 @@ use crate::time::Nanos;
 
 impl Step<'_> {
     pub(super) fn case(&self, class: ErrorClass, hint: Option<Nanos>, obstacle: Obstacle) -> Case {
-        Case { class, hint, obstacle, run_deadline: self.deadline() }
+        Case { class, hint, obstacle, run_deadline: self.deadline(), correction: false }
     }
 
     /// The case of a failure: with what the server says about retries, as far as the policy listens.

@@ -22,6 +22,8 @@ pub(super) struct FailedCall {
     pub(super) progress: Progress,
     pub(super) case: Case,
     pub(super) message: String,
+    /// What ends the attempts, where it is no rule of the model.
+    pub(super) ended_by: Option<Because>,
 }
 
 impl FailedCall {
@@ -32,7 +34,7 @@ impl FailedCall {
 
 impl Step<'_> {
     /// There is another attempt in this turn, at whichever model is due.
-    pub(super) fn retry_model(&mut self, failed: FailedCall, delay: Nanos, by: DelayRule) {
+    pub(super) fn retry_model(&mut self, mut failed: FailedCall, delay: Nanos, by: DelayRule) {
         let class = failed.case.class;
         let why = of_retry(self.policy, &failed.policy.retry, failed.progress, &failed.case, delay, by);
         let next = self.rotate(Fate::again(class, delay), &failed);
@@ -44,7 +46,10 @@ impl Step<'_> {
                 if let Some(last) = self.state.model.as_mut() {
                     last.waits(Nanos::ZERO);
                 }
-                return self.model_exhausted(failed, StopReason::Deadline);
+                failed.ended_by = self.too_long(delay);
+                let total = failed.ended_by.is_some();
+                let reason = if total { StopReason::TotalDelay } else { StopReason::Deadline };
+                return self.model_exhausted(failed, reason);
             }
         };
         if let Some(reason) = self.stop_instead_of(delay) {
@@ -61,9 +66,7 @@ impl Step<'_> {
         let max_attempts = failed.max_attempts();
         let told = self.is_news(class).then(|| self.nudge(class, max_attempts));
         // What another model does not have to wait for has not been waited for.
-        if let Some(last) = self.state.model.as_mut() {
-            last.waits(delay);
-        }
+        self.waits_for_model(delay);
         self.count(MetricName::RetryDelaySeconds, failed.name.clone(), delay.0);
         self.tell_retry(&failed, RetryAction::Retry, delay, told, &why);
         self.ask_model(failed, delay, why);
@@ -91,6 +94,7 @@ impl Step<'_> {
             progress,
             case: self.case(last.error_type, None, Obstacle::None),
             message: last.message.clone(),
+            ended_by: None,
         };
         Some((failed, reason))
     }
@@ -98,7 +102,10 @@ impl Step<'_> {
     /// There is no further attempt at this model: another one is asked, or the turn has no answer.
     pub(super) fn model_exhausted(&mut self, failed: FailedCall, reason: StopReason) {
         let FailedCall { target, name, policy, progress, case, .. } = &failed;
-        let mut why = self.why_stopped(name, &policy.retry, *progress, case, reason);
+        let mut why = match &failed.ended_by {
+            Some(ended_by) => vec![ended_by.clone()],
+            None => self.why_stopped(name, &policy.retry, *progress, case, reason),
+        };
         let attempts = self.state.model.as_ref().map(|series| series.history.clone()).unwrap_or_default();
         let exhausted = RetryExhausted { action: name.clone(), reason, attempts, retry_after: case.hint };
         self.count(MetricName::RetryAttempts, name.clone(), progress.attempt.into());
@@ -128,9 +135,7 @@ impl Step<'_> {
             if let Some(reason) = self.stop_instead_of(delay) {
                 return self.stopped(reason);
             }
-            if let Some(last) = self.state.model.as_mut() {
-                last.waits(delay);
-            }
+            self.waits_for_model(delay);
             self.tell_retry(&failed, RetryAction::SkipProvider, delay, None, &why);
             self.note(Note::Exhausted { exhausted, decision: None }, why);
             if !self.policy.turn().targets.advance.value.counts_together() {
@@ -158,6 +163,29 @@ impl Step<'_> {
         }
     }
 
+    /// The wait after the attempt that failed last is this one.
+    fn waits_for_model(&mut self, delay: Nanos) {
+        if let Some(last) = self.state.model.as_mut() {
+            last.waits(delay);
+        }
+        self.state.rotation.waits(delay);
+        self.state.spending.waited = self.state.spending.waited.saturating_add(delay);
+    }
+
+    /// Why a model is not waited for so long: with the waits before it that is more than a turn, or a run, may have.
+    fn too_long(&self, delay: Nanos) -> Option<Because> {
+        let turn = self.policy.turn();
+        let bounds = [
+            ("turn.total_delay", &turn.total_delay, self.state.rotation.waited()),
+            ("turn.run_delay", &turn.run_delay, self.state.spending.waited),
+        ];
+        bounds.into_iter().find_map(|(rule, most, waited)| {
+            let over = most.value.length().is_some_and(|most| waited.saturating_add(delay) > most);
+            let fact = || format!("waited {} so far", waited.rounded());
+            over.then(|| because(self.policy, rule, most, [fact()]))
+        })
+    }
+
     /// Why there is no such wait: the run was asked to end.
     fn stop_instead_of(&self, delay: Nanos) -> Option<String> {
         self.state.stop.clone().filter(|_| !delay.is_zero())
@@ -175,19 +203,25 @@ impl Step<'_> {
     }
 
     fn rotate(&mut self, fate: Fate, failed: &FailedCall) -> Next {
+        let (turn, policy) = (self.policy.turn(), self.policy);
         let state = &mut *self.state;
-        let (policy, now, resting) = (self.policy, state.now, &state.resting);
+        let (now, resting) = (state.now, &state.resting);
+        let waited = [(&turn.total_delay, state.rotation.waited()), (&turn.run_delay, state.spending.waited)];
+        let patient = |delay| {
+            let within = |most: Nanos, waited: Nanos| waited.saturating_add(delay) <= most;
+            waited.iter().all(|(most, waited)| most.value.length().is_none_or(|most| within(most, *waited)))
+        };
         let targets = &state.targets;
         let rests = |place: usize| {
             targets.get(place).is_some_and(|target| resting.holds(target, &policy.model(target), now))
         };
         let in_time = |place: usize, delay| {
             let model = targets.get(place).map(|target| policy.model(target));
-            model.is_some_and(|model| {
+            patient(delay) && model.is_some_and(|model| {
                 missed(&model.retry, failed.progress, failed.case.run_deadline, now, delay).is_none()
             })
         };
-        state.rotation.failed(&policy.turn().targets, targets.len(), fate, rests, in_time, now)
+        state.rotation.failed(&turn.targets, targets.len(), fate, rests, in_time, now)
     }
 
     fn ask_model(&mut self, failed: FailedCall, delay: Nanos, why: Vec<Because>) {

@@ -8,7 +8,7 @@ use super::super::event::Drive;
 use super::super::metric::MetricName;
 use super::super::problems::{changed, join_problems, parse, reported};
 use super::super::reason::told;
-use super::super::retry::{Obstacle, Verdict};
+use super::super::retry::{Case, Obstacle, Verdict};
 use super::super::state::{Pending, Series, SlotPhase, Subject};
 use super::Step;
 use super::feedback::Failed;
@@ -230,7 +230,7 @@ impl Step<'_> {
         let message = fault.message();
         let mut objection = fault.objection();
         let obstacle = if objection.is_some() { Obstacle::ReducerError } else { Obstacle::None };
-        let mut case = self.case(class, None, obstacle);
+        let mut case = Case { correction: true, ..self.case(class, None, obstacle) };
         let seed = self.seed("output", &self.state.run);
         let mut verdict = match over {
             Some(reason) => Verdict::Stop(reason),

@@ -174,7 +174,8 @@ impl Step<'_> {
         series.record(class, &failure.message, now, verdict.delay());
         self.state.last_error = Some((class, failure.message.clone()));
         self.state.model = Some(series);
-        let failed = FailedCall { target, name, policy, progress, case, message: failure.message.clone() };
+        let message = failure.message.clone();
+        let failed = FailedCall { target, name, policy, progress, case, message, ended_by: None };
         match verdict {
             Verdict::Retry { delay, by } => self.retry_model(failed, delay, by),
             Verdict::Stop(reason) => self.model_exhausted(failed, reason),

@@ -277,6 +277,7 @@ impl<E: Classify> Cause<E> {
             hint: retry::hint(&waits, classified, rule),
             obstacle: obstacle.or_fault_of(classified).or_advice(advice),
             run_deadline: None,
+            correction: false,
         }
     }
 

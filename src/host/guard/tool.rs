@@ -342,7 +342,8 @@ impl ToolGuard {
         let slept = records.iter().fold(Nanos::ZERO, |sum, record| sum.saturating_add(record.delay));
         let class = ErrorClass::InvalidArgs;
         let progress = Progress { started, attempt, slept };
-        let case = Case { class, hint: None, obstacle: Obstacle::None, run_deadline: None };
+        let obstacle = Obstacle::None;
+        let case = Case { class, hint: None, obstacle, run_deadline: None, correction: true };
         let account = self.account(policy);
         let seed = || Seed::new(self.inner.seed, "correction", &self.name);
         let mut verdict = account.decide(progress, case, now, seed);

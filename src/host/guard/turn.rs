@@ -319,15 +319,18 @@ impl<'a> Turn<'a> {
             }
         };
         let progress = attempts.before_wait();
+        let (most, waited) = (self.rules.turn().total_delay.value, order.waited());
         let in_time = |place: usize, delay| {
             let next = self.policies.get(place);
-            next.is_some_and(|next| missed(&next.retry, progress, None, now, delay).is_none())
+            let patient = most.length().is_none_or(|most| waited.saturating_add(delay) <= most);
+            patient && next.is_some_and(|next| missed(&next.retry, progress, None, now, delay).is_none())
         };
         let rests = |place| self.rests(place, now);
         match order.failed(rules, self.policies.len(), fate, rests, in_time, now) {
             Next::Ask { delay, .. } => {
                 let action = if reason.is_none() { RetryAction::Retry } else { RetryAction::SkipProvider };
                 attempts.waits(delay);
+                order.waits(delay);
                 if action == RetryAction::Retry {
                     self.guard.count(MetricName::RetryDelaySeconds, format!("model {target}"), delay.0);
                 }
@@ -337,7 +340,13 @@ impl<'a> Turn<'a> {
             Next::Nobody => Err(reason.unwrap_or(StopReason::Attempts)),
             Next::Late => {
                 attempts.waits(Nanos::ZERO);
-                Err(reason.unwrap_or(StopReason::Deadline))
+                let Verdict::Retry { delay, .. } = verdict else {
+                    return Err(reason.unwrap_or(StopReason::Deadline));
+                };
+                // A wait that is too long is one for this model: another one may be asked without it.
+                let too_long = most.length().is_some_and(|most| waited.saturating_add(delay) > most);
+                let reason = if too_long { StopReason::TotalDelay } else { StopReason::Deadline };
+                self.next(order, policy, target, attempts, Verdict::Stop(reason))
             }
         }
     }

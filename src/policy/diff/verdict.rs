@@ -46,7 +46,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
             | "output_reserve" | "reserve" | "safety" | "evict_at" | "gate" | "target" | "results" | "reduce"
             | "keep_task" | "recover" | "give_up_after",
         )
-        | (_, "message" | "backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted") => {
+        | (_, "message" | "backoff" | "correction_backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted") => {
             Direction::None
         }
         ("breaker", "scope") => Direction::Words(&["shared", "session", "run", "turn"]),
@@ -63,7 +63,7 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         (_, "enabled") => Direction::Words(&["false", "true"]),
         (_, "shadow") => Direction::Words(&["true", "false"]),
         ("limits.run", _)
-        | (_, "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "max_turns" | "failures") => {
+        | (_, "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "run_delay" | "max_turns" | "failures") => {
             Direction::More
         }
         // Whether a run may be repeated; of the last two, each may.

@@ -1,4 +1,5 @@
-//! `backoff:`, told apart by its kind and replaced whole.
+//! `backoff:`, told apart by its kind and replaced whole, but for its jitter: what is written without one keeps that of the
+//! layer below, so that whoever changes a delay does not make many clients retry in step.
 
 use core::str::FromStr;
 use std::sync::Arc;
@@ -8,13 +9,14 @@ use serde_json::{Map, Value};
 
 use super::fraction::{Fraction, shown};
 use crate::policy::decode::{Decode, Reader, Spanned, choice, union};
-use crate::policy::merge::plain_leaf;
+use crate::policy::merge::{Leaf, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{Backoff, Code, Diagnostic, Jitter, Ratio, Shape};
 use crate::time::Nanos;
 
 union! {
-    /// The delay before each next attempt; `n` is the attempt that failed, from 1. Replaced whole.
+    /// The delay before each next attempt; `n` is the attempt that failed, from 1. Replaced whole, but for `jitter`: left out,
+    /// it is that of the layer below.
     enum BackoffRule by kind {
         /// Always the same delay.
         Constant = "constant" {
@@ -114,7 +116,37 @@ choice! {
 #[derive(Clone, Debug)]
 struct Delays(Arc<[Nanos]>);
 
-impl Decode for Backoff {
+/// A backoff as a layer writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WrittenBackoff {
+    pub(crate) shape: Shape,
+    pub(crate) cap: Option<Nanos>,
+    /// `None`: that of the layer below.
+    pub(crate) jitter: Option<Jitter>,
+}
+
+impl Leaf for WrittenBackoff {
+    type Value = Backoff;
+
+    fn over(&self, below: Option<&Backoff>) -> Backoff {
+        let jitter = self.jitter.or_else(|| below.map(|below| below.jitter)).unwrap_or(Jitter::None);
+        Backoff { shape: self.shape.clone(), cap: self.cap, jitter }
+    }
+
+    fn keeps(&self) -> bool {
+        self.jitter.is_none()
+    }
+
+    fn show(&self) -> Value {
+        show(&self.shape, self.cap.as_ref(), self.jitter)
+    }
+
+    fn show_value(value: &Backoff) -> Value {
+        show(&value.shape, value.cap.as_ref(), Some(value.jitter).filter(|jitter| *jitter != Jitter::None))
+    }
+}
+
+impl Decode for WrittenBackoff {
     const NAME: Option<&'static str> = BackoffRule::NAME;
 
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
@@ -135,9 +167,9 @@ impl Decode for Backoff {
                 (Shape::Schedule { delays: delays.0 }, cap, jitter, spread)
             }
         };
-        let jitter = match (jitter.unwrap_or(JitterRule::None), spread) {
-            (JitterRule::PlusMinus, Some(spread)) => Jitter::PlusMinus { ppm: spread.value.0 },
-            (JitterRule::PlusMinus, None) => {
+        let jitter = match (jitter, spread) {
+            (Some(JitterRule::PlusMinus), Some(spread)) => Some(Jitter::PlusMinus { ppm: spread.value.0 }),
+            (Some(JitterRule::PlusMinus), None) => {
                 reader.missing_field(node, "spread");
                 return None;
             }
@@ -150,10 +182,11 @@ impl Decode for Backoff {
                 reader.report(problem.help("remove it, or write `jitter: plus_minus`"));
                 return None;
             }
-            (JitterRule::None, None) => Jitter::None,
-            (JitterRule::Full, None) => Jitter::Full,
-            (JitterRule::Equal, None) => Jitter::Equal,
-            (JitterRule::Decorrelated, None) => Jitter::Decorrelated,
+            (None, None) => None,
+            (Some(JitterRule::None), None) => Some(Jitter::None),
+            (Some(JitterRule::Full), None) => Some(Jitter::Full),
+            (Some(JitterRule::Equal), None) => Some(Jitter::Equal),
+            (Some(JitterRule::Decorrelated), None) => Some(Jitter::Decorrelated),
         };
         Some(Self { shape, cap, jitter })
     }
@@ -210,17 +243,16 @@ impl Decode for Ratio {
 }
 
 plain_leaf! {
-    Backoff => show,
     Ratio => |value| decimal(*value),
 }
 
-fn show(backoff: &Backoff) -> Value {
+fn show(shape: &Shape, cap: Option<&Nanos>, jitter: Option<Jitter>) -> Value {
     let length = |length: &Nanos| Value::from(length.to_string());
     let mut out = Map::new();
     let mut put = |key: &str, value: Value| {
         out.insert(key.to_owned(), value);
     };
-    match &backoff.shape {
+    match shape {
         Shape::Constant { delay } => {
             put("kind", "constant".into());
             put("delay", length(delay));
@@ -244,18 +276,19 @@ fn show(backoff: &Backoff) -> Value {
             put("delays", delays.iter().map(length).collect());
         }
     }
-    if let Some(cap) = &backoff.cap {
+    if let Some(cap) = cap {
         put("cap", length(cap));
     }
-    match backoff.jitter {
-        Jitter::None => {}
-        Jitter::Full => put("jitter", "full".into()),
-        Jitter::Equal => put("jitter", "equal".into()),
-        Jitter::PlusMinus { ppm } => {
+    match jitter {
+        None => {}
+        Some(Jitter::None) => put("jitter", "none".into()),
+        Some(Jitter::Full) => put("jitter", "full".into()),
+        Some(Jitter::Equal) => put("jitter", "equal".into()),
+        Some(Jitter::PlusMinus { ppm }) => {
             put("jitter", "plus_minus".into());
             put("spread", Fraction(ppm).show());
         }
-        Jitter::Decorrelated => put("jitter", "decorrelated".into()),
+        Some(Jitter::Decorrelated) => put("jitter", "decorrelated".into()),
     }
     Value::Object(out)
 }

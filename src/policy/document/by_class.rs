@@ -3,11 +3,12 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
+use super::backoff::WrittenBackoff;
 use super::retry::{MergedGeneral, RetryLayer};
 use crate::policy::decode::{Decode, Described, Patch, Reader, record};
 use crate::policy::merge::{At, Block, Layer, Leaf, Trail, Under, Visit, path};
 use crate::policy::yaml::Node;
-use crate::policy::{Attempts, Backoff, ClassRetry, ErrorClass, ServerDelay, Span};
+use crate::policy::{Attempts, ClassRetry, ErrorClass, ServerDelay, Span};
 
 record! {
     /// What is different for failures of one class.
@@ -18,7 +19,7 @@ record! {
         /// Example: `2`
         pub(crate) max_attempts: Patch<Attempts> = Patch::Absent,
         /// The delay after a failure of this class.
-        pub(crate) backoff: Patch<Backoff> = Patch::Absent,
+        pub(crate) backoff: Patch<WrittenBackoff> = Patch::Absent,
         /// What a delay asked for by the other side does to the wait after a failure of this class.
         pub(crate) server_delay: Patch<ServerDelay> = Patch::Absent,
     }
@@ -28,7 +29,7 @@ record! {
 #[derive(Clone, Debug)]
 struct MergedClass {
     max_attempts: Trail<Attempts>,
-    backoff: Trail<Backoff>,
+    backoff: Trail<WrittenBackoff>,
     server_delay: Trail<ServerDelay>,
 }
 

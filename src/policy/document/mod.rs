@@ -39,6 +39,7 @@ pub(crate) use lasting::Lasting;
 pub(crate) use output::{MergedOutput, OutputLayer};
 pub use price::{Dollars, PriceEntry};
 pub(crate) use result::ResultLayer;
+pub(crate) use backoff::WrittenBackoff;
 pub(crate) use retry::{Classes, LimitsRule, MergedRetry, RetryLayer, TopLimits};
 pub(crate) use session::{ReducerEntry, SessionRule};
 pub(crate) use text::Selected;

@@ -5,6 +5,7 @@ use core::num::NonZeroU32;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
+use super::backoff::WrittenBackoff;
 use super::by_class::{ByClass, MergedByClass};
 use super::fraction::Fraction;
 use super::lasting::Lasting;
@@ -13,7 +14,7 @@ use crate::policy::decode::{Decode, Described, Reader, Spanned, choice_of, recor
 use crate::policy::merge::{At, Leaf, Visit, layer, path, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    AboveMax, Attempts, Backoff, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, RetryPolicy,
+    AboveMax, Attempts, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, RetryPolicy,
     ServerDelay, ServerDelayMode, WaitSource, WaitSources,
 };
 use crate::time::Nanos;
@@ -35,7 +36,9 @@ layer! {
             /// Example: `{"add": ["permission_denied"]}`
             never_retry: Classes,
             /// The delay before each next attempt.
-            backoff: Backoff,
+            backoff: WrittenBackoff,
+            /// The delay before the model corrects arguments or a report that were refused; `backoff` is not for those.
+            correction_backoff: WrittenBackoff,
             /// What a delay asked for by the other side (`Retry-After`) does to the next wait.
             server_delay: ServerDelay,
             /// From the first attempt on, no attempt starts after this.
@@ -344,6 +347,7 @@ impl MergedRetry {
             retry_on: general.retry_on.setting()?,
             never_retry: general.never_retry.setting()?,
             backoff: general.backoff.setting()?,
+            correction_backoff: general.correction_backoff.setting()?,
             server_delay: general.server_delay.setting()?,
             deadline: general.deadline.setting()?,
             attempt_timeout: general.attempt_timeout.setting()?,

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::policy::decode::{Decode, Reader, choice_of};
 use crate::policy::merge::{layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Advance, ContextWindow, Provider, TargetWait, TargetsPolicy};
+use crate::policy::{Advance, Attempts, Bound, ContextWindow, Provider, TargetWait, TargetsPolicy};
 
 layer! {
     /// In which order the models of a turn are asked.
@@ -16,6 +16,13 @@ layer! {
         leaves {
             /// When the next model is asked.
             advance: Advance,
+            /// With `advance: attempt`: so many attempts at a model in a turn before the next one is asked. While no other
+            /// one can be asked, `max_attempts` alone counts.
+            /// Example: `3`
+            attempts: Attempts,
+            /// With `advance: attempt`: rather than waiting longer than this for a model, the next one is asked first.
+            /// Example: `2s`
+            fallback_after: Bound,
             /// What a wait holds back.
             wait: TargetWait,
         }
@@ -25,7 +32,12 @@ layer! {
 impl MergedTargets {
     /// The plain values; `None` if the layers leave one open, which the built-in default does not.
     pub(crate) fn policy(&self) -> Option<TargetsPolicy> {
-        Some(TargetsPolicy { advance: self.advance.setting()?, wait: self.wait.setting()? })
+        Some(TargetsPolicy {
+            advance: self.advance.setting()?,
+            attempts: self.attempts.setting()?,
+            fallback_after: self.fallback_after.setting()?,
+            wait: self.wait.setting()?,
+        })
     }
 }
 
@@ -34,7 +46,8 @@ choice_of! {
     Advance {
         /// When the attempts at this one are exhausted, or no attempt at it makes sense.
         Exhausted = "exhausted",
-        /// After every attempt, round and round; the attempts at all of them count together.
+        /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round; the
+        /// attempts at all of them count together.
         Attempt = "attempt",
         /// When no attempt at this one makes sense; the attempts at all of them count together.
         Skip = "skip",

@@ -214,6 +214,12 @@ layer! {
             /// The most turns of a run; the last one allows only the final report.
             /// Example: `30`
             max_turns: NonZeroU32,
+            /// The most time spent waiting for models in one turn, whichever of them is waited for.
+            /// Example: `2m`
+            total_delay: Bound,
+            /// The most time spent waiting for models in a run, over all its turns.
+            /// Example: `20m`
+            run_delay: Bound,
             /// What plain text without tool calls is.
             text_only: TextOnly,
             /// The most characters of feedback or guidance the model is shown at once.
@@ -505,6 +511,8 @@ impl MergedTurn {
     pub(crate) fn policy(&self) -> Option<TurnPolicy> {
         Some(TurnPolicy {
             max_turns: self.max_turns.setting()?,
+            total_delay: self.total_delay.setting()?,
+            run_delay: self.run_delay.setting()?,
             text_only: self.text_only.setting()?,
             text_only_message: self.messages.text_only.setting()?,
             empty_message: self.messages.empty.setting()?,

@@ -47,12 +47,12 @@ impl Delays {
     pub(super) fn of(retry: &RetryPolicy, work: Work) -> Self {
         let worst = Worst::of(retry, work);
         if retry.by_class.is_empty() {
-            let waits = DelayTable::of(&retry.backoff.value, &worst);
+            let waits = DelayTable::of(general(retry, work.kind), &worst);
             return Self { waits, by_class: Vec::new(), worst };
         }
         let has_own = |class| retry.by_class.iter().any(|own| own.class == class);
         let others = Worst::of(&only(retry, |class| !has_own(class)), work);
-        let waits = DelayTable::of(&retry.backoff.value, &others);
+        let waits = DelayTable::of(general(retry, work.kind), &others);
         let own = retry.by_class.iter().filter(|own| retry.retries(own.class));
         let own = own.map(|own| (own.class, DelayTable::for_class(retry, work, own.class)));
         let by_class = own.filter(|(_, table)| *table != waits).collect();
@@ -62,8 +62,7 @@ impl Delays {
     /// If all failures are of that class.
     pub(super) fn for_class(retry: &RetryPolicy, work: Work, class: ErrorClass) -> Self {
         let worst = Worst::of(&only(retry, |other| other == class), work);
-        let waits = DelayTable::of(&retry.for_class(class).backoff.value, &worst);
-        Self { waits, by_class: Vec::new(), worst }
+        Self { waits: DelayTable::for_class(retry, work, class), by_class: Vec::new(), worst }
     }
 }
 
@@ -83,8 +82,14 @@ impl DelayTable {
         let corrected = work.kind == Kind::Run && Kind::Correction.fails_with(class);
         let work = if corrected { Work { kind: Kind::Correction, ..Work::default() } } else { work };
         let worst = Worst::of(&only(retry, |other| other == class), work);
-        Self::of(&retry.for_class(class).backoff.value, &worst)
+        let own = if work.kind.corrects() { retry.for_correction(class) } else { retry.for_class(class) };
+        Self::of(&own.backoff.value, &worst)
     }
+}
+
+/// The backoff after failures of classes without rules of their own.
+const fn general(retry: &RetryPolicy, kind: Kind) -> &Backoff {
+    if kind.corrects() { &retry.correction_backoff.value } else { &retry.backoff.value }
 }
 
 /// The policy if only these classes were retried.

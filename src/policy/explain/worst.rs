@@ -68,8 +68,9 @@ impl Kind {
         }
     }
 
-    /// Whether several attempts may fall into one moment: what is slept is then less than what is waited for.
-    const fn at_once(self) -> bool {
+    /// Whether each further attempt is a correction by the model. Several of them may fall into one moment: what is slept is
+    /// then less than what is waited for.
+    pub(in crate::policy) const fn corrects(self) -> bool {
         matches!(self, Self::Correction | Self::Report)
     }
 }
@@ -111,7 +112,7 @@ impl Worst {
     /// Of that policy.
     pub(in crate::policy) fn of(retry: &RetryPolicy, work: Work) -> Self {
         let waits = Waits { retry, kind: work.kind, hides: false, asked: false };
-        let falls = work.kind.at_once() && waits.rules().any(|rules| falls(&rules.backoff.value));
+        let falls = work.kind.corrects() && waits.rules().any(|rules| falls(&rules.backoff.value));
         let waits = Waits { hides: falls, ..waits };
         let alone = reach(waits, work);
         let asked = if work.asks { reach(Waits { asked: true, ..waits }, work) } else { alone };
@@ -136,7 +137,8 @@ impl Worst {
             Attempts::Limited(most) => most.get(),
             Attempts::Unlimited => u32::MAX,
         };
-        let steady = retry.by_class.is_empty() && matches!(retry.backoff.value.shape, Shape::Constant { .. });
+        let constant = |backoff: &Backoff| matches!(backoff.shape, Shape::Constant { .. });
+        let steady = retry.by_class.is_empty() && constant(&retry.backoff.value);
         let followed = if steady { 1 } else { most.min(FOLLOWED.max(waits.listed())) };
         let whole = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
         whole(followed).saturating_mul(waits.rules().count()).saturating_add(whole(waits.listed()))
@@ -300,12 +302,16 @@ fn timeout(retry: &RetryPolicy) -> Bound {
 impl<'a> Waits<'a> {
     /// The rules that hold after a failure of some class that is followed by another attempt.
     fn rules(self) -> impl Iterator<Item = ClassRules<'a>> {
-        let retry = self.retry;
+        let (retry, corrects) = (self.retry, self.kind.corrects());
         let retried = move |class| retry.retries(class) && self.kind.fails_with(class);
         let others = |class| retried(class) && !retry.by_class.iter().any(|own| own.class == class);
         let general = retry.retry_on.value.iter().any(others).then(|| retry.for_others());
         let own = retry.by_class.iter().filter(move |own| retried(own.class));
-        general.into_iter().chain(own.map(|own| retry.for_class(own.class)))
+        let rules = general.into_iter().chain(own.map(|own| retry.for_class(own.class)));
+        rules.map(move |rules| {
+            let backoff = if corrects { &retry.correction_backoff } else { rules.backoff };
+            ClassRules { backoff, ..rules }
+        })
     }
 
     /// The shortest and the longest wait after `attempt`; `None`: there is none.

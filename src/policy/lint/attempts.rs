@@ -39,9 +39,10 @@ fn wanted(retry: &RetryPolicy, kind: Kind) -> Vec<(Setting<Attempts>, &Backoff)>
     let repeated = |class| retry.retries(class) && kind.fails_with(class) && !corrected(class);
     let has_own = |class| retry.by_class.iter().any(|own| own.class == class);
     let general = retry.retry_on.value.iter().any(|class| repeated(class) && !has_own(class));
-    let general = general.then_some((retry.max_attempts, &retry.backoff.value));
+    let backoff = |backoff| if kind.corrects() { &retry.correction_backoff.value } else { backoff };
+    let general = general.then_some((retry.max_attempts, backoff(&retry.backoff.value)));
     let own = retry.by_class.iter().filter(|own| repeated(own.class));
-    general.into_iter().chain(own.map(|own| (own.max_attempts, &own.backoff.value))).collect()
+    general.into_iter().chain(own.map(|own| (own.max_attempts, backoff(&own.backoff.value)))).collect()
 }
 
 /// Reports timeouts of one attempt that leave no time for another.

@@ -3,10 +3,10 @@
 
 use super::Found;
 use crate::policy::decode::Patch;
-use crate::policy::document::{Blocks, RetryLayer};
+use crate::policy::document::{Blocks, RetryLayer, WrittenBackoff};
 use crate::policy::loader::{Part, PartKind};
 use crate::policy::{
-    AboveMax, Backoff, Bound, Budget, Code, Diagnostic, ServerDelay, ServerDelayMode, Shape, Span,
+    AboveMax, Bound, Budget, Code, Diagnostic, ServerDelay, ServerDelayMode, Shape, Span,
 };
 use crate::time::Nanos;
 
@@ -32,7 +32,7 @@ pub(super) fn each(blocks: &Blocks, visit: &mut dyn FnMut(&RetryLayer)) {
 
 fn retry(layer: &RetryLayer, found: &mut Found<'_>) {
     let own = layer.by_class.0.layers();
-    let backoffs = core::iter::once(&layer.backoff).chain(own.clone().map(|(_, own)| &own.backoff));
+    let backoffs = [&layer.backoff, &layer.correction_backoff].into_iter().chain(own.clone().map(|(_, own)| &own.backoff));
     for backoff in backoffs {
         if let Patch::Set(backoff, span) = backoff {
             above_cap(backoff, *span, found);
@@ -59,7 +59,7 @@ fn retry(layer: &RetryLayer, found: &mut Found<'_>) {
 }
 
 /// Reports delays that the cap cuts down from the first one on.
-fn above_cap(backoff: &Backoff, span: Span, found: &mut Found<'_>) {
+fn above_cap(backoff: &WrittenBackoff, span: Span, found: &mut Found<'_>) {
     let Some(cap) = backoff.cap else { return };
     let longest = match &backoff.shape {
         Shape::Constant { delay: first }

@@ -20,6 +20,11 @@ pub(crate) trait Leaf: Decode + Clone + PartialEq {
         false
     }
 
+    /// Whether a part of what is inherited stays.
+    fn keeps(&self) -> bool {
+        self.is_edit()
+    }
+
     /// As it is written, for comparison and for people.
     fn show(&self) -> Value;
 
@@ -172,11 +177,11 @@ impl<T: Leaf> Trail<T> {
         self.value.clone().map(|(value, origin)| Setting::new(value, origin))
     }
 
-    /// The first step that still counts: the last one that needs nothing from below. After a `null`, that is the
+    /// The first step that still counts: the last one that keeps nothing from below. After a `null`, that is the
     /// step of the built-in layers it goes back to.
     fn won(&self) -> Vec<bool> {
         let is_builtin = |step: &Step<T>| step.origin.scope == Scope::Builtin;
-        let starts = |step: &Step<T>| step.set.as_ref().is_none_or(|leaf| !leaf.is_edit());
+        let starts = |step: &Step<T>| step.set.as_ref().is_none_or(|leaf| !leaf.keeps());
         let start = self.steps.iter().rposition(starts).unwrap_or(0);
         let unset = self.steps.get(start).is_some_and(|step| step.set.is_none());
         let builtin = self.steps.iter().rposition(|step| is_builtin(step) && starts(step)).unwrap_or(0);
