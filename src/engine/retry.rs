@@ -659,7 +659,11 @@ mod tests {
         policy.by_class = [ClassRetry {
             class: ErrorClass::Timeout,
             max_attempts: policy.max_attempts,
-            backoff: set(Backoff { shape: Shape::Constant { delay: secs(9) }, cap: None, jitter: Jitter::None }),
+            backoff: set(Backoff {
+                shape: Shape::Constant { delay: secs(9) },
+                cap: None,
+                jitter: Jitter::None,
+            }),
             server_delay: policy.server_delay,
         }]
         .into();

@@ -164,7 +164,9 @@ impl Rotation {
                 let possible = delay.is_zero() || in_time(target, delay);
                 return if possible { Next::Ask { target, delay } } else { Next::Late };
             }
-            Fate::Again { delay, .. } if self.stays(rules, delay) && (delay.is_zero() || in_time(self.current, delay)) => {
+            Fate::Again { delay, .. }
+                if self.stays(rules, delay) && (delay.is_zero() || in_time(self.current, delay)) =>
+            {
                 return Next::Ask { target: self.current, delay };
             }
             Fate::Again { delay, limited } => {

@@ -201,6 +201,10 @@ codes! {
     OPEN_FOR_ALL = "W0249",
     /// A budget of a run that is too small for one turn.
     SMALL_BUDGET = "W0256",
+    /// Waits that many clients make at the same moments.
+    IN_STEP = "W0260",
+    /// A rule for waits or targets that decides nothing.
+    DECIDES_NOTHING = "W0261",
     /// A condition that has no value for arguments the tool's schema allows.
     NO_VALUE = "W0266",
     /// A suppression of a warning that is not there.

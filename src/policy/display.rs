@@ -4,8 +4,8 @@ use core::fmt;
 
 use serde_json::Value;
 
-use super::merge::Leaf;
 use super::document::WrittenBackoff;
+use super::merge::Leaf;
 use super::{Attempts, Backoff, Bound, Budget, ServerDelay};
 
 macro_rules! as_written {

@@ -106,6 +106,19 @@ impl RetryPolicy {
         ClassRules { max_attempts, backoff, server_delay }
     }
 
+    /// The same rules, where the waits of a turn have a bound of their own.
+    #[must_use]
+    pub(crate) fn within(mut self, turn: Setting<Bound>) -> Self {
+        let shorter = match (self.total_delay.value.length(), turn.value.length()) {
+            (Some(own), Some(turn)) => turn < own,
+            (own, turn) => own.is_none() && turn.is_some(),
+        };
+        if shorter {
+            self.total_delay = turn;
+        }
+        self
+    }
+
     /// The rules for what the model has to correct: it is asked again after a delay of their own.
     pub fn for_correction(&self, class: ErrorClass) -> ClassRules<'_> {
         ClassRules { backoff: &self.correction_backoff, ..self.for_class(class) }
@@ -359,7 +372,7 @@ pub struct ModelPolicy {
     pub on_exhausted: Setting<OnExhausted>,
     /// The classes after which no other model is asked in the turn.
     pub abort_on: Setting<ClassSet>,
-    /// How long later turns pass the model over once it was given up for a failure of its own.
+    /// How long later turns pass the model over once another one was called instead, for a failure of its own.
     pub cool_down: Setting<Bound>,
     /// Models that are passed over together.
     pub provider: Setting<Provider>,

@@ -72,6 +72,15 @@ impl fmt::Display for ContextWindow {
 }
 
 impl Advance {
+    /// Its name in policies.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Attempt => "attempt",
+            Self::Skip => "skip",
+        }
+    }
+
     /// Whether the attempts at all models of a turn count together.
     pub const fn counts_together(self) -> bool {
         match self {

@@ -17,7 +17,17 @@ pub(super) const OF_KEYS: &[(&str, &[&str])] = &[
     ("P0106", &["retry.backoff.base", "retry.backoff.step", "retry.backoff.cap", "retry.backoff.delays"]),
     ("P0106", &["retry.server_delay.margin", "retry.server_delay.min", "retry.server_delay.max"]),
     ("P0106", &["retry.budget.window", "tools.*.breaker.open_for", "tools.*.breaker.count.within"]),
-    ("P0106", &["models.*.timeouts.*", "models.*.cool_down", "turn.approval.timeout"]),
+    (
+        "P0106",
+        &[
+            "models.*.timeouts.*",
+            "models.*.cool_down",
+            "turn.approval.timeout",
+            "turn.total_delay",
+            "turn.run_delay",
+            "turn.targets.fallback_after",
+        ],
+    ),
     ("P0107", &["tools.*.validate[].check", "tools.*.calls[].when", "tools.*.after_effect.arguments"]),
     ("P0107", &["tools.*.after_effect.acted", "output.validate[].check"]),
     ("P0107", &["session.reducers.*.when", "session.reducers.*.check"]),
@@ -75,6 +85,16 @@ pub(super) const OF_KEYS: &[(&str, &[&str])] = &[
     ),
     ("W0249", &["tools.*.breaker.scope", "tools.*.breaker.open_for"]),
     ("W0256", &["limits.run.time", "limits.run.tokens", "limits.run.cost", "limits.run.model_calls"]),
+    ("W0260", &["retry.backoff.jitter", "retry.backoff"]),
+    (
+        "W0261",
+        &[
+            "turn.targets.attempts",
+            "turn.targets.fallback_after",
+            "retry.correction_backoff",
+            "retry.by_class",
+        ],
+    ),
     ("W0266", &["tools.*.calls[].when"]),
 ];
 

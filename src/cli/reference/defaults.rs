@@ -12,7 +12,6 @@ const LONGEST: usize = 180;
 
 /// What it means to leave keys out of mappings that are replaced whole, and of entries that inherit nothing.
 const LEFT_OUT: &[(&str, &str, &str)] = &[
-    ("retry.backoff", "jitter", "none"),
     ("retry.server_delay", "min", "0s"),
     ("retry.server_delay", "max", "unlimited"),
     ("retry.server_delay", "above_max", "next_target"),
@@ -103,7 +102,6 @@ mod tests {
 
     /// A policy with `HERE` where the key stands, and a value that means something else.
     const SHOWN: &[(&str, &str, &str)] = &[
-        ("jitter", "full", "retry: {backoff: {kind: constant, delay: 1s HERE}}"),
         ("min", "1s", "retry: {server_delay: {mode: floor HERE}}"),
         ("max", "1m", "retry: {server_delay: {mode: floor HERE}}"),
         ("above_max", "clamp", "retry: {server_delay: {mode: floor, max: 1m HERE}}"),

@@ -37,9 +37,15 @@ impl Step<'_> {
     pub(super) fn retry_model(&mut self, mut failed: FailedCall, delay: Nanos, by: DelayRule) {
         let class = failed.case.class;
         let why = of_retry(self.policy, &failed.policy.retry, failed.progress, &failed.case, delay, by);
+        let before = self.state.rotation.current();
         let next = self.rotate(Fate::again(class, delay), &failed);
         let delay = match next {
-            Next::Ask { delay, .. } => delay,
+            Next::Ask { target, delay } => {
+                if target != before {
+                    self.rests(&failed);
+                }
+                delay
+            }
             Next::Nobody => return self.model_exhausted(failed, StopReason::Attempts),
             Next::Late => {
                 // Nobody waits.
@@ -101,7 +107,7 @@ impl Step<'_> {
 
     /// There is no further attempt at this model: another one is asked, or the turn has no answer.
     pub(super) fn model_exhausted(&mut self, failed: FailedCall, reason: StopReason) {
-        let FailedCall { target, name, policy, progress, case, .. } = &failed;
+        let FailedCall { name, policy, progress, case, .. } = &failed;
         let mut why = match &failed.ended_by {
             Some(ended_by) => vec![ended_by.clone()],
             None => self.why_stopped(name, &policy.retry, *progress, case, reason),
@@ -110,10 +116,7 @@ impl Step<'_> {
         let exhausted = RetryExhausted { action: name.clone(), reason, attempts, retry_after: case.hint };
         self.count(MetricName::RetryAttempts, name.clone(), progress.attempt.into());
         self.count_overdrawn(name, reason);
-        if case.class.is_of_target() && self.state.targets.len() > 1 {
-            let now = self.state.now;
-            self.state.resting.add(target, policy, case.hint, now);
-        }
+        self.rests(&failed);
         let aborts = policy.abort_on.value.contains(case.class);
         if aborts {
             why.push(because(self.policy, "abort_on", &policy.abort_on, []));
@@ -160,6 +163,14 @@ impl Step<'_> {
         match decision {
             Some(decision) => self.give_up_model(decision, exhausted),
             None => self.consult(Pending::ConsultModel, exhausted),
+        }
+    }
+
+    /// Later turns pass a model over for a while that another one was called instead of, for a failure of its own.
+    fn rests(&mut self, failed: &FailedCall) {
+        if failed.case.class.is_of_target() && self.state.targets.len() > 1 {
+            let now = self.state.now;
+            self.state.resting.add(&failed.target, &failed.policy, failed.case.hint, now);
         }
     }
 
@@ -217,9 +228,10 @@ impl Step<'_> {
         };
         let in_time = |place: usize, delay| {
             let model = targets.get(place).map(|target| policy.model(target));
-            patient(delay) && model.is_some_and(|model| {
-                missed(&model.retry, failed.progress, failed.case.run_deadline, now, delay).is_none()
-            })
+            patient(delay)
+                && model.is_some_and(|model| {
+                    missed(&model.retry, failed.progress, failed.case.run_deadline, now, delay).is_none()
+                })
         };
         state.rotation.failed(&turn.targets, targets.len(), fate, rests, in_time, now)
     }

@@ -37,7 +37,7 @@ impl Agent {
     /// knows the conversation so far. `past` is what [`store::resume`](crate::store::resume) has made of its log, and
     /// `journal` writes into it. Without a past the session is new.
     ///
-    /// What was waited for is waited for until then; a model is asked again. Of a tool that had begun nobody knows what it
+    /// What was waited for is waited for until then, and never longer than was planned; a model is asked again. Of a tool that had begun nobody knows what it
     /// did: that is told to the policy, as a failure with an unknown effect.
     ///
     /// # Errors
@@ -136,7 +136,8 @@ impl Run<'_> {
                     self.set_going(directives, work);
                 }
                 Work::Wait(mut wait) => {
-                    wait.delay = wait.until.since(self.clock.now());
+                    // The clock may have been set back meanwhile: never longer than was planned.
+                    wait.delay = wait.until.since(self.clock.now()).min(wait.delay);
                     again.push(Work::Wait(wait));
                 }
                 other => again.push(other),

@@ -301,12 +301,16 @@ impl<'a> Turn<'a> {
     ) -> Result<Then, StopReason> {
         let rules = &self.rules.turn().targets;
         let (class, hint, now) = (attempts.last_class(), attempts.last_hint(), self.guard.clock.now());
+        let before = order.current();
+        let rest = || {
+            if class.is_some_and(ErrorClass::is_of_target) && self.policies.len() > 1 {
+                self.guard.session.resting(|resting| resting.add(target, policy, hint, now));
+            }
+        };
         let (fate, reason) = match verdict {
             Verdict::Retry { delay, .. } => (Fate::again(class, delay), None),
             Verdict::Stop(reason) => {
-                if class.is_some_and(ErrorClass::is_of_target) && self.policies.len() > 1 {
-                    self.guard.session.resting(|resting| resting.add(target, policy, hint, now));
-                }
+                rest();
                 let progress = attempts.progress();
                 let late = missed(&policy.retry, progress, None, now, Nanos::ZERO).is_some();
                 // What there is of them counts the next one already.
@@ -327,7 +331,10 @@ impl<'a> Turn<'a> {
         };
         let rests = |place| self.rests(place, now);
         match order.failed(rules, self.policies.len(), fate, rests, in_time, now) {
-            Next::Ask { delay, .. } => {
+            Next::Ask { delay, target: next } => {
+                if next != before && reason.is_none() {
+                    rest();
+                }
                 let action = if reason.is_none() { RetryAction::Retry } else { RetryAction::SkipProvider };
                 attempts.waits(delay);
                 order.waits(delay);

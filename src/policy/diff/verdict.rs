@@ -46,9 +46,11 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
             | "output_reserve" | "reserve" | "safety" | "evict_at" | "gate" | "target" | "results" | "reduce"
             | "keep_task" | "recover" | "give_up_after",
         )
-        | (_, "message" | "backoff" | "correction_backoff" | "server_delay" | "budget" | "emit_feedback" | "on_exhausted") => {
-            Direction::None
-        }
+        | (
+            _,
+            "message" | "backoff" | "correction_backoff" | "server_delay" | "budget" | "emit_feedback"
+            | "on_exhausted",
+        ) => Direction::None,
         ("breaker", "scope") => Direction::Words(&["shared", "session", "run", "turn"]),
         ("breaker", "hide") | ("loop_guard", "enabled") => Direction::Words(&["true", "false"]),
         ("loop_guard", "count") => Direction::Words(&["in_all", "in_a_row"]),
@@ -63,9 +65,11 @@ pub(super) fn direction(path: &str) -> Option<Direction> {
         (_, "enabled") => Direction::Words(&["false", "true"]),
         (_, "shadow") => Direction::Words(&["true", "false"]),
         ("limits.run", _)
-        | (_, "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "run_delay" | "max_turns" | "failures") => {
-            Direction::More
-        }
+        | (
+            _,
+            "max_attempts" | "deadline" | "attempt_timeout" | "total_delay" | "run_delay" | "max_turns"
+            | "failures",
+        ) => Direction::More,
         // Whether a run may be repeated; of the last two, each may.
         (_, "effect") => Direction::Words(&["non_idempotent", "unknown", "idempotent"]),
         (_, "after_partial") => Direction::Words(&["fail", "retry"]),

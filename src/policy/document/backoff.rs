@@ -26,7 +26,7 @@ union! {
             /// The longest delay, jitter included.
             /// Example: `30s`
             cap: Option<Nanos>,
-            /// How delays are spread.
+            /// How delays are spread. Left out: as those of the layer below.
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
@@ -43,7 +43,7 @@ union! {
             /// The longest delay, jitter included.
             /// Example: `30s`
             cap: Option<Nanos>,
-            /// How delays are spread.
+            /// How delays are spread. Left out: as those of the layer below.
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
@@ -59,7 +59,7 @@ union! {
             /// The longest delay, jitter included.
             /// Example: `30s`
             cap: Option<Nanos>,
-            /// How delays are spread.
+            /// How delays are spread. Left out: as those of the layer below.
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
@@ -73,7 +73,7 @@ union! {
             /// The longest delay, jitter included.
             /// Example: `30s`
             cap: Option<Nanos>,
-            /// How delays are spread.
+            /// How delays are spread. Left out: as those of the layer below.
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
@@ -87,7 +87,7 @@ union! {
             /// The longest delay, jitter included.
             /// Example: `30s`
             cap: Option<Nanos>,
-            /// How delays are spread.
+            /// How delays are spread. Left out: as those of the layer below.
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.

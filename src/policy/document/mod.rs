@@ -27,6 +27,7 @@ mod text;
 mod timeouts;
 mod tool;
 
+pub(crate) use backoff::WrittenBackoff;
 #[cfg(feature = "host")]
 pub(crate) use by_class::PerClass;
 pub(crate) use by_class::for_all;
@@ -39,7 +40,6 @@ pub(crate) use lasting::Lasting;
 pub(crate) use output::{MergedOutput, OutputLayer};
 pub use price::{Dollars, PriceEntry};
 pub(crate) use result::ResultLayer;
-pub(crate) use backoff::WrittenBackoff;
 pub(crate) use retry::{Classes, LimitsRule, MergedRetry, RetryLayer, TopLimits};
 pub(crate) use session::{ReducerEntry, SessionRule};
 pub(crate) use text::Selected;

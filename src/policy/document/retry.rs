@@ -14,8 +14,8 @@ use crate::policy::decode::{Decode, Described, Reader, Spanned, choice_of, recor
 use crate::policy::merge::{At, Leaf, Visit, layer, path, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    AboveMax, Attempts, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, RetryPolicy,
-    ServerDelay, ServerDelayMode, WaitSource, WaitSources,
+    AboveMax, Attempts, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, RetryPolicy, ServerDelay,
+    ServerDelayMode, WaitSource, WaitSources,
 };
 use crate::time::Nanos;
 

@@ -7,14 +7,14 @@
 //! used up; where the attempts at all of them count together, those are all. Arguments that do not hold are corrected in a
 //! later turn, and the longest wait of those of one reply comes before it; the last turn runs no tools. Besides, the call of a
 //! turn is made once more after a repair of the history, and after a reduction, that its provider's refusal led to. Budgets
-//! of the run (`limits.run`) bound all of it.
+//! of the run (`limits.run`) bound all of it, and `turn.total_delay` and `turn.run_delay` the waits for models.
 
 use core::fmt;
 
 use serde_json::{Value, json};
 
 use super::render::{exact, length};
-use super::worst::{Kind, Work, Worst, add, larger};
+use super::worst::{Kind, Work, Worst, add, larger, smaller};
 use super::{LimitInForce, worst_run};
 use crate::policy::names::{self, Named};
 use crate::policy::{
@@ -30,6 +30,8 @@ pub struct Bounds {
     pub turns: u32,
     /// Where that is written.
     pub turns_at: Place,
+    /// The most time spent waiting for models in a turn and in a run, with their rules and places.
+    pub delays: [(&'static str, Bound, Place); 2],
     /// The budgets of the run, which hold whatever the rest comes to.
     pub budgets: Vec<LimitInForce>,
     /// The run as a whole.
@@ -120,6 +122,7 @@ impl Policy {
         };
         let models = all(&of.models, &|| names::models(self, self, &[]).all);
         let tools = all(&of.tools, &|| names::tools(self, self, &[]).all);
+        let Waiting { turn: in_turn, run: in_run } = Waiting::of(self);
         let turns = self.turn().max_turns;
         let repeats = self.repeats();
         let budget = self.run_limits();
@@ -136,9 +139,9 @@ impl Policy {
                 let policy = self.model(&example);
                 let work = Work { asks: true, ..Work::default() };
                 let turn = if together {
-                    Worst::without_end(&policy.retry, work)
+                    Worst::without_end(&policy.retry, work).within(in_turn)
                 } else {
-                    Worst::of(&policy.retry, work)
+                    Worst::of(&policy.retry.clone().within(self.turn().total_delay), work)
                 };
                 let calls =
                     product([replies, turn.calls.map(|calls| u64::from(calls).saturating_add(repeats))]);
@@ -152,7 +155,11 @@ impl Policy {
         } else {
             Turn::of_all(&models, most)
         };
-        let turn = Turn { calls: turn.calls.map(|calls| calls.saturating_add(repeats)), ..turn };
+        let turn = Turn {
+            calls: turn.calls.map(|calls| calls.saturating_add(repeats)),
+            asleep: smaller(turn.asleep, in_turn),
+            asleep_if_asked: smaller(turn.asleep_if_asked, in_turn),
+        };
         let in_turn = turn.calls;
         let models: Vec<_> = models.into_iter().map(|model| model.with_repeats(repeats)).collect();
         // The last turn runs no tools.
@@ -179,11 +186,13 @@ impl Policy {
             summaries: no_more(product([replies, Some(2), Some(self.summaries())]), budget.model_calls),
             repeats: no_more(product([replies, Some(repeats)]), budget.model_calls),
             budget: budget.clone(),
+            waits: in_run,
             correcting: times(corrected, with_tools),
         };
         Bounds {
             turns: turns.value.get(),
             turns_at: self.place(turns.origin),
+            delays: Waiting::places(self),
             budgets: self.budgets(),
             run: run.bounds(),
             report,
@@ -226,6 +235,25 @@ impl Checks {
         let harmless = matches!(policy.effect.value, Effect::ReadOnly | Effect::Idempotent);
         let runs = call.calls.map(|calls| calls.saturating_sub(1));
         (!harmless && runs != Some(0)).then(|| Self { tool: check.tool.clone(), runs })
+    }
+}
+
+/// How long models may be waited for.
+struct Waiting {
+    turn: Bound,
+    run: Bound,
+}
+
+impl Waiting {
+    fn of(policy: &Policy) -> Self {
+        let turn = policy.turn();
+        Self { turn: turn.total_delay.value, run: turn.run_delay.value }
+    }
+
+    fn places(policy: &Policy) -> [(&'static str, Bound, Place); 2] {
+        let turn = policy.turn();
+        let place = |name, most: Setting<Bound>| (name, most.value, policy.place(most.origin));
+        [place("turn.total_delay", turn.total_delay), place("turn.run_delay", turn.run_delay)]
     }
 }
 
@@ -289,6 +317,8 @@ struct Run<'a> {
     repeats: Option<u64>,
     /// What the run may spend.
     budget: RunLimits,
+    /// The most time spent waiting for models.
+    waits: Bound,
     /// The waits for corrections.
     correcting: Bound,
 }
@@ -297,7 +327,7 @@ impl Run<'_> {
     fn bounds(&self) -> RunBounds {
         let asleep = |turn: Bound, figure: fn(&Worst) -> Bound| {
             let report = self.report.map_or(ZERO, |(report, passes)| times(figure(report), Some(passes)));
-            add(add(times(turn, self.replies), report), self.correcting)
+            add(add(smaller(times(turn, self.replies), self.waits), report), self.correcting)
         };
         // No wait goes beyond the time of the run.
         let in_time = |asleep: Bound| match (asleep, &self.budget.time) {
@@ -368,6 +398,10 @@ impl fmt::Display for Bounds {
             "bounds of a run: calls of models, and the time asleep for models, the report and corrections"
         )?;
         writeln!(f, "\n  turns           {}  turn.max_turns  {}", self.turns, self.turns_at)?;
+        let waits = self.delays.iter().zip(["turn", "run"]).filter(|(wait, _)| wait.1 != Bound::Unlimited);
+        for ((name, most, at), of) in waits {
+            writeln!(f, "  {:14}  {} in a {of}  {name}  {at}", "longest waits", length(*most))?;
+        }
         for LimitInForce { name, value, at, .. } in &self.budgets {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             writeln!(f, "  {:14}  {value}  limits.{name}  {at}", "budget")?;
@@ -479,6 +513,7 @@ impl Bounds {
         json!({
             "format": 1,
             "turns": {"value": self.turns, "at": self.turns_at},
+            "delays": self.delays.iter().map(|(name, most, at)| json!({"name": name, "value": exact(*most), "at": at})).collect::<Vec<_>>(),
             "budgets": self.budgets.iter().map(|limit| json!({"name": limit.name, "value": limit.value, "at": limit.at})).collect::<Vec<_>>(),
             "run": {
                 "replies": self.run.replies,

@@ -219,7 +219,8 @@ impl Policy {
         let mut values = Vec::new();
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
         let work = Work { asks: true, ..Work::default() };
-        let rules = merged.retry.policy().map(|retry| (retry, work));
+        let most = self.turn().total_delay;
+        let rules = merged.retry.policy().map(|retry| (retry.within(most), work));
         let path = vec!["models".into(), name.into()];
         let together = self.explain_turn().counts_together();
         Explanation { together, ..self.of_retries(format!("model `{name}`"), path, values, &limits, rules) }

@@ -152,6 +152,17 @@ impl Worst {
         Self::of(&endless, work)
     }
 
+    /// The same, if no more is waited for than that.
+    #[must_use]
+    pub(super) fn within(self, most: Bound) -> Self {
+        Self {
+            asleep: smaller(self.asleep, most),
+            asleep_if_asked: smaller(self.asleep_if_asked, most),
+            wait: smaller(self.wait, most),
+            ..self
+        }
+    }
+
     /// The worse of the two, figure by figure.
     #[must_use]
     pub(super) fn or(self, other: Self) -> Self {
@@ -386,7 +397,7 @@ fn less(a: Bound, b: Nanos) -> Bound {
     }
 }
 
-fn smaller(a: Bound, b: Bound) -> Bound {
+pub(super) fn smaller(a: Bound, b: Bound) -> Bound {
     match (a, b) {
         (Bound::Within(a), Bound::Within(b)) => Bound::Within(a.min(b)),
         (Bound::Unlimited, bound) | (bound, Bound::Unlimited) => bound,

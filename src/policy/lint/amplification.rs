@@ -117,7 +117,10 @@ impl Amplification {
         let all = |layer: &Layer| u64::from(layer.attempts).saturating_mul(layer.inside.into());
         let worst = self.models.iter().max_by_key(|layer| all(layer))?;
         let origin = worst.origin;
-        if view.options.models.is_none() || self.models.len() < 2 {
+        // Attempts that count together are no more than those of the one that has the most.
+        let together =
+            view.layers.turn().targets.advance.get().is_some_and(|advance| advance.counts_together());
+        if together || view.options.models.is_none() || self.models.len() < 2 {
             let attempts = (worst.attempts.into(), format!("of {}", worst.subject));
             let factors = vec![attempts, (worst.inside.into(), "inside its client".to_owned())];
             return Some(Models { factors, asleep: worst.asleep, origin });

@@ -25,6 +25,7 @@ mod steps;
 mod suppression;
 mod tools;
 mod view;
+mod waits;
 mod witness;
 mod words;
 
@@ -177,6 +178,7 @@ impl Policy {
         results::judge(self.parts(), &mut found);
         nulls::judge(self.parts(), &mut found);
         plain::judge(self.parts(), &mut found);
+        waits::corrections(self.parts(), &mut found);
         rows::judge(self, &mut found);
         conditions::judge(self.layers(), options, &mut found);
         if finished {
@@ -300,6 +302,7 @@ impl<'p> Lints<'p> {
 
     fn models(&mut self, view: &View<'_>, work: &mut Work, found: &mut Found<'_>) -> bool {
         let windows = view.layers.context().policy();
+        let mut most = None;
         for named in view.models() {
             if !spend(view.layers.model_rules(), named.name, 1, work, found) {
                 return false;
@@ -310,6 +313,9 @@ impl<'p> Lints<'p> {
             }
             self.never.compare(self.words.hear(&mut |visit| merged.each("", visit)));
             let Some(policy) = merged.policy() else { continue };
+            let limit = policy.retry.max_attempts.value;
+            most = most.max(Some(limit.limit().unwrap_or(u32::MAX)));
+            waits::in_step(&policy.retry, found);
             self.of_class.hear(&policy.retry, self.raised.models);
             self.steps.hear(&policy);
             let subject = subject("model", named.name);
@@ -321,6 +327,7 @@ impl<'p> Lints<'p> {
             attempts::judge(&attempted, &policy.retry, found);
             self.amplification.model(&subject, &policy, view.inner_retries(named.name));
         }
+        waits::targets(view, most, found);
         true
     }
 

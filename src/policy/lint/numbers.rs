@@ -5,9 +5,7 @@ use super::Found;
 use crate::policy::decode::Patch;
 use crate::policy::document::{Blocks, RetryLayer, WrittenBackoff};
 use crate::policy::loader::{Part, PartKind};
-use crate::policy::{
-    AboveMax, Bound, Budget, Code, Diagnostic, ServerDelay, ServerDelayMode, Shape, Span,
-};
+use crate::policy::{AboveMax, Bound, Budget, Code, Diagnostic, ServerDelay, ServerDelayMode, Shape, Span};
 use crate::time::Nanos;
 
 /// Looks at every retry policy of the files.
@@ -32,7 +30,9 @@ pub(super) fn each(blocks: &Blocks, visit: &mut dyn FnMut(&RetryLayer)) {
 
 fn retry(layer: &RetryLayer, found: &mut Found<'_>) {
     let own = layer.by_class.0.layers();
-    let backoffs = [&layer.backoff, &layer.correction_backoff].into_iter().chain(own.clone().map(|(_, own)| &own.backoff));
+    let backoffs = [&layer.backoff, &layer.correction_backoff]
+        .into_iter()
+        .chain(own.clone().map(|(_, own)| &own.backoff));
     for backoff in backoffs {
         if let Patch::Set(backoff, span) = backoff {
             above_cap(backoff, *span, found);

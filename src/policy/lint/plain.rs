@@ -78,6 +78,7 @@ fn switched_off(layer: &RetryLayer, found: &mut Found<'_>) {
         ("max_attempts", layer.max_attempts.span()),
         ("retry_on", layer.retry_on.as_set().and(layer.retry_on.span())),
         ("backoff", layer.backoff.as_set().and(layer.backoff.span())),
+        ("correction_backoff", layer.correction_backoff.as_set().and(layer.correction_backoff.span())),
         ("server_delay", layer.server_delay.as_set().and(layer.server_delay.span())),
         ("total_delay", layer.total_delay.as_set().and(layer.total_delay.span())),
         ("budget", layer.budget.as_set().and(layer.budget.span())),
