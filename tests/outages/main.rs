@@ -3,6 +3,7 @@
 //!
 //! `examples/simulations/` has the outages that ship; `scenarios/` has others. Those whose names begin with `h` were kept back
 //! when the policy was chosen.
+#![cfg(feature = "host")]
 
 use std::fmt::Write as _;
 use std::fs;
