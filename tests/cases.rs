@@ -258,7 +258,7 @@ fn what_a_case_waits_for_and_never_reaches_fails_it() {
 #[test]
 fn ten_thousand_attempts_of_one_call_are_no_more_work_than_ten_thousand() {
     let policy = "{tools: {t: {effect: read_only, breaker: {failures: never}, retry: {max_attempts: 10000, \
-                  retry_on: [rate_limit], backoff: {kind: constant, delay: 1s}}}}}";
+                  retry_on: [rate_limit], backoff: {kind: constant, delay: 1s, jitter: none}}}}}";
     let case =
         format!("inline: {policy}, tool: t, outcomes: [rate_limit x10000], expect: {{attempts: 10000}}");
     assert_eq!(failures(&case), [""; 0]);
@@ -282,7 +282,7 @@ fn coverage_knows_the_values_that_never_win() {
     let policy = "version: 1
 limits: {max_attempts: 9}
 tools:
-  '*': {effect: read_only, retry: {max_attempts: 2, backoff: {kind: constant, delay: 1s}}}
+  '*': {effect: read_only, retry: {max_attempts: 2, backoff: {kind: constant, delay: 1s, jitter: none}}}
   search: {retry: {max_attempts: 3}}
   never: {retry: {max_attempts: 4}}
 errors:
@@ -319,7 +319,7 @@ tools:
     effect: read_only
     on_exhausted: fail
     messages: {failed: no luck, exhausted: never again}
-    retry: {max_attempts: 2, attempt_timeout: 5s, total_delay: 9s, backoff: {kind: constant, delay: 1s}}
+    retry: {max_attempts: 2, attempt_timeout: 5s, total_delay: 9s, backoff: {kind: constant, delay: 1s, jitter: none}}
 ";
     let lost = |case: &str| -> Vec<String> {
         let text = format!("version: 1\npolicy: p.yaml\ncases:\n  - {{name: a, tool: search, {case}}}\n");

@@ -226,7 +226,7 @@ fn fifteen_mistakes_are_told_at_once() {
 
 #[test]
 fn a_key_that_is_not_known_and_a_delay_below_zero_have_their_places() {
-    let text = "version: 1\nretry:\n  max_atempts: 3\n  backoff: {kind: constant, delay: -5s}\n";
+    let text = "version: 1\nretry:\n  max_atempts: 3\n  backoff: {kind: constant, delay: -5s, jitter: none}\n";
     let dir = folder(&[("team.yaml", text)]);
     let check = unfazed(&dir, &["check", "team.yaml", "--format", "short"]);
     assert_eq!(code(&check), 1);

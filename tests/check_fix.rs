@@ -40,7 +40,7 @@ retry:
   max_attempts: 4   # three retries
   enabled: true
   retry_on: [network_error, rate_limit]
-  backoff: {kind: constant, delay: 1s}
+  backoff: {kind: constant, delay: 1s, jitter: none}
 tools:
   get_price:
     # it only reads
@@ -65,7 +65,7 @@ const MISTAKES: [(&str, &str); 14] = [
     ("  max_attempts: 4 ", "  max_attempts: 010 "),
     ("  enabled: true", "  enabled: yes"),
     ("[network_error,", "[connection_error,"),
-    ("  backoff: {kind: constant, delay: 1s}", "  backoff: {kind: constant, delay: 1s"),
+    ("  backoff: {kind: constant, delay: 1s, jitter: none}", "  backoff: {kind: constant, delay: 1s"),
     ("effect: read_only", "effect: readonly"),
     ("'It failed: try again'", "It failed: try again"),
     ("      attempt_timeout: 20s", "\t\t\tattempt_timeout: 20s"),
@@ -189,7 +189,7 @@ fn a_file_keeps_its_permissions_and_a_link_stays_a_link() {
 #[test]
 fn what_several_things_can_be_meant_by_is_left_alone() {
     for text in [
-        "version: 1\nretry: {backoff: {kind: constant, delay: 30000}}\n",
+        "version: 1\nretry: {backoff: {kind: constant, delay: 30000, jitter: none}}\n",
         "version: 1\nretry: max_attempts: 3\n",
         "version: 1\nretry: {max_attempts: 3, max_atempts: 4}\n",
         "version: 1\nretry: {retries: 3, max_tries: 4}\n",

@@ -24,7 +24,7 @@ cases:
   - name: gives up
     proves: {handbook: [three attempts are all there are, a wait is a second]}
     tool: search
-    inline: {retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s}}}
+    inline: {retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s, jitter: none}}}
     outcomes: [rate_limit x9]
     expect: {attempts: 3, delays: [1s, 1s]}
   - name: a login that is wrong | stays wrong

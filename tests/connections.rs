@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::thread;
 
 const POLICY: &str = "version: 1
-models: {'*': {timeouts: {connect: 5s}, retry: {max_attempts: 2, backoff: {kind: constant, delay: 1ms}}}}
+models: {'*': {timeouts: {connect: 5s}, retry: {max_attempts: 2, backoff: {kind: constant, delay: 1ms, jitter: none}}}}
 ";
 
 /// The failures of the calls of a model at that address.

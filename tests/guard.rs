@@ -21,7 +21,7 @@ tools:
     retry:
       max_attempts: 3
       retry_on: [network_error, invalid_args, timeout]
-      backoff: {kind: linear, base: 1s, step: 1s}
+      backoff: {kind: linear, base: 1s, step: 1s, jitter: none}
       attempt_timeout: 10s
 ";
 
@@ -264,7 +264,7 @@ async fn a_turn_is_offered_to_the_next_model_when_the_first_gives_up() {
     let text = "
 version: 1
 models:
-  '*': {retry: {max_attempts: 2, retry_on: [overloaded], backoff: {kind: constant, delay: 1s}}}
+  '*': {retry: {max_attempts: 2, retry_on: [overloaded], backoff: {kind: constant, delay: 1s, jitter: none}}}
 ";
     let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();
     let asked = Mutex::new(Vec::new());
@@ -286,7 +286,7 @@ models:
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_goes_past_the_deadline_is_none_for_a_model_that_need_not_be_waited_for() {
-    let rules = "models: {'*': {retry: {retry_on: [overloaded], backoff: {kind: constant, delay: 5s}, deadline: 3s}}}";
+    let rules = "models: {'*': {retry: {retry_on: [overloaded], backoff: {kind: constant, delay: 5s, jitter: none}, deadline: 3s}}}";
     for (targets, limit) in [
         ("exhausted, wait: target", "deadline"),
         ("attempt, wait: round", "deadline"),
@@ -350,7 +350,7 @@ async fn attempts_at_each_model_are_counted_when_they_end() {
     let text = "
 version: 1
 models:
-  '*': {retry: {max_attempts: 3, retry_on: [overloaded], backoff: {kind: constant, delay: 1s}}}
+  '*': {retry: {max_attempts: 3, retry_on: [overloaded], backoff: {kind: constant, delay: 1s, jitter: none}}}
 ";
     let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();
     let spare_fails = Cell::new(1);

@@ -13,7 +13,7 @@ use unfazed::session::{Message, ToolCall, Usage};
 const POLICY: &str = "
 version: 1
 models:
-  '*': {retry: {max_attempts: 2, retry_on: [overloaded], backoff: {kind: constant, delay: 1s}}}
+  '*': {retry: {max_attempts: 2, retry_on: [overloaded], backoff: {kind: constant, delay: 1s, jitter: none}}}
   small: {context_window: 10000, output_reserve: 1000}
 ";
 

@@ -24,7 +24,7 @@ use unfazed::time::Instant;
 
 const POLICY: &str = "version: 1
 tools:
-  fetch: {effect: read_only, retry: {max_attempts: 3, retry_on: [timeout], backoff: {kind: constant, delay: 3s}}}
+  fetch: {effect: read_only, retry: {max_attempts: 3, retry_on: [timeout], backoff: {kind: constant, delay: 3s, jitter: none}}}
 ";
 
 /// An embedder: it drives the interpreter itself, and records what it does.
@@ -377,7 +377,7 @@ mod commands {
 
     const POLICY: &str = "version: 1
 tools:
-  '*': {retry: {max_attempts: 3, retry_on: {add: [execution_error]}, backoff: {kind: constant, delay: 10ms}}}
+  '*': {retry: {max_attempts: 3, retry_on: {add: [execution_error]}, backoff: {kind: constant, delay: 10ms, jitter: none}}}
 ";
 
     struct Scene(TempDir);

@@ -17,7 +17,7 @@ policy: policy.yaml
 models:
   main: {api: scripted, script: model.yaml, price: {input: 2.50, output: 10}}
 ";
-const POLICY: &str = "version: 1\nretry: {max_attempts: 2, backoff: {kind: constant, delay: 1ms}, server_delay: {mode: floor, max: 60s}}\n";
+const POLICY: &str = "version: 1\nretry: {max_attempts: 2, backoff: {kind: constant, delay: 1ms, jitter: none}, server_delay: {mode: floor, max: 60s}}\n";
 
 fn folder(policy: &str, replies: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();

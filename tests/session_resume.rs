@@ -14,14 +14,14 @@ use unfazed::engine::{
     State, ToolFacts, ToolOutcome, ToolSpec, Work,
 };
 use unfazed::host::scripted::{self, Answer, Entry, Matcher, Script, ScriptedCall, ScriptedModel};
-use unfazed::host::{Agent, FunctionTool, Journal, RunReport, Silent, Stop, Task, Tools};
+use unfazed::host::{Agent, Clock, FunctionTool, Journal, RunReport, Silent, Stop, Task, Tools};
 use unfazed::policy::{Effect, Policy};
 use unfazed::replay::{Ending, Parts, replay};
 use unfazed::session::Message;
 use unfazed::store::{
     Fsync, JsonlStore, Recorder, Resumed, SessionId, SessionLog, SessionStatus, Store, StoreError, resume,
 };
-use unfazed::time::Instant;
+use unfazed::time::{Instant, Nanos};
 
 const POLICY: &str = "version: 1
 tools:
@@ -100,7 +100,8 @@ impl Scene {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(future)
 }
 
@@ -280,6 +281,37 @@ fn a_run_that_is_broken_off_anywhere_goes_on_to_its_end_and_charges_once() {
         }
     }
     assert!(broken_off > 30, "{broken_off}");
+}
+
+#[test]
+fn a_resumed_wait_is_never_longer_than_was_planned_whatever_the_clock_says() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let policy = "version: 1\nmodels: {'*': {retry: {backoff: {kind: constant, delay: 1s, jitter: none}}}}\n";
+    let agent = |at: u64, entries: Vec<Entry>| {
+        Agent::new(Policy::from_yaml("policy.yaml", policy).unwrap())
+            .model("m", ScriptedModel::new(Script::new("script", entries)))
+            .clock(Clock::starting_at(Instant(at)))
+    };
+    let scene = Scene::new();
+    let begun = agent(2 * HOUR, vec![Entry::error(503, "overloaded", "later"), Entry::text("Done.")]);
+    scene.begin(&begun, "Charge it.");
+    let log = String::from_utf8(scene.log()).unwrap();
+    let fired = log.find(r#""event":"timer_fired""#).unwrap();
+    let cut = log[..fired].rfind('\n').unwrap() + 1;
+    for (at, expected) in [(HOUR, 1), (3 * HOUR, 0)] {
+        scene.left(&log.as_bytes()[..cut]);
+        let resumed = agent(at, vec![Entry::text("Done.")]);
+        let Resumed { past, log: open, .. } = scene.resume(&resumed);
+        let mut recorder = Recorder::new(open);
+        let (report, waited) = block_on(async {
+            let start = tokio::time::Instant::now();
+            let run = resumed.go_on(Some(past), None, &mut Silent, Some(&mut recorder), Stop::new());
+            (run.await.unwrap(), start.elapsed())
+        });
+        assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
+        assert_eq!(waited.as_secs(), expected);
+        assert_eq!(report.state.spending.waited, Nanos::from_secs(1), "what was planned is what counts");
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ tools:
   flaky:
     effect: idempotent
     retry:
-      {max_attempts: 9, retry_on: [execution_error], backoff: {kind: constant, delay: 1s},
+      {max_attempts: 9, retry_on: [execution_error], backoff: {kind: constant, delay: 1s, jitter: none},
        budget: {kind: tokens, capacity: 4, pool: web, scope: shared}}
 ";
 
@@ -214,7 +214,7 @@ tools:
     effect: idempotent
     breaker: {failures: 100, scope: shared}
     retry:
-      {max_attempts: 4, retry_on: [execution_error], backoff: {kind: constant, delay: 20s},
+      {max_attempts: 4, retry_on: [execution_error], backoff: {kind: constant, delay: 20s, jitter: none},
        budget: {kind: tokens, capacity: 9, pool: web, scope: shared}}
 ";
 

@@ -14,9 +14,9 @@ const POLICY: &str = "version: 1
 tools:
   search:
     effect: read_only
-    retry: {max_attempts: 3, backoff: {kind: exponential, base: 1s, factor: 2}}
+    retry: {max_attempts: 3, backoff: {kind: exponential, base: 1s, factor: 2, jitter: none}}
 models:
-  main: {retry: {max_attempts: 2, backoff: {kind: constant, delay: 5s}}}
+  main: {retry: {max_attempts: 2, backoff: {kind: constant, delay: 5s, jitter: none}}}
 ";
 const SCENARIO: &str = "version: 1
 about: The model is down for a while.

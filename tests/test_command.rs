@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const POLICY: &str = "version: 1
 tools:
-  search: {effect: read_only, retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s}}}
+  search: {effect: read_only, retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s, jitter: none}}}
   other: {retry: {max_attempts: 2}}
 ";
 

@@ -158,8 +158,12 @@ impl Rotation {
         in_time: impl Fn(usize, Nanos) -> bool,
         now: Instant,
     ) -> Next {
+        if rules.advance.value == Advance::Rotate {
+            let tried = self.tried.entry(self.current).or_default();
+            *tried = tried.saturating_add(1);
+        }
         let (open, round, due) = match fate {
-            Fate::Again { delay, .. } if rules.advance.value != Advance::Attempt => {
+            Fate::Again { delay, .. } if !rules.advance.value.goes_round() => {
                 let target = self.current;
                 let possible = delay.is_zero() || in_time(target, delay);
                 return if possible { Next::Ask { target, delay } } else { Next::Late };
@@ -208,12 +212,22 @@ impl Rotation {
         Next::Ask { target, delay }
     }
 
-    /// Counts the attempt that failed; whether the next one is at the same model after that wait.
-    fn stays(&mut self, rules: &TargetsPolicy, delay: Nanos) -> bool {
-        let tried = self.tried.entry(self.current).or_default();
-        *tried = tried.saturating_add(1);
+    /// How many of the attempts of the turn do not count for the model under way: the first ones of the others, which each
+    /// has to itself.
+    pub fn beside(&self, rules: &TargetsPolicy) -> u32 {
+        if rules.advance.value != Advance::Rotate {
+            return 0;
+        }
+        let own = rules.attempts.value.limit().unwrap_or(u32::MAX);
+        let others = self.tried.iter().filter(|(target, _)| **target != self.current);
+        others.fold(0_u32, |all, (_, tried)| all.saturating_add((*tried).min(own)))
+    }
+
+    /// Whether the next attempt is at the same model after that wait, though there are others.
+    fn stays(&self, rules: &TargetsPolicy, delay: Nanos) -> bool {
+        let tried = self.tried.get(&self.current).copied().unwrap_or_default();
         let short = rules.fallback_after.value.length().is_none_or(|longest| delay <= longest);
-        short && rules.attempts.value.allow_after(*tried)
+        rules.advance.value == Advance::Rotate && short && rules.attempts.value.allow_after(tried)
     }
 
     /// Who is due after which wait.

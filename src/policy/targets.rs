@@ -29,9 +29,9 @@ pub enum ContextWindow {
 pub struct TargetsPolicy {
     /// When the next model is asked.
     pub advance: Setting<Advance>,
-    /// With [`Advance::Attempt`]: so many attempts at a model in a turn before the next one is asked.
+    /// With [`Advance::Rotate`]: so many attempts at a model in a turn before the next one is asked.
     pub attempts: Setting<Attempts>,
-    /// With [`Advance::Attempt`]: the next model is asked rather than waiting longer than this.
+    /// With [`Advance::Rotate`]: the next model is asked rather than waiting longer than this.
     pub fallback_after: Setting<Bound>,
     /// What a wait holds back.
     pub wait: Setting<TargetWait>,
@@ -43,8 +43,10 @@ pub struct TargetsPolicy {
 pub enum Advance {
     /// When the attempts at this one are exhausted, or no attempt at it makes sense.
     Exhausted,
-    /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round; the
-    /// attempts at all of them count together.
+    /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round. Each has
+    /// its first `attempts` to itself; those beyond count together.
+    Rotate,
+    /// After every attempt, round and round; the attempts at all of them count together.
     Attempt,
     /// When no attempt at this one makes sense; the attempts at all of them count together.
     Skip,
@@ -76,6 +78,7 @@ impl Advance {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Exhausted => "exhausted",
+            Self::Rotate => "rotate",
             Self::Attempt => "attempt",
             Self::Skip => "skip",
         }
@@ -84,8 +87,24 @@ impl Advance {
     /// Whether the attempts at all models of a turn count together.
     pub const fn counts_together(self) -> bool {
         match self {
-            Self::Exhausted => false,
+            Self::Exhausted | Self::Rotate => false,
             Self::Attempt | Self::Skip => true,
+        }
+    }
+
+    /// Whether the next model goes on with the attempts, the time and the waits of those before it.
+    pub const fn is_one_series(self) -> bool {
+        match self {
+            Self::Exhausted => false,
+            Self::Rotate | Self::Attempt | Self::Skip => true,
+        }
+    }
+
+    /// Whether a failure that is tried again may be tried at another model.
+    pub const fn goes_round(self) -> bool {
+        match self {
+            Self::Exhausted | Self::Skip => false,
+            Self::Rotate | Self::Attempt => true,
         }
     }
 }

@@ -27,7 +27,7 @@ fn policy(output: &str) -> String {
     format!(
         "{UNCURED}turn: {{max_turns: 2}}
 models:
-  '*': {{retry: {{max_attempts: 3, retry_on: [overloaded], backoff: {{kind: constant, delay: 1s}}}}}}
+  '*': {{retry: {{max_attempts: 3, retry_on: [overloaded], backoff: {{kind: constant, delay: 1s, jitter: none}}}}}}
   spare: {{retry: {{max_attempts: 2}}}}
 {output}"
     )
@@ -84,7 +84,7 @@ fn without_a_report_every_turn_may_need_all_attempts() {
 
 #[test]
 fn the_last_turn_comes_again_for_each_attempt_at_the_report() {
-    let policy = policy("output: {retry: {max_attempts: 2, backoff: {kind: constant, delay: 5s}}}\n");
+    let policy = policy("output: {retry: {max_attempts: 2, backoff: {kind: constant, delay: 5s, jitter: none}}}\n");
     let nothing = "{text: not what was asked for}";
     let replies = [BUSY, BUSY, SEARCH, BUSY, BUSY, nothing, BUSY, BUSY, nothing].join(", ");
     assert_eq!(bounds(&policy, &["main"]), (9, 11));
@@ -116,7 +116,7 @@ fn a_wait_for_corrected_arguments_may_come_before_every_turn_but_the_first() {
     let policy = &format!(
         "{UNCURED}turn: {{max_turns: 3}}
 models: {{'*': {{retry: {{max_attempts: 1}}}}}}
-tools: {{'*': {{retry: {{max_attempts: 2, backoff: {{kind: constant, delay: 5m}}}}}}}}
+tools: {{'*': {{retry: {{max_attempts: 2, backoff: {{kind: constant, delay: 5m, jitter: none}}}}}}}}
 "
     );
     let wrong = "{calls: [{name: search, arguments: '1 2'}]}";

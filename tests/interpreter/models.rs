@@ -17,7 +17,7 @@ models:
       max_attempts: 3
       retry_on: [rate_limit, empty_response, network_error]
       never_retry: [auth_error]
-      backoff: {kind: constant, delay: 10s}
+      backoff: {kind: constant, delay: 10s, jitter: none}
       server_delay: {mode: replace, min: 0s, max: 1m, above_max: give_up}
 ";
 
@@ -120,7 +120,7 @@ fn a_deadline_that_the_next_attempt_would_miss_stops_now() {
 version: 1
 models:
   '*': {on_exhausted: fail, retry: {max_attempts: 9, retry_on: [network_error], deadline: 15s,
-        backoff: {kind: constant, delay: 10s}}}
+        backoff: {kind: constant, delay: 10s, jitter: none}}}
 ";
     let mut host = Host::turns(policy, &[]);
     host.model_fails(Failure::of(ErrorClass::NetworkError, "reset"));

@@ -15,7 +15,7 @@ tools:
     retry:
       max_attempts: 3
       retry_on: [invalid_args, malformed_tool_call]
-      backoff: {kind: linear, base: 1s, step: 2s}
+      backoff: {kind: linear, base: 1s, step: 2s, jitter: none}
 ";
 
 #[test]
@@ -94,7 +94,7 @@ tools:
     retry:
       max_attempts: 3
       retry_on: [execution_error, rate_limit]
-      backoff: {kind: exponential, base: 1s, factor: 3}
+      backoff: {kind: exponential, base: 1s, factor: 3, jitter: none}
       server_delay: {mode: floor, min: 0s, max: 1m, above_max: give_up}
 ";
 
@@ -170,7 +170,7 @@ version: 1
 tools:
   search:
     effect: read_only
-    retry: {max_attempts: 3, retry_on: [timeout], backoff: {kind: constant, delay: 1s}}
+    retry: {max_attempts: 3, retry_on: [timeout], backoff: {kind: constant, delay: 1s, jitter: none}}
     calls:
       - when: args.n > 10
         retry: {max_attempts: 1}

@@ -62,8 +62,8 @@ fn texts(host: &Host) -> Vec<&str> {
 }
 
 const WAITS: &str = "version: 1
-tools: {'*': {effect: read_only, retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s}}}}
-models: {'*': {retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s}}}}
+tools: {'*': {effect: read_only, retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s, jitter: none}}}}
+models: {'*': {retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s, jitter: none}}}}
 ";
 
 #[test]

@@ -191,7 +191,7 @@ inline:
   tools:
     search:
       effect: read_only
-      retry: {max_attempts: 3, backoff: {kind: exponential, base: 1s, factor: 2}}
+      retry: {max_attempts: 3, backoff: {kind: exponential, base: 1s, factor: 2, jitter: none}}
 cases:
   - name: gives up too early
     given: The service is overloaded for good.

@@ -6,10 +6,10 @@ use super::super::because::{because, of_retry};
 use super::super::directive::{Because, Decision, Note, RetryAction, TurnRetry};
 use super::super::metric::MetricName;
 use super::super::retry::{Case, DelayRule, Obstacle, Progress, missed};
-use super::super::state::{LastTurn, Pending, Subject};
+use super::super::state::{LastTurn, Pending, Series, Subject};
 use super::super::targets::{Fate, Next, goes_on};
 use super::Step;
-use crate::policy::{ErrorClass, ModelPolicy, OnExhausted};
+use crate::policy::{Advance, ErrorClass, ModelPolicy, OnExhausted};
 use crate::session::{RetryExhausted, StopReason};
 use crate::time::Nanos;
 
@@ -41,7 +41,7 @@ impl Step<'_> {
         let next = self.rotate(Fate::again(class, delay), &failed);
         let delay = match next {
             Next::Ask { target, delay } => {
-                if target != before {
+                if target != before && self.policy.turn().targets.advance.value == Advance::Rotate {
                     self.rests(&failed);
                 }
                 delay
@@ -87,7 +87,7 @@ impl Step<'_> {
     ) -> Option<(FailedCall, StopReason)> {
         let series = self.state.model.as_ref()?;
         let last = series.history.last()?;
-        if self.policy.turn().targets.advance.value.counts_together() {
+        if self.policy.turn().targets.advance.value.is_one_series() {
             return None;
         }
         let progress = series.progress();
@@ -141,7 +141,7 @@ impl Step<'_> {
             self.waits_for_model(delay);
             self.tell_retry(&failed, RetryAction::SkipProvider, delay, None, &why);
             self.note(Note::Exhausted { exhausted, decision: None }, why);
-            if !self.policy.turn().targets.advance.value.counts_together() {
+            if !self.policy.turn().targets.advance.value.is_one_series() {
                 self.state.model = None;
             }
             return self.ask_model(failed, delay, Vec::new());
@@ -172,6 +172,12 @@ impl Step<'_> {
             let now = self.state.now;
             self.state.resting.add(&failed.target, &failed.policy, failed.case.hint, now);
         }
+    }
+
+    /// The attempt at the model under way that comes next, from 1: without those of other models that do not count for it.
+    pub(super) fn attempt_at_model(&self) -> u32 {
+        let attempt = self.state.model.as_ref().map_or(1, Series::attempt);
+        attempt.saturating_sub(self.state.rotation.beside(&self.policy.turn().targets)).max(1)
     }
 
     /// The wait after the attempt that failed last is this one.

@@ -6,7 +6,7 @@ use super::super::directive::Outcome;
 use super::super::event::{FinishReason, ModelReply};
 use super::super::failure::Failure;
 use super::super::metric::MetricName;
-use super::super::retry::{self, Obstacle, Verdict};
+use super::super::retry::{self, Obstacle, Progress, Verdict};
 use super::super::state::{Guidance, LastTurn, Series};
 use super::Step;
 use super::model_retry::FailedCall;
@@ -84,8 +84,8 @@ impl Step<'_> {
         if !truncated && self.report_failed(&policy, &reply) {
             return;
         }
+        let attempts = self.attempt_at_model();
         let series = self.state.model.take();
-        let attempts = series.as_ref().map_or(1, Series::attempt);
         self.state.resting.wake(&target, &policy);
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
         self.earn(&format!("model {target}"), &policy.retry.budget.value, after);
@@ -143,14 +143,15 @@ impl Step<'_> {
         {
             if failure.received > 0 {
                 // The call is what the provider could not read; what it had sent before is not part of the reply.
-                let attempt = self.state.model.as_ref().map_or(1, Series::attempt);
+                let attempt = self.attempt_at_model();
                 self.retract(&target, attempt, failure.received);
             }
             return self.model_responded(reply);
         }
         let now = self.state.now;
+        let attempt = self.attempt_at_model();
         let mut series = self.state.model.take().unwrap_or_else(|| Series::begin(now));
-        let progress = series.progress();
+        let progress = Progress { attempt, ..series.progress() };
         let mut case = self.case_of(failure, classified, &policy.retry, Obstacle::None);
         let seed = self.seed("model", &format!("{}-{}", self.state.run, self.state.turn));
         let name = format!("model {target}");
@@ -213,7 +214,7 @@ impl Step<'_> {
     /// The same request would get the same empty reply: one line of guidance makes it another request.
     pub(super) fn nudge(&mut self, class: ErrorClass, max_attempts: Option<u32>) -> String {
         let tool = self.policy.output().map(|output| output.tool.value.clone());
-        let attempt = self.state.model.as_ref().map_or(1, |series| series.history.len());
+        let attempt = self.attempt_at_model().saturating_sub(1);
         let vars = json!({ "tool": tool, "attempt": attempt, "max_attempts": max_attempts });
         let turn = self.policy.turn();
         let template = match class {

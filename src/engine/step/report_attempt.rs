@@ -6,7 +6,6 @@ use super::super::event::ModelReply;
 use super::super::failure::Failure;
 use super::super::metric::MetricName;
 use super::super::problems::join_problems;
-use super::super::state::Series;
 use super::Step;
 use crate::policy::{ErrorClass, ModelPolicy, OutputPolicy, Problem, TextOnly};
 use crate::session::Message;
@@ -22,7 +21,7 @@ impl Step<'_> {
         }
         let Some(output) = self.policy.output().cloned() else { return false };
         let Some(problems) = self.problems_of_report(&output, reply) else { return false };
-        let attempt = self.state.model.as_ref().map_or(1, Series::attempt);
+        let attempt = self.attempt_at_model();
         let max_attempts = policy.retry.for_class(class).max_attempts.value.limit();
         let message = join_problems(&problems);
         let text = self.say_problems(&output, attempt, max_attempts, &problems);

@@ -146,11 +146,12 @@ impl Step<'_> {
         let (now, deadline) = (self.state.now, self.deadline());
         let (max_output, why) = granted.lowered.clone().unzip();
         let series = self.state.model.get_or_insert_with(|| Series::begin(now));
-        let (attempt, started) = (series.attempt(), series.started);
+        let started = series.started;
         let rules = match series.history.last() {
             Some(failed) => policy.retry.for_class(failed.error_type),
             None => policy.retry.for_others(),
         };
+        let attempt = self.attempt_at_model();
         let last = self.state.last_turn == LastTurn::Now;
         let output = self.policy.output().map(|output| output.tool.value.clone());
         let mut tools: Vec<String> = if last { Vec::new() } else { self.shown_tools() };

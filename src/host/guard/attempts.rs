@@ -32,6 +32,8 @@ pub(super) struct Attempts<'a, E> {
     call: u64,
     started: Instant,
     attempt: u32,
+    /// How many of them do not count for the target that is due.
+    beside: u32,
     slept: Nanos,
     failed: Vec<Failed<E>>,
 }
@@ -93,12 +95,12 @@ pub(super) fn context<'a>(
 
 impl<'a, E: Classify> Attempts<'a, E> {
     pub(super) fn new(retry: &'a RetryPolicy, inner: &'a Inner, call: u64, started: Instant) -> Self {
-        Self { retry, inner, call, started, attempt: 1, slept: Nanos::ZERO, failed: Vec::new() }
+        Self { retry, inner, call, started, attempt: 1, beside: 0, slept: Nanos::ZERO, failed: Vec::new() }
     }
 
     #[inline]
     pub(super) fn context(&self) -> CallContext<'a> {
-        let context = context(self.retry, self.inner, self.call, self.started, self.attempt);
+        let context = context(self.retry, self.inner, self.call, self.started, self.attempt());
         match self.last_class() {
             Some(class) if !self.retry.by_class.is_empty() => {
                 let max_attempts = self.retry.for_class(class).max_attempts.value.limit();
@@ -109,7 +111,7 @@ impl<'a, E: Classify> Attempts<'a, E> {
     }
 
     pub(super) const fn attempt(&self) -> u32 {
-        self.attempt
+        self.attempt.saturating_sub(self.beside)
     }
 
     /// The source of jitter. Out of line: without jitter nobody asks for it.
@@ -154,9 +156,9 @@ impl<'a, E: Classify> Attempts<'a, E> {
         );
     }
 
-    /// The same attempts, going on under the rules of another model.
-    pub(super) fn under(self, retry: &'a RetryPolicy) -> Self {
-        Self { retry, ..self }
+    /// The same attempts, going on under the rules of another model, for which so many of them do not count.
+    pub(super) fn under(self, retry: &'a RetryPolicy, beside: u32) -> Self {
+        Self { retry, beside, ..self }
     }
 
     /// The wait after the last attempt is this one.
@@ -174,7 +176,7 @@ impl<'a, E: Classify> Attempts<'a, E> {
 
     /// How far they have come.
     pub(super) const fn progress(&self) -> Progress {
-        Progress { started: self.started, attempt: self.attempt, slept: self.slept }
+        Progress { started: self.started, attempt: self.attempt(), slept: self.slept }
     }
 
     /// How far they have come, without the wait after the last one.

@@ -16,7 +16,7 @@ use crate::engine::targets::{Fate, Next, Rotation, goes_on, passed_over};
 use crate::engine::{MetricName, RetryAction};
 use crate::host::telemetry::Which;
 use crate::host::trace;
-use crate::policy::{AfterPartial, Bound, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
+use crate::policy::{Advance, AfterPartial, Bound, ErrorClass, ModelPolicy, Policy, RetryPolicy, Trigger};
 use crate::session::{Message, StopReason, Usage};
 use crate::time::{Instant, Nanos};
 
@@ -121,7 +121,7 @@ impl<R: Clone> TurnGuard<R> {
             let (target, policy) = turn.at(&order);
             let retry = &policy.retry;
             let mut attempts = match spent.take() {
-                Some(attempts) => attempts.under(retry),
+                Some(attempts) => attempts.under(retry, order.beside(&rules.turn().targets)),
                 None => Attempts::new(retry, &self.inner, call, turn.start()),
             };
             let CallContext { attempt, max_attempts, timeout, .. } = attempts.context();
@@ -332,7 +332,7 @@ impl<'a> Turn<'a> {
         let rests = |place| self.rests(place, now);
         match order.failed(rules, self.policies.len(), fate, rests, in_time, now) {
             Next::Ask { delay, target: next } => {
-                if next != before && reason.is_none() {
+                if next != before && reason.is_none() && rules.advance.value == Advance::Rotate {
                     rest();
                 }
                 let action = if reason.is_none() { RetryAction::Retry } else { RetryAction::SkipProvider };
@@ -341,7 +341,7 @@ impl<'a> Turn<'a> {
                 if action == RetryAction::Retry {
                     self.guard.count(MetricName::RetryDelaySeconds, format!("model {target}"), delay.0);
                 }
-                let together = action == RetryAction::Retry || rules.advance.value.counts_together();
+                let together = action == RetryAction::Retry || rules.advance.value.is_one_series();
                 Ok(Then { delay, action, reason, together })
             }
             Next::Nobody => Err(reason.unwrap_or(StopReason::Attempts)),

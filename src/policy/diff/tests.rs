@@ -37,7 +37,7 @@ retry:
   max_attempts: 5
   retry_on: [timeout]
   never_retry: {remove: [auth_error]}
-  backoff: {kind: constant, delay: 1s}
+  backoff: {kind: constant, delay: 1s, jitter: none}
 tools:
   http.get: {retry: {max_attempts: 4, deadline: 1m}}
   http.*: {effect: idempotent, priority: 2, breaker: {failures: never}}

@@ -16,11 +16,11 @@ layer! {
         leaves {
             /// When the next model is asked.
             advance: Advance,
-            /// With `advance: attempt`: so many attempts at a model in a turn before the next one is asked. While no other
+            /// With `advance: rotate`: so many attempts at a model in a turn before the next one is asked. While no other
             /// one can be asked, `max_attempts` alone counts.
             /// Example: `3`
             attempts: Attempts,
-            /// With `advance: attempt`: rather than waiting longer than this for a model, the next one is asked first.
+            /// With `advance: rotate`: rather than waiting longer than this for a model, the next one is asked first.
             /// Example: `2s`
             fallback_after: Bound,
             /// What a wait holds back.
@@ -46,8 +46,10 @@ choice_of! {
     Advance {
         /// When the attempts at this one are exhausted, or no attempt at it makes sense.
         Exhausted = "exhausted",
-        /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round; the
-        /// attempts at all of them count together.
+        /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round. Each
+        /// has its first `attempts` to itself; those beyond count together.
+        Rotate = "rotate",
+        /// After every attempt, round and round; the attempts at all of them count together.
         Attempt = "attempt",
         /// When no attempt at this one makes sense; the attempts at all of them count together.
         Skip = "skip",

@@ -170,8 +170,8 @@ layer! {
             /// The error classes after which no other model is asked in the turn.
             /// Example: `["auth_error", "quota_exceeded"]`
             abort_on: Classes,
-            /// How long the model is passed over by later turns once another one was called instead of it, for a failure of
-            /// its own, if another one is there. A longer wait it asked for counts instead.
+            /// How long the model is passed over by later turns once it was given up, or another one was called instead of
+            /// it, for a failure of its own, if another one is there. A longer wait it asked for counts instead.
             /// Example: `5m`
             cool_down: Bound,
             /// Models of one provider are passed over together. `own`: this one alone.

@@ -18,7 +18,7 @@ use super::worst::{Kind, Work, Worst, add, larger, smaller};
 use super::{LimitInForce, worst_run};
 use crate::policy::names::{self, Named};
 use crate::policy::{
-    AfterEffect, Bound, Effect, HistoryCheck, Names, OnExhausted, Place, Policy, ReduceStep, RetryPolicy,
+    Advance, AfterEffect, Bound, Effect, HistoryCheck, Names, OnExhausted, Place, Policy, ReduceStep, RetryPolicy,
     RunLimits, Setting, ToolPolicy, columns, padded,
 };
 use crate::time::Nanos;
@@ -130,9 +130,19 @@ impl Policy {
         let report = self.output().map(|output| Worst::of(&output.retry, as_report));
         let replies = replies(turns.value.get(), report.as_ref());
         // Attempts at several models need not wait for each other, so that no length of time bounds their number.
-        let together = of.models.len() > 1 && self.turn().targets.advance.value.counts_together();
+        let targets = &self.turn().targets;
+        let together = of.models.len() > 1 && targets.advance.value.is_one_series();
         let mut most = models.iter().map(|(_, example)| most_attempts(&self.model(example).retry));
         let most = most.try_fold(0, |all: u64, most| Some(all.max(most?))).filter(|_| together);
+        let most = match (targets.advance.value, targets.attempts.value.limit()) {
+            // Each has its first ones to itself, and may be asked once more when they are used up together.
+            (Advance::Rotate, Some(own)) => {
+                let others = u64::try_from(of.models.len().saturating_sub(1)).unwrap_or(u64::MAX);
+                most.map(|most| most.saturating_add(others.saturating_mul(u64::from(own).saturating_add(1))))
+            }
+            (Advance::Rotate, None) => None,
+            (Advance::Exhausted | Advance::Attempt | Advance::Skip, _) => most,
+        };
         let models: Vec<_> = models
             .into_iter()
             .map(|(name, example)| {

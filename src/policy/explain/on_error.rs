@@ -251,7 +251,7 @@ impl Explanation {
                 "the next model of the agent is called; if there is none, `on_exhausted` decides"
             }
             (false, _) if rotates => {
-                "further attempts are at this model and at the next ones of the agent, as `turn.targets` says; after the last one `on_exhausted` decides"
+                "each further attempt is at the next model of the agent; after the last one `on_exhausted` decides"
             }
             (false, true) => "after the last attempt no other model is called; `on_exhausted` decides",
             (false, false) => {

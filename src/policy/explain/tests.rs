@@ -28,7 +28,7 @@ tools:
   http.get:
     retry:
       retry_on: {add: [rate_limit], remove: [invalid_args]}
-      backoff: {kind: linear, base: 1s, step: 2s}
+      backoff: {kind: linear, base: 1s, step: 2s, jitter: none}
       deadline: null
     calls:
       - when: args.slow
@@ -88,7 +88,7 @@ fn tool(rules: &str) -> Policy {
 
 /// A tool that waits a second after each timeout, and whatever else its rules say.
 fn each_second(rules: &str) -> Policy {
-    let global = "retry_on: [timeout], backoff: {kind: constant, delay: 1s}, server_delay: {mode: ignore}";
+    let global = "retry_on: [timeout], backoff: {kind: constant, delay: 1s, jitter: none}, server_delay: {mode: ignore}";
     let tool = format!("{{breaker: {{failures: never}}, retry: {{{rules}}}}}");
     Policy::from_yaml("team.yaml", &format!("version: 1\nretry: {{{global}}}\ntools: {{t: {tool}}}\n"))
         .unwrap()
@@ -119,7 +119,7 @@ fn the_worst_case_is_what_the_engine_grants() {
 fn the_breaker_ends_the_runs_of_a_call() {
     let policy = |failures: &str| {
         tool(&format!(
-            "breaker: {{failures: {failures}}}, retry: {{max_attempts: 5, backoff: {{kind: constant, delay: 1s}}, server_delay: {{mode: ignore}}}}"
+            "breaker: {{failures: {failures}}}, retry: {{max_attempts: 5, backoff: {{kind: constant, delay: 1s, jitter: none}}, server_delay: {{mode: ignore}}}}"
         ))
     };
     assert_snapshot!(worst(&policy("2")), @"2 calls, 1s asleep, 2m in attempts, 2m1s in all");
@@ -128,7 +128,7 @@ fn the_breaker_ends_the_runs_of_a_call() {
 
 #[test]
 fn a_layer_for_some_calls_may_be_the_worst() {
-    let rules = "breaker: {failures: never}, retry: {max_attempts: 2, backoff: {kind: constant, delay: 1s}, server_delay: {mode: ignore}}, calls: [{when: args.slow, retry: {max_attempts: 50}}, {when: args.late, retry: {backoff: {kind: constant, delay: 2s}}}]";
+    let rules = "breaker: {failures: never}, retry: {max_attempts: 2, backoff: {kind: constant, delay: 1s, jitter: none}, server_delay: {mode: ignore}}, calls: [{when: args.slow, retry: {max_attempts: 50}}, {when: args.late, retry: {backoff: {kind: constant, delay: 2s, jitter: none}}}]";
     assert_snapshot!(worst(&tool(rules)), @"50 calls, 1m38s asleep, 50m in attempts, 51m40s in all");
 }
 
@@ -136,23 +136,23 @@ fn a_layer_for_some_calls_may_be_the_worst() {
 fn what_the_other_side_asks_for_counts() {
     let policy = |server_delay: &str| {
         tool(&format!(
-            "breaker: {{failures: never}}, retry: {{max_attempts: 3, backoff: {{kind: constant, delay: 1s}}, server_delay: {server_delay}, deadline: 1h}}"
+            "breaker: {{failures: never}}, retry: {{max_attempts: 3, backoff: {{kind: constant, delay: 1s, jitter: none}}, server_delay: {server_delay}, deadline: 1h}}"
         ))
     };
     assert_snapshot!(worst(&policy("{mode: floor, max: 1m}")), @"3 calls, 2s asleep (2m if the other side asks to wait), 3m in attempts, 5m in all");
     assert_snapshot!(worst(&policy("{mode: floor}")), @"3 calls, 2s asleep (1h if the other side asks to wait), 3m in attempts, 1h in all");
     let shorter = tool(
-        "breaker: {failures: never}, retry: {max_attempts: 9, deadline: 3s, backoff: {kind: constant, delay: 2s}, server_delay: {mode: replace, min: 1s, max: 5s}}",
+        "breaker: {failures: never}, retry: {max_attempts: 9, deadline: 3s, backoff: {kind: constant, delay: 2s, jitter: none}, server_delay: {mode: replace, min: 1s, max: 5s}}",
     );
     assert_snapshot!(worst(&shorter), @"3 calls, 2s asleep (3s if the other side asks to wait), 3s in attempts, 3s in all");
 }
 
 #[test]
 fn what_cannot_be_counted_is_said() {
-    let long = each_second("max_attempts: 4000000000, backoff: {kind: constant, delay: 300d}");
+    let long = each_second("max_attempts: 4000000000, backoff: {kind: constant, delay: 300d, jitter: none}");
     assert_snapshot!(worst(&long), @"4000000000 calls, more than 584 years asleep, more than 584 years in attempts, more than 584 years in all");
     let asked =
-        tool("retry: {max_attempts: 2, backoff: {kind: constant, delay: 1s}, server_delay: {mode: floor}}");
+        tool("retry: {max_attempts: 2, backoff: {kind: constant, delay: 1s, jitter: none}, server_delay: {mode: floor}}");
     assert_snapshot!(worst(&asked), @"2 calls, 1s asleep (unbounded if the other side asks to wait), 2m in attempts, unbounded in all");
 }
 
@@ -283,7 +283,7 @@ fn a_class_whose_waits_are_others_has_a_table_of_its_own() {
 version: 1
 retry:
   by_class:
-    timeout: {max_attempts: 2, backoff: {kind: constant, delay: 7s}}
+    timeout: {max_attempts: 2, backoff: {kind: constant, delay: 7s, jitter: none}}
     invalid_args: {max_attempts: 6, backoff: {kind: exponential, base: 1s, factor: 3, cap: 9s, jitter: decorrelated}}
     auth_error: {max_attempts: 9}
 ";
@@ -405,7 +405,7 @@ fn a_class_with_rules_of_its_own_is_told_by_them() {
 version: 1
 retry:
   max_attempts: 3
-  by_class: {timeout: {max_attempts: 2, backoff: {kind: constant, delay: 7s}}}
+  by_class: {timeout: {max_attempts: 2, backoff: {kind: constant, delay: 7s, jitter: none}}}
 ";
     let policy = Policy::from_yaml("x.yaml", text).unwrap();
     assert_snapshot!(policy.explain_model("m").on_error(ErrorClass::Timeout).human());

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 
 use super::{Found, KnownTool, View};
 use crate::policy::explain::{self, Kind, Work, Worst};
-use crate::policy::{Bound, Code, Diagnostic, ModelPolicy, Origin, OutputPolicy, ToolPolicy};
+use crate::policy::{Advance, Bound, Code, Diagnostic, ModelPolicy, Origin, OutputPolicy, ToolPolicy};
 use crate::time::Nanos;
 
 /// The largest product for each pair of places that make it.
@@ -118,8 +118,8 @@ impl Amplification {
         let worst = self.models.iter().max_by_key(|layer| all(layer))?;
         let origin = worst.origin;
         // Attempts that count together are no more than those of the one that has the most.
-        let together =
-            view.layers.turn().targets.advance.get().is_some_and(|advance| advance.counts_together());
+        let targets = view.layers.turn().targets.policy()?;
+        let together = targets.advance.value.counts_together();
         if together || view.options.models.is_none() || self.models.len() < 2 {
             let attempts = (worst.attempts.into(), format!("of {}", worst.subject));
             let factors = vec![attempts, (worst.inside.into(), "inside its client".to_owned())];
@@ -127,8 +127,15 @@ impl Amplification {
         }
         let (count, inside) = (self.models.len(), worst.inside);
         let alike = self.models.iter().all(|layer| layer.inside == inside);
+        // The last one that can be asked has all its attempts; each other one so many.
+        let own = match targets.advance.value {
+            Advance::Rotate => targets.attempts.value.limit().unwrap_or(u32::MAX),
+            Advance::Exhausted | Advance::Attempt | Advance::Skip => u32::MAX,
+        };
         let sum = |of: &dyn Fn(&Layer) -> u64| {
-            self.models.iter().fold(0_u64, |sum, layer| sum.saturating_add(of(layer)))
+            let others = self.models.iter().filter(|layer| !core::ptr::eq(*layer, worst));
+            let others = others.map(|layer| of(&Layer { attempts: layer.attempts.min(own), ..layer.clone() }));
+            others.fold(of(worst), u64::saturating_add)
         };
         let factors = if alike {
             let attempts = sum(&|layer| layer.attempts.into());

@@ -131,7 +131,7 @@ pub struct KnownModel {
 
 impl LintOptions {
     /// The most attempts that one call may lead to, if nobody says another number.
-    pub const MOST_ATTEMPTS: u32 = 64;
+    pub const MOST_ATTEMPTS: u32 = 128;
 }
 
 impl Default for LintOptions {

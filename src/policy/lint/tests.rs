@@ -257,8 +257,8 @@ mod amplified {
     fn corrections_are_turns_of_the_model_with_waits_of_their_own() {
         let text = |most: &str| {
             format!(
-                "models: {{\"*\": {{retry: {{max_attempts: 10, backoff: {{kind: constant, delay: 1s}}}}}}}}
-tools: {{t: {{breaker: {{failures: 1}}, retry: {{by_class: {{invalid_args: {{max_attempts: {most}, backoff: {{kind: constant, delay: 1m}}}}}}}}}}}}
+                "models: {{\"*\": {{retry: {{max_attempts: 10, backoff: {{kind: constant, delay: 1s, jitter: none}}}}}}}}
+tools: {{t: {{breaker: {{failures: 1}}, retry: {{by_class: {{invalid_args: {{max_attempts: {most}, backoff: {{kind: constant, delay: 1m, jitter: none}}}}}}}}}}}}
 limits: {{total_delay: 10m}}
 "
             )
@@ -291,7 +291,7 @@ mod attempts_that_cannot_start {
     fn waits_longer_than_the_deadline_are_added_up() {
         let retry = |deadline: &str| {
             one(&format!(
-                "models: {{t: {{retry: {{max_attempts: 5, deadline: {deadline}, backoff: {{kind: exponential, base: 1s, factor: 2}}}}}}}}\n"
+                "models: {{t: {{retry: {{max_attempts: 5, deadline: {deadline}, backoff: {{kind: exponential, base: 1s, factor: 2, jitter: none}}}}}}}}\n"
             ))
         };
         assert_snapshot!(retry("5s"), @"a.yaml:2:36: warning[W0203]: attempt 4 of 5 of model `t` can never start: the waits before it take at least 7s, and `deadline` is 5s (only 3 can start)");
@@ -303,7 +303,7 @@ mod attempts_that_cannot_start {
     fn the_most_time_asleep_is_kept_whole() {
         let retry = |total: &str| {
             one(&format!(
-                "limits: {{total_delay: {total}}}\nretry: {{max_attempts: 3, backoff: {{kind: constant, delay: 10s}}}}\n"
+                "limits: {{total_delay: {total}}}\nretry: {{max_attempts: 3, backoff: {{kind: constant, delay: 10s, jitter: none}}}}\n"
             ))
         };
         assert_eq!(retry("20s"), "");
@@ -314,7 +314,7 @@ mod attempts_that_cannot_start {
     fn jitter_may_be_short_and_what_is_switched_off_is_not_counted() {
         assert_eq!(one("retry: {max_attempts: 7, deadline: 1s}\n"), "");
         let off = one(
-            "retry: {enabled: false, max_attempts: 9, deadline: 1s, backoff: {kind: constant, delay: 1s}}\n",
+            "retry: {enabled: false, max_attempts: 9, deadline: 1s, backoff: {kind: constant, delay: 1s, jitter: none}}\n",
         );
         assert!(!off.contains("W0203"), "{off}");
     }

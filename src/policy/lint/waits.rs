@@ -43,7 +43,7 @@ pub(super) fn targets(view: &View<'_>, most: Option<u32>, found: &mut Found<'_>)
     let advance = rules.advance.value;
     let named = [("attempts", rules.attempts.origin), ("fallback_after", rules.fallback_after.origin)];
     for (name, origin) in named {
-        let idle = |span: &Span| advance != Advance::Attempt && !found.ships(*span);
+        let idle = |span: &Span| advance != Advance::Rotate && !found.ships(*span);
         let Some(span) = found.place(origin).filter(idle) else { continue };
         let word = advance.name();
         let message = format!("`targets.{name}` decides nothing with `advance: {word}`");
@@ -52,12 +52,12 @@ pub(super) fn targets(view: &View<'_>, most: Option<u32>, found: &mut Found<'_>)
             Some(advance) => problem.also(advance, "`advance`"),
             None => problem,
         };
-        found.push(problem.help("remove it, or write `advance: attempt`"));
+        found.push(problem.help("remove it, or write `advance: rotate`"));
     }
     let (Some(attempts), Some(most)) = (rules.attempts.value.limit(), most) else {
         return;
     };
-    if advance == Advance::Attempt
+    if advance == Advance::Rotate
         && attempts > most
         && let Some(span) = found.place(rules.attempts.origin)
     {

@@ -287,7 +287,7 @@ const ENTRIES: [&str; 9] = [
     "limits: {max_attempts: 4}",
     "retry: {max_attempts: 5, deadline: 1m, retry_on: {add: [timeout]}}",
     "tools: {http.*: {retry: {max_attempts: 3}}, http.get: {effect: read_only}, \"*\": {on_exhausted: fail}}",
-    "models: {\"*\": {retry: {backoff: {kind: fibonacci, base: 1s}}}}",
+    "models: {\"*\": {retry: {backoff: {kind: fibonacci, base: 1s, jitter: none}}}}",
     "turn: {max_turns: 3}",
     "output: {tool: done, retry: {max_attempts: 2}}",
     "session: {slices: {seen: {}}}",

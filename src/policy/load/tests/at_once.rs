@@ -109,7 +109,7 @@ fn null_is_offered_where_it_is_taken() {
 
 #[test]
 fn names_of_other_systems_lead_to_the_field_here() {
-    let text = "version: 1\nretry: {retries: 3, timeout: 5s, on: [timeout], multiplier: 2}\ntools:\n  a: {timeout: 5s, when: x}\n  b: {retry: {backoff: {kind: exponential, base: 1s, factor: 2, max_delay: 30s}}}\n";
+    let text = "version: 1\nretry: {retries: 3, timeout: 5s, on: [timeout], multiplier: 2}\ntools:\n  a: {timeout: 5s, when: x}\n  b: {retry: {backoff: {kind: exponential, base: 1s, factor: 2, max_delay: 30s, jitter: none}}}\n";
     let loaded = Loader::new().load(vec![("team.yaml".to_owned(), text)]);
     let report = loaded.unwrap_err();
     let told: Vec<String> = report

@@ -56,7 +56,7 @@ fn mistakes_are_told_at_their_place() {
 #[test]
 fn what_a_class_has_of_its_own_is_explained() {
     let policy = policy(
-        "version: 1\nretry:\n  backoff: {kind: constant, delay: 1s}\n  by_class: {rate_limit: {backoff: {kind: constant, delay: 9s}}}\ntools:\n  a: {retry: {max_attempts: 5, by_class: {rate_limit: {max_attempts: 7}}}}\n",
+        "version: 1\nretry:\n  backoff: {kind: constant, delay: 1s, jitter: none}\n  by_class: {rate_limit: {backoff: {kind: constant, delay: 9s, jitter: none}}}\ntools:\n  a: {retry: {max_attempts: 5, by_class: {rate_limit: {max_attempts: 7}}}}\n",
     );
     let explained = policy.explain_tool("a").values;
     let own: Vec<String> = explained
