@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(retry.backoff.value.to_string(), backoff);
         let hints = "{mode: replace, min: 0s, max: unlimited, above_max: next_target}";
         assert_eq!(retry.server_delay.value.to_string(), hints);
-        assert_eq!(retry.max_attempts.value.to_string(), "4");
+        assert_eq!(retry.max_attempts.value.to_string(), "16");
         assert_eq!(retry.deadline.value.to_string(), "unlimited");
     }
 }

@@ -84,7 +84,7 @@ fn without_a_report_every_turn_may_need_all_attempts() {
 
 #[test]
 fn the_last_turn_comes_again_for_each_attempt_at_the_report() {
-    let policy = policy("output: {retry: {max_attempts: 2, backoff: {kind: constant, delay: 5s, jitter: none}}}\n");
+    let policy = policy("output: {retry: {max_attempts: 2, correction_backoff: {kind: constant, delay: 5s}}}\n");
     let nothing = "{text: not what was asked for}";
     let replies = [BUSY, BUSY, SEARCH, BUSY, BUSY, nothing, BUSY, BUSY, nothing].join(", ");
     assert_eq!(bounds(&policy, &["main"]), (9, 11));
@@ -93,7 +93,7 @@ fn the_last_turn_comes_again_for_each_attempt_at_the_report() {
 
 #[test]
 fn every_model_of_a_turn_may_be_given_up() {
-    let policy = policy("");
+    let policy = policy("").replace("{max_turns: 2}", "{max_turns: 2, targets: {advance: exhausted}}");
     assert_eq!(bounds(&policy, &["main", "spare"]), (10, 6));
     // Three calls of `main`, then two of `spare`; and in the next turn `spare` first, because `main` rests.
     let replies = [BUSY, BUSY, BUSY, BUSY, SEARCH, BUSY, BUSY, BUSY, BUSY, "{text: done}"].join(", ");
@@ -112,11 +112,33 @@ fn where_attempts_count_together_there_are_no_more_than_at_one_model() {
 }
 
 #[test]
+fn a_turn_waits_five_minutes_and_a_run_ten_if_nobody_says_otherwise() {
+    let secs = |secs| Bound::Within(Nanos::from_secs(secs));
+    for models in [vec![], vec!["main"], vec!["main", "spare", "third"]] {
+        let models = models.into_iter().map(str::to_owned).collect();
+        let bounds = Policy::builtin().bounds(&Names { models, tools: Vec::new() }, 1);
+        assert_eq!((bounds.run.asleep, bounds.run.asleep_if_asked), (secs(600), secs(600)));
+        assert!(bounds.models.iter().all(|model| model.turn.asleep_if_asked == secs(300)));
+        let shown = bounds.human();
+        assert!(shown.contains("longest waits   5m in a turn  turn.total_delay  builtin:default:"), "{shown}");
+        assert!(shown.contains("longest waits   10m in a run  turn.run_delay  builtin:default:"), "{shown}");
+    }
+}
+
+#[test]
+fn where_the_next_model_is_asked_first_each_has_its_first_attempts_to_itself() {
+    let targets = "{max_turns: 1, targets: {attempts: 2}}";
+    let policy = policy("").replace("{max_turns: 2}", targets).replace("spare: {retry: {max_attempts: 2}}", "");
+    assert_eq!(bounds(&policy, &["main", "spare"]).0, 6);
+    play(&policy, "[main, spare]", &[BUSY; 6].join(", "), 6, 4);
+}
+
+#[test]
 fn a_wait_for_corrected_arguments_may_come_before_every_turn_but_the_first() {
     let policy = &format!(
         "{UNCURED}turn: {{max_turns: 3}}
 models: {{'*': {{retry: {{max_attempts: 1}}}}}}
-tools: {{'*': {{retry: {{max_attempts: 2, backoff: {{kind: constant, delay: 5m, jitter: none}}}}}}}}
+tools: {{'*': {{retry: {{max_attempts: 2, correction_backoff: {{kind: constant, delay: 5m}}}}}}}}
 "
     );
     let wrong = "{calls: [{name: search, arguments: '1 2'}]}";

@@ -142,7 +142,7 @@ impl Leaf for WrittenBackoff {
     }
 
     fn show_value(value: &Backoff) -> Value {
-        show(&value.shape, value.cap.as_ref(), Some(value.jitter).filter(|jitter| *jitter != Jitter::None))
+        show(&value.shape, value.cap.as_ref(), Some(value.jitter))
     }
 }
 

@@ -235,7 +235,7 @@ tools:
 fn a_planner_that_would_never_stop_is_left_out() {
     let planner = CallOverride::new(json!({"retry": {"max_attempts": "unlimited"}})).unwrap();
     let call = Policy::builtin().explain_call("t", &json!({}), Some(&planner));
-    assert_eq!(call.get("retry.max_attempts").unwrap().value, 3);
+    assert_eq!(call.get("retry.max_attempts").unwrap().value, 4);
     assert_snapshot!(call.left_out.join("\n"), @"(planner):1:26: the attempts of this call have no end; set a `deadline`, or a number");
 }
 
@@ -284,7 +284,7 @@ version: 1
 retry:
   by_class:
     timeout: {max_attempts: 2, backoff: {kind: constant, delay: 7s, jitter: none}}
-    invalid_args: {max_attempts: 6, backoff: {kind: exponential, base: 1s, factor: 3, cap: 9s, jitter: decorrelated}}
+    rate_limit: {max_attempts: 6, backoff: {kind: exponential, base: 1s, factor: 3, cap: 9s, jitter: decorrelated}}
     auth_error: {max_attempts: 9}
 ";
     let delays = Policy::from_yaml("x.yaml", text).unwrap().explain_tool("t").delays.unwrap();
@@ -300,7 +300,7 @@ fn a_key_that_is_not_there_is_told_with_what_is_meant() {
     assert_snapshot!(policy().explain_tool("x").only("deadline").unwrap_err().to_string(), @"tool `x` has no `deadline` (did you mean `retry.deadline`?)");
     let unknown = told("xyz");
     assert!(
-        unknown.starts_with("the loop of turns has no `xyz`; there are max_turns, text_only, "),
+        unknown.starts_with("the loop of turns has no `xyz`; there are max_turns, total_delay, "),
         "{unknown}"
     );
     assert!(turn.only("max_turnsx").is_err() && turn.only("").is_err());
@@ -338,7 +338,7 @@ fn what_is_done_about_an_error_says_which_calls_it_does_not_speak_of() {
 
 #[test]
 fn a_bound_is_the_length_that_is_written_not_a_nanosecond_less() {
-    let text = "version: 1\nlimits: {total_delay: 30s}\nretry: {max_attempts: 3, backoff: {kind: exponential, base: 500ms, factor: 2, jitter: full}}\n";
+    let text = "version: 1\nlimits: {total_delay: 30s}\nretry: {max_attempts: 3, backoff: &b {kind: exponential, base: 500ms, factor: 2, jitter: full}, correction_backoff: *b}\n";
     let bounds = Policy::from_yaml("x.yaml", text).unwrap().bounds(&Names::default(), 1).to_json();
     assert_eq!(bounds["run"]["correcting"], "11s");
     assert_eq!(bounds["models"][0]["turn"]["asleep"], "1.5s");

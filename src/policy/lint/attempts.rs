@@ -112,10 +112,11 @@ fn unreachable(subject: &Subject<'_>, retry: &RetryPolicy, found: &mut Found<'_>
     if attempts >= reached(&free) {
         return;
     }
+    let alone = retry.by_class.iter().all(|own| own.backoff.value == retry.backoff.value);
     for (most, backoff) in wanted(retry, work.kind) {
         let Attempts::Limited(limit) = most.value else { continue };
         if attempts < limit.get() {
-            let ends = End { bound, bound_at, name, attempts, alone: retry.by_class.is_empty() };
+            let ends = End { bound, bound_at, name, attempts, alone };
             too_late(subject.name, most.origin, limit.get(), backoff, ends, found);
         }
     }
@@ -128,7 +129,7 @@ struct End {
     bound_at: Span,
     name: &'static str,
     attempts: u32,
-    /// Whether no class has rules of its own.
+    /// Whether no class has waits of its own.
     alone: bool,
 }
 
@@ -145,6 +146,10 @@ fn too_late(subject: &str, said: Origin, most: u32, backoff: &Backoff, ends: End
         "attempt {next} of {most} of {subject} can never start: the waits before it {waits}, and `{name}` is {length}"
     );
     let wanted = found.place(said);
+    // Nobody asked for the attempts that are built in.
+    if said.scope == Scope::Builtin {
+        return;
+    }
     let problem = Diagnostic::warning(Code::UNREACHABLE_ATTEMPT, wanted.unwrap_or(bound_at), message);
     let problem = match wanted {
         Some(_) => {

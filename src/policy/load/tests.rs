@@ -204,7 +204,7 @@ tools:
         let policy = policy(
             "version: 1\nretry: {max_attempts: 9, deadline: 1m}\ntools: {a: {retry: {max_attempts: null}}, b: {retry: null}}",
         );
-        assert_eq!(attempts(&policy, "a"), 3);
+        assert_eq!(attempts(&policy, "a"), 4);
         assert_eq!(policy.tool("a").retry.deadline.value, Bound::Within(crate::time::Nanos::from_secs(60)));
         assert_eq!(
             policy.tool("b").retry.deadline.value,

@@ -196,7 +196,7 @@ output: {tool: done}
           retry.max_attempts = 1
               won  set 1  profiles.ci.retry  team.yaml:7:27
               lost set 5  retry              team.yaml:2:23
-              lost set 3  built-in retry     builtin:default:9:17
+              lost set 4  built-in retry     builtin:default:9:17
         ");
     }
 
@@ -275,9 +275,9 @@ mod priorities {
         assert_eq!(loaded.model("m").retry.max_attempts.value.limit(), Some(9));
         assert_snapshot!(loaded.explain_model("m").get("retry.max_attempts").unwrap().to_string(), @r#"
           retry.max_attempts = 9
-              won  set 9  models["*"] (priority -5)  team.yaml:2:52
-              lost set 4  built-in models["*"]       builtin:default:122:21
-              lost set 3  built-in retry             builtin:default:9:17
+              won  set 9   models["*"] (priority -5)  team.yaml:2:52
+              lost set 16  built-in models["*"]       builtin:default:124:21
+              lost set 4   built-in retry             builtin:default:9:17
         "#);
     }
 }

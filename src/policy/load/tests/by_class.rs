@@ -66,7 +66,7 @@ fn what_a_class_has_of_its_own_is_explained() {
         .collect();
     assert_snapshot!(own.join("\n"), @r#"
     retry.by_class.rate_limit.max_attempts = 7 of 3 said
-    retry.by_class.rate_limit.backoff = {"kind":"constant","delay":"9s"} of 4 said
+    retry.by_class.rate_limit.backoff = {"kind":"constant","delay":"9s","jitter":"none"} of 4 said
     "#);
 }
 
@@ -86,7 +86,7 @@ proptest! {
         let named: Vec<(&str, &str)> = texts.iter().map(|text| ("layer.yaml", text.as_str())).collect();
         let policy = files(&named).unwrap();
         let last = layers.iter().flat_map(|(all, one)| [all, one]).filter_map(|said| *said).next_back();
-        // Below the user's files: three attempts for all.
-        prop_assert_eq!(attempts(&policy, "a", ErrorClass::Timeout), Some(last.unwrap_or(3)));
+        // Below the user's files: four attempts for all.
+        prop_assert_eq!(attempts(&policy, "a", ErrorClass::Timeout), Some(last.unwrap_or(4)));
     }
 }
