@@ -22,6 +22,7 @@ tools:
       max_attempts: 3
       retry_on: [network_error, invalid_args, timeout]
       backoff: {kind: linear, base: 1s, step: 1s, jitter: none}
+      correction_backoff: {kind: linear, base: 1s, step: 1s}
       attempt_timeout: 10s
 ";
 
@@ -224,7 +225,7 @@ async fn a_tool_that_may_have_acted_is_called_once() {
         never_started()
     });
     error.await.unwrap_err();
-    assert_eq!(runs.get(), 3, "what certainly did not start may be tried again");
+    assert_eq!(runs.get(), 4, "what certainly did not start may be tried again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -330,7 +331,7 @@ async fn models_that_are_left_for_good_use_up_attempts_that_count_together() {
 async fn no_answer_follows_one_that_was_half_shown_if_the_policy_says_so() {
     let text = "version: 1\nturn: {after_partial: fail}\n";
     let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();
-    for (received, asked, reason) in [(0, 8, StopReason::Attempts), (5, 1, StopReason::AfterPartial)] {
+    for (received, asked, reason) in [(0, 20, StopReason::Attempts), (5, 1, StopReason::AfterPartial)] {
         let calls = Mutex::new(0);
         let failed = guard
             .turn(())
@@ -405,7 +406,7 @@ async fn runs(tool: &ToolGuard, class: ErrorClass) -> (u32, Option<StopReason>) 
 #[tokio::test(start_paused = true)]
 async fn retries_of_all_calls_draw_on_a_budget() {
     let guard = session(
-        "version: 1\nretry: {budget: {kind: tokens, capacity: 3, pool: all}}\ntools: {\"*\": {effect: read_only, breaker: {failures: never}}}\n",
+        "version: 1\nretry: {max_attempts: 3, budget: {kind: tokens, capacity: 3, pool: all}}\ntools: {\"*\": {effect: read_only, breaker: {failures: never}}}\n",
     );
     let (search, fetch) = (guard.tool("search"), guard.tool("fetch"));
     assert_eq!(runs(&search, ErrorClass::Timeout).await, (3, Some(StopReason::Attempts)));
@@ -437,7 +438,7 @@ async fn a_class_has_its_own_attempts() {
         "version: 1\nretry: {by_class: {rate_limit: {max_attempts: 5}}}\ntools: {\"*\": {effect: read_only, breaker: {failures: never}}}\n",
     );
     assert_eq!(runs(&guard.tool("a"), ErrorClass::RateLimit).await, (5, Some(StopReason::Attempts)));
-    assert_eq!(runs(&guard.tool("a"), ErrorClass::Timeout).await, (3, Some(StopReason::Attempts)));
+    assert_eq!(runs(&guard.tool("a"), ErrorClass::Timeout).await, (4, Some(StopReason::Attempts)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -163,12 +163,12 @@ async fn new_slices_begin_with_the_new_policy() {
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_is_kept_goes_on_under_the_new_policy() {
     let live = LivePolicy::new(policy(
-        "version: 1\ntools: {fetch: {effect: read_only, retry: {max_attempts: 2}}}\n",
+        "version: 1\ntools: {fetch: {effect: read_only, breaker: {failures: 3}, retry: {max_attempts: 2}}}\n",
     ));
     let guard = Guard::new(live.clone());
     let fetch = guard.tool("fetch");
     assert_eq!(attempts(&fetch).await, 2);
-    live.replace(policy("version: 1\ntools: {fetch: {effect: read_only, retry: {max_attempts: 3}}}\n"));
+    live.replace(policy("version: 1\ntools: {fetch: {effect: read_only, breaker: {failures: 3}, retry: {max_attempts: 3}}}\n"));
     assert_eq!(
         attempts(&fetch).await,
         1,
@@ -201,7 +201,7 @@ async fn a_guarded_turn_has_the_slices_of_the_new_policy() {
     ));
     let failed: Result<(), _> = guard.turn(()).call(|_, ()| async { Err(ErrorClass::RateLimit) }).await;
     assert!(failed.is_err());
-    assert_eq!(guard.slices(|slices| slices.get("failures").cloned()), Some(json!(4)));
+    assert_eq!(guard.slices(|slices| slices.get("failures").cloned()), Some(json!(16)));
 }
 
 #[tokio::test(start_paused = true)]

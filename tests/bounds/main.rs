@@ -130,7 +130,7 @@ fn where_the_next_model_is_asked_first_each_has_its_first_attempts_to_itself() {
     let targets = "{max_turns: 1, targets: {attempts: 2}}";
     let policy = policy("").replace("{max_turns: 2}", targets).replace("spare: {retry: {max_attempts: 2}}", "");
     assert_eq!(bounds(&policy, &["main", "spare"]).0, 6);
-    play(&policy, "[main, spare]", &[BUSY; 6].join(", "), 6, 4);
+    play(&policy, "[main, spare]", &[BUSY; 6].join(", "), 6, 3);
 }
 
 #[test]

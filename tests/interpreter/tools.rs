@@ -15,7 +15,7 @@ tools:
     retry:
       max_attempts: 3
       retry_on: [invalid_args, malformed_tool_call]
-      backoff: {kind: linear, base: 1s, step: 2s, jitter: none}
+      correction_backoff: {kind: linear, base: 1s, step: 2s}
 ";
 
 #[test]

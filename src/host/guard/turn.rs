@@ -153,7 +153,8 @@ impl<R: Clone> TurnGuard<R> {
             match turn.next(&mut order, policy, target, &mut attempts, verdict) {
                 Ok(Then { delay, action, reason, together }) => {
                     under_way.then(action, delay, Some(turn.at(&order).0), reason);
-                    if !together {
+                    let left = reason.is_some() && !rules.turn().targets.advance.value.counts_together();
+                    if left || !together {
                         self.ended(target, attempts.attempt().saturating_sub(1));
                     }
                     spent = together.then_some(attempts);
