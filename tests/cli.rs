@@ -454,7 +454,8 @@ replies:
   - error: {status: 429, message: slow down, headers: {retry-after: soon}}
   - text: done
 ";
-    let policy = "version: 1\nmodels: {\"*\": {retry: {backoff: {kind: constant, delay: 10ms, jitter: none}}}}\n";
+    let policy =
+        "version: 1\nmodels: {\"*\": {retry: {backoff: {kind: constant, delay: 10ms, jitter: none}}}}\n";
     let agent = format!("{AGENT}policy: policy.yaml\n");
     let dir = folder(&[("agent.yaml", &agent), ("model.yaml", script), ("policy.yaml", policy)]);
     let run = unfazed(&dir, &["run", "agent.yaml"]);

@@ -168,7 +168,9 @@ async fn a_guard_that_is_kept_goes_on_under_the_new_policy() {
     let guard = Guard::new(live.clone());
     let fetch = guard.tool("fetch");
     assert_eq!(attempts(&fetch).await, 2);
-    live.replace(policy("version: 1\ntools: {fetch: {effect: read_only, breaker: {failures: 3}, retry: {max_attempts: 3}}}\n"));
+    live.replace(policy(
+        "version: 1\ntools: {fetch: {effect: read_only, breaker: {failures: 3}, retry: {max_attempts: 3}}}\n",
+    ));
     assert_eq!(
         attempts(&fetch).await,
         1,

@@ -97,7 +97,7 @@ tools:
     let told = clean(&with(r#"{"n":9}"#));
     assert!(told.contains(r#"call search({"n":9})"#), "{told}");
     assert!(told.contains("retry.max_attempts = 1  (call, calls.yaml:5:"), "{told}");
-    assert!(clean(&with(r#"{"n":2}"#)).contains("after 3 attempts"), "the rule is of larger numbers");
+    assert!(clean(&with(r#"{"n":2}"#)).contains("after 4 attempts"), "the rule is of larger numbers");
     let bad = with("{bad");
     assert_eq!(bad.status.code(), Some(2));
     let expected = "invalid value '{bad' for '--arguments <JSON>': not JSON: key must be a string at line 1 column 2; \
@@ -140,7 +140,9 @@ fn policies_stand_side_by_side() {
     );
     let rows: Vec<&str> = table.lines().skip(4).collect();
     assert_eq!(rows.len(), 2, "{table}");
-    assert_eq!(rows[0].chars().count(), rows[1].chars().count(), "{table}");
+    // The last column says nothing of a policy that loses no run.
+    let place = |row: &str| row.find(" %").unwrap();
+    assert_eq!(place(rows[0]), place(rows[1]), "{table}");
 }
 
 #[test]

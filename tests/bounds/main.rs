@@ -84,7 +84,8 @@ fn without_a_report_every_turn_may_need_all_attempts() {
 
 #[test]
 fn the_last_turn_comes_again_for_each_attempt_at_the_report() {
-    let policy = policy("output: {retry: {max_attempts: 2, correction_backoff: {kind: constant, delay: 5s}}}\n");
+    let policy =
+        policy("output: {retry: {max_attempts: 2, correction_backoff: {kind: constant, delay: 5s}}}\n");
     let nothing = "{text: not what was asked for}";
     let replies = [BUSY, BUSY, SEARCH, BUSY, BUSY, nothing, BUSY, BUSY, nothing].join(", ");
     assert_eq!(bounds(&policy, &["main"]), (9, 11));
@@ -120,7 +121,10 @@ fn a_turn_waits_five_minutes_and_a_run_ten_if_nobody_says_otherwise() {
         assert_eq!((bounds.run.asleep, bounds.run.asleep_if_asked), (secs(600), secs(600)));
         assert!(bounds.models.iter().all(|model| model.turn.asleep_if_asked == secs(300)));
         let shown = bounds.human();
-        assert!(shown.contains("longest waits   5m in a turn  turn.total_delay  builtin:default:"), "{shown}");
+        assert!(
+            shown.contains("longest waits   5m in a turn  turn.total_delay  builtin:default:"),
+            "{shown}"
+        );
         assert!(shown.contains("longest waits   10m in a run  turn.run_delay  builtin:default:"), "{shown}");
     }
 }
@@ -128,7 +132,8 @@ fn a_turn_waits_five_minutes_and_a_run_ten_if_nobody_says_otherwise() {
 #[test]
 fn where_the_next_model_is_asked_first_each_has_its_first_attempts_to_itself() {
     let targets = "{max_turns: 1, targets: {attempts: 2}}";
-    let policy = policy("").replace("{max_turns: 2}", targets).replace("spare: {retry: {max_attempts: 2}}", "");
+    let policy =
+        policy("").replace("{max_turns: 2}", targets).replace("spare: {retry: {max_attempts: 2}}", "");
     assert_eq!(bounds(&policy, &["main", "spare"]).0, 6);
     play(&policy, "[main, spare]", &[BUSY; 6].join(", "), 6, 3);
 }

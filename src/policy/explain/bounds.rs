@@ -18,8 +18,8 @@ use super::worst::{Kind, Work, Worst, add, larger, smaller};
 use super::{LimitInForce, worst_run};
 use crate::policy::names::{self, Named};
 use crate::policy::{
-    Advance, AfterEffect, Bound, Effect, HistoryCheck, Names, OnExhausted, Place, Policy, ReduceStep, RetryPolicy,
-    RunLimits, Setting, ToolPolicy, columns, padded,
+    Advance, AfterEffect, Bound, Effect, HistoryCheck, Names, OnExhausted, Place, Policy, ReduceStep,
+    RetryPolicy, RunLimits, Setting, ToolPolicy, columns, padded,
 };
 use crate::time::Nanos;
 

@@ -151,8 +151,9 @@ fn what_the_other_side_asks_for_counts() {
 fn what_cannot_be_counted_is_said() {
     let long = each_second("max_attempts: 4000000000, backoff: {kind: constant, delay: 300d, jitter: none}");
     assert_snapshot!(worst(&long), @"4000000000 calls, more than 584 years asleep, more than 584 years in attempts, more than 584 years in all");
-    let asked =
-        tool("retry: {max_attempts: 2, backoff: {kind: constant, delay: 1s, jitter: none}, server_delay: {mode: floor}}");
+    let asked = tool(
+        "retry: {max_attempts: 2, backoff: {kind: constant, delay: 1s, jitter: none}, server_delay: {mode: floor}}",
+    );
     assert_snapshot!(worst(&asked), @"2 calls, 1s asleep (unbounded if the other side asks to wait), 2m in attempts, unbounded in all");
 }
 

@@ -134,7 +134,8 @@ impl Amplification {
         };
         let sum = |of: &dyn Fn(&Layer) -> u64| {
             let others = self.models.iter().filter(|layer| !core::ptr::eq(*layer, worst));
-            let others = others.map(|layer| of(&Layer { attempts: layer.attempts.min(own), ..layer.clone() }));
+            let others =
+                others.map(|layer| of(&Layer { attempts: layer.attempts.min(own), ..layer.clone() }));
             others.fold(of(worst), u64::saturating_add)
         };
         let factors = if alike {

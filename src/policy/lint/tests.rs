@@ -249,7 +249,11 @@ mod amplified {
             LintOptions { tools: Some(tools), models: Some(models.to_vec()), ..LintOptions::default() }
         };
         let said = |inside| linted(&[text], &options(inside)).to_string();
-        assert!(said(0).contains("130 attempts, more than 128: 10 of 2 models x 13 of tool `t`"), "{}", said(0));
+        assert!(
+            said(0).contains("130 attempts, more than 128: 10 of 2 models x 13 of tool `t`"),
+            "{}",
+            said(0)
+        );
         assert!(said(1).contains(": 17 of 2 models and inside their clients x 13 of"), "{}", said(1));
     }
 
@@ -277,7 +281,9 @@ limits: {{total_delay: 20m}}
     fn the_report_multiplies_too() {
         let said = one("models: {\"*\": {retry: {max_attempts: 10}}}\noutput: {retry: {max_attempts: 13}}\n");
         assert!(
-            said.contains("the report may lead to 130 attempts, more than 128: 10 of models x 13 of the report"),
+            said.contains(
+                "the report may lead to 130 attempts, more than 128: 10 of models x 13 of the report"
+            ),
             "{said}"
         );
     }
@@ -312,7 +318,12 @@ mod attempts_that_cannot_start {
 
     #[test]
     fn jitter_may_be_short_and_what_is_switched_off_is_not_counted() {
-        assert_eq!(one("retry: {max_attempts: 7, deadline: 1s, backoff: {kind: constant, delay: 1s, jitter: full}}\n"), "");
+        assert_eq!(
+            one(
+                "retry: {max_attempts: 7, deadline: 1s, backoff: {kind: constant, delay: 1s, jitter: full}}\n"
+            ),
+            ""
+        );
         let off = one(
             "retry: {enabled: false, max_attempts: 9, deadline: 1s, backoff: {kind: constant, delay: 1s, jitter: none}}\n",
         );

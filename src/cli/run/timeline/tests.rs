@@ -75,7 +75,8 @@ async fn seen(streaming: bool) -> (String, Vec<String>) {
     let seen = Arc::default();
     let (calls, looks) = (AtomicUsize::new(0), Arc::clone(&seen));
     let model = Breaks { calls, status: status.clone(), screen: screen.clone(), seen: looks };
-    let policy = "version: 1\nmodels: {\"*\": {retry: {backoff: {kind: constant, delay: 1s, jitter: none}}}}\n";
+    let policy =
+        "version: 1\nmodels: {\"*\": {retry: {backoff: {kind: constant, delay: 1s, jitter: none}}}}\n";
     let clock = Clock::starting_at(Instant(1_000_000_000_000));
     let agent = Agent::new(Policy::from_yaml("p.yaml", policy).unwrap()).model("main", model).clock(clock);
     let mut timeline = Timeline::new(screen.clone(), status, true);

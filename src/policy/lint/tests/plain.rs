@@ -118,7 +118,9 @@ fn a_rule_for_calls_that_says_nothing_is_told() {
 
 #[test]
 fn what_stands_beside_the_switch_is_told_unless_something_switches_retries_on() {
-    let said = search("retry: {enabled: false, max_attempts: 2, backoff: {kind: constant, delay: 1s, jitter: none}}");
+    let said = search(
+        "retry: {enabled: false, max_attempts: 2, backoff: {kind: constant, delay: 1s, jitter: none}}",
+    );
     assert!(
         said.starts_with("a.yaml:2:35: warning[W0223]: `enabled: false` ends all retries, and"),
         "{said}"

@@ -30,7 +30,10 @@ fn the_value_of_a_misspelt_key_is_looked_into() {
         ["P0101", "P0101", "P0106"]
     );
     assert_eq!(codes("version: 1\nretry: {backoff: {knd: constant, delay: x}}\n"), ["P0101", "P0106"]);
-    assert_eq!(codes("version: 1\nretry: {backoff: {kind: constnt, delay: x, jitter: none}}\n"), ["P0104", "P0106"]);
+    assert_eq!(
+        codes("version: 1\nretry: {backoff: {kind: constnt, delay: x, jitter: none}}\n"),
+        ["P0104", "P0106"]
+    );
     assert_eq!(codes("version: 1\nretry: {by_class: {timeot: {max_attempts: 0}}}\n"), ["P0104", "P0105"]);
 }
 
