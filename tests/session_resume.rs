@@ -310,7 +310,7 @@ fn a_resumed_wait_is_never_longer_than_was_planned_whatever_the_clock_says() {
         });
         assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
         assert_eq!(waited.as_secs(), expected);
-        assert_eq!(report.state.spending.waited, Nanos::from_secs(1), "what was planned is what counts");
+        assert_eq!(report.state.spending().waited, Nanos::from_secs(1), "what was planned is what counts");
     }
 }
 
