@@ -305,8 +305,8 @@ fn a_resumed_wait_is_never_longer_than_was_planned_whatever_the_clock_says() {
         let mut recorder = Recorder::new(open);
         let (report, waited) = block_on(async {
             let start = tokio::time::Instant::now();
-            let run = resumed.go_on(Some(past), None, &mut Silent, Some(&mut recorder), Stop::new());
-            (run.await.unwrap(), start.elapsed())
+            let report = resumed.go_on(Some(past), None, &mut Silent, Some(&mut recorder), Stop::new()).await;
+            (report.unwrap(), start.elapsed())
         });
         assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
         assert_eq!(waited.as_secs(), expected);
