@@ -319,7 +319,7 @@ fn known_tools_make_more_to_find() {
     assert_eq!(code(&check), 0);
     assert_snapshot!(out(&check), @r"
     policy.yaml:3:3: warning[W0204]: the host has no tool `pya` (did you mean `pay`?)
-    policy.yaml:4:31: warning[W0202]: tool `pay` may lead to 144 attempts, more than 128: 4 of model `main` x 9 of tool `pay` x 4 inside it, and to 10m6.2s asleep; help: lower `max_attempts`, set `limits.max_attempts`, or switch off the retries inside
+    policy.yaml:4:31: warning[W0202]: tool `pay` may lead to 144 attempts, more than 128: 4 of model `main` x 9 of tool `pay` x 4 inside it, and to 10m6s asleep; help: lower `max_attempts`, set `limits.max_attempts`, or switch off the retries inside
     policy.yaml:4:31: warning[W0207]: a run of tool `pay` that has failed is not repeated, whatever `retry` says: it is not idempotent; help: the host says so of the tool; help: only runs that certainly did not start are repeated, and arguments corrected; ask for no retries, or declare `effect: idempotent` if acting twice does no harm
     ");
 }

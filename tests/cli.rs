@@ -68,7 +68,7 @@ fn away_from_a_terminal_answers_are_shown_while_they_come_only_if_that_is_asked_
 
 #[test]
 fn what_there_is_of_an_answer_that_was_cut_is_printed() {
-    let script = SCRIPT.replace("text: done", "text: It is do\n    finish: length");
+    let script = SCRIPT.replace("text: done", "text: It is do\n    finish: length\n    times: 9");
     let dir = folder(&[("agent.yaml", AGENT), ("model.yaml", &script)]);
     let output = unfazed(&dir, &["run", "agent.yaml"]);
     assert_eq!((code(&output), out(&output).as_str()), (13, "It is do\n"));

@@ -22,9 +22,9 @@ pub struct Rotation {
     /// Models that are not to be asked before a time.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     not_before: BTreeMap<usize, Instant>,
-    /// How many attempts at each model failed in this turn.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    tried: BTreeMap<usize, u32>,
+    /// At which model each attempt of this turn was that failed, with [`Advance::Rotate`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tried: Vec<usize>,
     /// The time spent waiting for models in this turn.
     #[serde(default, skip_serializing_if = "is_nothing")]
     waited: Nanos,
@@ -159,8 +159,7 @@ impl Rotation {
         now: Instant,
     ) -> Next {
         if rules.advance.value == Advance::Rotate {
-            let tried = self.tried.entry(self.current).or_default();
-            *tried = tried.saturating_add(1);
+            self.tried.push(self.current);
         }
         let (open, round, due) = match fate {
             Fate::Again { delay, .. } if !rules.advance.value.goes_round() => {
@@ -219,13 +218,23 @@ impl Rotation {
             return 0;
         }
         let own = rules.attempts.value.limit().unwrap_or(u32::MAX);
-        let others = self.tried.iter().filter(|(target, _)| **target != self.current);
-        others.fold(0_u32, |all, (_, tried)| all.saturating_add((*tried).min(own)))
+        let mut others: BTreeMap<usize, u32> = BTreeMap::new();
+        for target in self.tried.iter().filter(|target| **target != self.current) {
+            let tried = others.entry(*target).or_default();
+            *tried = tried.saturating_add(1);
+        }
+        others.into_values().fold(0, |all, tried| all.saturating_add(tried.min(own)))
+    }
+
+    /// Whether an attempt of the turn, by its number from 0, was at the model under way.
+    pub fn is_own(&self, attempt: usize) -> bool {
+        self.tried.get(attempt).is_none_or(|target| *target == self.current)
     }
 
     /// Whether the next attempt is at the same model after that wait, though there are others.
     fn stays(&self, rules: &TargetsPolicy, delay: Nanos) -> bool {
-        let tried = self.tried.get(&self.current).copied().unwrap_or_default();
+        let tried = self.tried.iter().filter(|target| **target == self.current).count();
+        let tried = u32::try_from(tried).unwrap_or(u32::MAX);
         let short = rules.fallback_after.value.length().is_none_or(|longest| delay <= longest);
         rules.advance.value == Advance::Rotate && short && rules.attempts.value.allow_after(tried)
     }

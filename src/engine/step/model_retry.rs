@@ -10,7 +10,7 @@ use super::super::state::{LastTurn, Pending, Series, Subject};
 use super::super::targets::{Fate, Next, goes_on};
 use super::Step;
 use crate::policy::{Advance, ErrorClass, ModelPolicy, OnExhausted};
-use crate::session::{RetryExhausted, StopReason};
+use crate::session::{AttemptRecord, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
 /// A model call that failed, and the rules it was held against.
@@ -112,7 +112,7 @@ impl Step<'_> {
             Some(ended_by) => vec![ended_by.clone()],
             None => self.why_stopped(name, &policy.retry, *progress, case, reason),
         };
-        let attempts = self.state.model.as_ref().map(|series| series.history.clone()).unwrap_or_default();
+        let attempts = self.attempts_at_model();
         let exhausted = RetryExhausted { action: name.clone(), reason, attempts, retry_after: case.hint };
         self.count(MetricName::RetryAttempts, name.clone(), progress.attempt.into());
         self.count_overdrawn(name, reason);
@@ -178,6 +178,13 @@ impl Step<'_> {
     pub(super) fn attempt_at_model(&self) -> u32 {
         let attempt = self.state.model.as_ref().map_or(1, Series::attempt);
         attempt.saturating_sub(self.state.rotation.beside(&self.policy.turn().targets)).max(1)
+    }
+
+    /// The attempts at the model under way that failed.
+    fn attempts_at_model(&self) -> Vec<AttemptRecord> {
+        let history = self.state.model.iter().flat_map(|series| &series.history).enumerate();
+        let own = history.filter(|(number, _)| self.state.rotation.is_own(*number));
+        (1..).zip(own).map(|(attempt, (_, record))| AttemptRecord { attempt, ..record.clone() }).collect()
     }
 
     /// The wait after the attempt that failed last is this one.

@@ -196,9 +196,16 @@ impl<'a, E: Classify> Attempts<'a, E> {
     }
 
     /// Ends the attempts: their history, and the last error itself.
-    pub(super) fn exhausted(self, action: String, reason: StopReason) -> (RetryExhausted, Option<E>) {
+    /// `own` says of each, by its number from 0, whether it was at the target that is given up.
+    pub(super) fn exhausted(
+        self,
+        action: String,
+        reason: StopReason,
+        own: impl Fn(usize) -> bool,
+    ) -> (RetryExhausted, Option<E>) {
         let retry_after = self.failed.last().and_then(|failed| failed.cause.retry_after());
-        let records = (1..).zip(&self.failed).map(|(attempt, failed)| AttemptRecord {
+        let failed = self.failed.iter().enumerate().filter(|(number, _)| own(*number));
+        let records = (1..).zip(failed).map(|(attempt, (_, failed))| AttemptRecord {
             attempt,
             error_type: failed.class,
             message: failed.cause.message(),

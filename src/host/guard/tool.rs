@@ -478,7 +478,7 @@ impl ToolGuard {
         objection: Option<&ReducerError>,
         args: Option<&Value>,
     ) -> CallError<E> {
-        let (exhausted, last) = attempts.exhausted(self.action(), reason);
+        let (exhausted, last) = attempts.exhausted(self.action(), reason, |_| true);
         self.given_up(policy, exhausted, objection, args, last)
     }
 

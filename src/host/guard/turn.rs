@@ -166,7 +166,7 @@ impl<R: Clone> TurnGuard<R> {
                     under_way.then(RetryAction::Abort, Nanos::ZERO, None, Some(reason));
                     // The attempt that was under way has been counted as failed.
                     self.ended(target, attempts.attempt().saturating_sub(1));
-                    return Err(given_up(attempts, target, reason));
+                    return Err(given_up(attempts, target, reason, &order));
                 }
             }
         }
@@ -374,7 +374,13 @@ impl Inner {
     }
 }
 
-fn given_up<E: Classify>(attempts: Attempts<'_, E>, target: &str, reason: StopReason) -> CallError<E> {
-    let (exhausted, last) = attempts.exhausted(format!("model {target}"), reason);
+fn given_up<E: Classify>(
+    attempts: Attempts<'_, E>,
+    target: &str,
+    reason: StopReason,
+    order: &Rotation,
+) -> CallError<E> {
+    let (exhausted, last) =
+        attempts.exhausted(format!("model {target}"), reason, |number| order.is_own(number));
     CallError::Exhausted(Box::new(GivenUp { message: exhausted.to_string(), exhausted, last }))
 }
