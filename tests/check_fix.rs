@@ -37,7 +37,7 @@ const GOOD: &str = "\
 # what every agent has
 version: 1
 retry:
-  max_attempts: 4   # three retries
+  max_attempts: 5   # four retries
   enabled: true
   retry_on: [network_error, rate_limit]
   backoff: {kind: constant, delay: 1s, jitter: none}
@@ -58,11 +58,11 @@ turn:
 
 /// Mistakes, each with the lines of the good policy that it spoils.
 const MISTAKES: [(&str, &str); 14] = [
-    ("  max_attempts: 4 ", "  max_atempts: 4 "),
-    ("  max_attempts: 4 ", "  max_attempts: \"4\" "),
-    ("  max_attempts: 4 ", "  max_attempts:4 "),
-    ("  max_attempts: 4 ", "  retries: 3 "),
-    ("  max_attempts: 4 ", "  max_attempts: 010 "),
+    ("  max_attempts: 5 ", "  max_atempts: 5 "),
+    ("  max_attempts: 5 ", "  max_attempts: \"5\" "),
+    ("  max_attempts: 5 ", "  max_attempts:5 "),
+    ("  max_attempts: 5 ", "  retries: 4 "),
+    ("  max_attempts: 5 ", "  max_attempts: 010 "),
     ("  enabled: true", "  enabled: yes"),
     ("[network_error,", "[connection_error,"),
     ("  backoff: {kind: constant, delay: 1s, jitter: none}", "  backoff: {kind: constant, delay: 1s"),

@@ -109,7 +109,7 @@ fn a_run_that_was_killed_goes_on_without_a_word_about_its_agent() {
         &["goes on", "look was running when the run was broken off; nobody knows what it did", "look failed"],
     );
     // It does no harm to look again.
-    says(&err(&output), &["runs look({}), attempt 2 of 3"]);
+    says(&err(&output), &["runs look({}), attempt 2 of 4"]);
     assert_eq!(scene.store().list().unwrap().sessions.len(), 1);
 }
 

@@ -29,7 +29,7 @@ ESCAPE = re.compile(r"\x1b\[([0-9;]*)m")
 def record(binary):
     """What the quickstart prints, colours included."""
     with tempfile.TemporaryDirectory() as sessions:
-        env = {**os.environ, "UNFAZED_SESSIONS": sessions, "COLUMNS": str(COLUMNS)}
+        env = {**os.environ, "UNFAZED_SESSIONS": sessions, "COLUMNS": "1000"}
         env.pop("NO_COLOR", None)
         command = [binary, "run", "--quiet", "--color", "always", "examples/quickstart/agent.yaml"]
         run = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

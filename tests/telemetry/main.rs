@@ -19,7 +19,7 @@ use unfazed::time::{Instant, Nanos};
 use exposition::Families;
 
 const POLICY: &str = "version: 1
-retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s, jitter: none}}
+retry: {max_attempts: 3, server_delay: {mode: floor}, backoff: {kind: constant, delay: 1s, jitter: none}, correction_backoff: {kind: constant, delay: 1s}}
 turn: {text_only: reject}
 models: {main: {context_window: 5000, output_reserve: 100}}
 tools: {half: {effect: read_only, retry: {max_attempts: 2, retry_on: {add: [execution_error]}}}}
