@@ -79,7 +79,7 @@ impl Step<'_> {
     }
 
     /// Why the model that is due is not asked again after all: the rules have changed since that was decided. Not where
-    /// attempts at all models count together: there the rules of the model that failed allowed this attempt.
+    /// attempts at several models are one series: there the rules of the model that failed allowed this attempt.
     pub(super) fn no_longer_retried(
         &self,
         target: &str,
@@ -87,7 +87,7 @@ impl Step<'_> {
     ) -> Option<(FailedCall, StopReason)> {
         let series = self.state.model.as_ref()?;
         let last = series.history.last()?;
-        if self.policy.turn().targets.advance.value.is_one_series() {
+        if self.state.targets.len() > 1 && self.policy.turn().targets.advance.value.is_one_series() {
             return None;
         }
         let progress = series.progress();
