@@ -154,6 +154,49 @@ fn quota_is_told_from_a_rate_limit_whatever_the_status() {
 }
 
 #[test]
+fn a_status_that_is_certain_keeps_its_class_whatever_else_is_spoken_of() {
+    const SPOKEN_OF: [&str; 14] = [
+        "credit balance",
+        "billing",
+        "usage limit",
+        "monthly limit",
+        "quota of requests per day",
+        "account suspended",
+        "top up your wallet",
+        "content moderation",
+        "guardrail",
+        "content filter",
+        "unsafe content",
+        "context window",
+        "prompt cache",
+        "conversation history",
+    ];
+    let says = [
+        (401, "Incorrect API key provided. For the {} see the documentation", ErrorClass::AuthError),
+        (404, "The model 'acme {}' was not found: check the limit", ErrorClass::NotFound),
+        (414, "Request-URI Too Long: /v1/{}", ErrorClass::InvalidRequest),
+        (500, "Internal error in the {} module: exceeded recursion", ErrorClass::ModelError),
+        (502, "upstream connect error: {} endpoint unreachable", ErrorClass::NetworkError),
+        (503, "The {} service is unavailable, no requests can be used", ErrorClass::Overloaded),
+        (529, "Overloaded. The {} is not affected, not even if exceeded", ErrorClass::Overloaded),
+    ];
+    let policy = Policy::builtin();
+    let mut wrong = Vec::new();
+    for (status, text, class) in says {
+        for words in SPOKEN_OF {
+            let message = text.replace("{}", words);
+            let failure = Failure { status: Some(status), message, ..Failure::default() };
+            let found = failure.classified(&policy);
+            if found.class != class {
+                let row = found.origin.map(|row| policy.place(row).to_string());
+                wrong.push(format!("{failure}: {}, by {row:?}", found.class));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn what_words_tell_no_status_changes() {
     let policy = Policy::builtin();
     let certain = [ErrorClass::ContextOverflow, ErrorClass::OrphanToolCall, ErrorClass::MalformedToolCall];

@@ -9,6 +9,7 @@ pub(super) const DEFAULT_NAME: &str = "builtin:default";
 
 /// The error tables with their names in places, in the order in which their rows are asked.
 pub(super) const TABLES: &[(&str, &str)] = &[
+    ("builtin:errors/validation", include_str!("../../policies/errors/validation.yaml")),
     ("builtin:errors/qwen", include_str!("../../policies/errors/qwen.yaml")),
     ("builtin:errors/zai", include_str!("../../policies/errors/zai.yaml")),
     ("builtin:errors/openai", include_str!("../../policies/errors/openai.yaml")),

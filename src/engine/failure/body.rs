@@ -22,6 +22,11 @@ const INSIDE: &[&str] =
 const ANSWERS: &[&str] = &["choices", "content", "type", "delta", "usage"];
 /// Where an error says what it is about.
 const DETAILS: &[&str] = &["details", "metadata", "innererror", "inner_error"];
+/// What is no error though it may look like one: what was asked for, given back, and what stands elsewhere.
+const NO_ERRORS: &[&str] =
+    &["input", "ctx", "request", "headers", "usage", "choices", "message", "content", "messages"];
+/// What an object has that is an error under another name.
+const TELLS: &[&str] = &["message", "error", "code", "body", "responseBody"];
 
 impl Failure {
     /// What the body of an answer with an error status says. Anything is taken: what cannot be read is the message.
@@ -204,6 +209,7 @@ impl Reading {
                 || value.text().is_some_and(|text| Inside::find(text).is_some());
             self.value(value, depth).filter(|_| told)
         });
+        let inside = inside.or_else(|| self.elsewhere(object, depth));
         let raw = object.get("metadata").and_then(|metadata| metadata.get("raw"));
         let upstream = raw.filter(|raw| !is_empty(*raw)).and_then(|raw| self.value(raw, depth));
         match (inside, upstream) {
@@ -211,6 +217,15 @@ impl Reading {
             (None, Some(upstream)) => around(own, upstream, false),
             (None, None) => own,
         }
+    }
+
+    /// What a field says that holds an error under a name of its own: `external_model_error`, `param`.
+    fn elsewhere(&mut self, object: &impl Node, depth: usize) -> Option<Found> {
+        let names_error = |value: &_| has_any(value, TELLS);
+        let known = |key: &str| [INSIDE, DETAILS, NO_ERRORS].iter().any(|keys| keys.contains(&key));
+        let mut fields = object.fields();
+        let (_, error) = fields.find(|(key, value)| !known(key) && names_error(*value))?;
+        self.value(error, depth)
     }
 
     /// What an error inside a text says, with the words around it.
@@ -262,7 +277,7 @@ fn own(object: &impl Node) -> Found {
     );
     if message.is_empty() {
         let rest = ["errors", "detail"].iter().find_map(|key| object.get(key).filter(|rest| is_list(*rest)));
-        message = rest.map(Node::written).unwrap_or_default();
+        message = rest.map(listed).unwrap_or_default();
     }
     let status = ["status", "statusCode", "status_code", "raw_status_code", "code"]
         .iter()
@@ -284,6 +299,19 @@ fn own(object: &impl Node) -> Found {
         limit: object.get("n_ctx").and_then(count),
         size: object.get("n_prompt_tokens").and_then(count),
     }
+}
+
+/// A list of what is wrong, written. What pydantic quotes of the request is left out: it may speak of anything.
+fn listed(list: &impl Node) -> String {
+    let Shape::List(items) = list.shape() else { return list.written() };
+    if !items.iter().any(|item| item.get("msg").is_some() && item.get("input").is_some()) {
+        return list.written();
+    }
+    let told = |item| {
+        let of = |key: &str| Node::get(item, key).map(Node::written).unwrap_or_default();
+        format!("{} {}: {}", of("type"), of("loc"), of("msg"))
+    };
+    items.iter().map(told).collect::<Vec<_>>().join("; ")
 }
 
 /// Whether the type is that of an event, `response.failed`, and not of an error.
@@ -318,6 +346,10 @@ fn around(outer: Found, inner: Found, wrapper: bool) -> Found {
         limit: inner.limit.or(outer.limit),
         size: inner.size.or(outer.size),
     }
+}
+
+fn has_any(value: &impl Node, keys: &[&str]) -> bool {
+    matches!(value.shape(), Shape::Object) && keys.iter().any(|key| value.get(key).is_some())
 }
 
 fn is_list(value: &impl Node) -> bool {

@@ -1,7 +1,7 @@
 //! What the fields of a body say about waiting.
 
 use super::super::failure::json::{Node, Shape};
-use super::length::{SECOND, decimal, duration};
+use super::length::{MILLISECOND, SECOND, decimal, duration};
 use super::{Headers, Said};
 use crate::time::Nanos;
 
@@ -52,6 +52,13 @@ impl Walk<'_> {
             ("retry_after" | "retryAfter" | "retry_after_seconds", Shape::Number(number)) => {
                 self.seconds(name, &number.to_string());
             }
+            ("retry_after_ms" | "retryAfterMs", Shape::Number(number)) => {
+                let written = number.to_string();
+                let read = decimal(&written, MILLISECOND);
+                self.said.take(name, &written, read, "a number of milliseconds");
+            }
+            // How long Hugging Face still loads the model.
+            ("estimated_time", Shape::Number(number)) => self.seconds(name, &number.to_string()),
             ("headers", Shape::Object) => {
                 let texts = value.fields().filter_map(|(name, value)| match value.shape() {
                     Shape::Text(text) => Some((name.to_ascii_lowercase(), text.to_owned())),

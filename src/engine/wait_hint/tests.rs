@@ -234,6 +234,13 @@ fn what_a_body_says() {
         ("Please wait 5631 seconds before retrying.", 5_631_000),
         ("Your quota will reset after 3h20m.", 12_000_000),
         ("please try again after 1 seconds", 1000),
+        ("Too many. Come back after 15 seconds", 15_000),
+        ("Wait for 15 seconds before the next request", 15_000),
+        ("Busy. Expected available in 19 seconds", 19_000),
+        ("slow down (retry after: 13s)", 13_000),
+        ("budget refills in 20 seconds", 20_000),
+        (r#"{"error":{"message":"slow down","retry_after_ms":1500}}"#, 1500),
+        (r#"{"error":"Model x is currently loading","estimated_time":20.0}"#, 20_000),
         (r#"{"error":{"message":"try again in 2s","details":[{"retryDelay":"9s"}]}}"#, 9000),
     ];
     for (body, millis) in table {

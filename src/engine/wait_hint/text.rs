@@ -6,7 +6,7 @@ use super::length::{decimal, duration, long_unit};
 use crate::time::Nanos;
 
 /// What stands before the length, in lower case.
-const MARKERS: [&str; 9] = [
+const MARKERS: [&str; 14] = [
     "try again in ",
     "retry in ",
     "retry after ",
@@ -16,9 +16,14 @@ const MARKERS: [&str; 9] = [
     "reset after ",
     "resets in ",
     "reset in ",
+    "come back after ",
+    "wait for ",
+    "expected available in ",
+    "retry after: ",
+    "refills in ",
 ];
 /// Of these every marker holds one.
-const IN_ALL: [&str; 3] = ["try ", "wait ", "reset"];
+const IN_ALL: [&str; 6] = ["try ", "wait ", "reset", "back after ", "available in ", "refills "];
 
 pub(super) fn wait(message: &str, said: &mut Said) {
     let Some(text) = with_number(message).filter(|text| IN_ALL.iter().any(|part| holds(text, part))) else {
