@@ -167,6 +167,11 @@ fn broken() -> Vec<Message> {
 
 /// What each call is sent, when the provider takes only histories without a call.
 async fn sent(text: &str) -> (Vec<Vec<String>>, Vec<Option<ErrorClass>>) {
+    sent_to(text, ErrorClass::OrphanToolCall).await
+}
+
+/// The same, and it refuses the others with that class.
+async fn sent_to(text: &str, class: ErrorClass) -> (Vec<Vec<String>>, Vec<Option<ErrorClass>>) {
     let (guard, records) = guard(text, &["main"]);
     let sent = Mutex::new(Vec::new());
     let turn = guard.turn(broken()).history(|request| request);
@@ -178,7 +183,7 @@ async fn sent(text: &str) -> (Vec<Vec<String>>, Vec<Option<ErrorClass>>) {
                 |message: &Message| matches!(message, Message::Assistant { calls, .. } if !calls.is_empty());
             let refused = messages.iter().any(calls);
             async move {
-                let failure = Failure::of(ErrorClass::OrphanToolCall, "tool_use without tool_result");
+                let failure = Failure::of(class, "tool_use without tool_result");
                 if refused { Err(failure) } else { Ok(()) }
             }
         })
@@ -201,6 +206,13 @@ async fn after_a_refusal_the_repaired_history_is_sent_at_once_and_not_counted() 
     assert_eq!((sent.len(), classes), (2, vec![Some(ErrorClass::OrphanToolCall), None]));
     assert_eq!(sent[0], ["Find a flight.", "I look.", "And?"]);
     assert_eq!(sent[1].len(), 4, "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_with_a_call_that_a_provider_cannot_read_is_repaired_too() {
+    let once = "version: 1\nhistory: {check: after_error, orphan_calls: prune}\nmodels: {main: {retry: {max_attempts: 1}}}\n";
+    let (_, classes) = sent_to(once, ErrorClass::MalformedToolCall).await;
+    assert_eq!(classes, [Some(ErrorClass::MalformedToolCall), None]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use super::super::failure::Failure;
 use super::super::orphans;
 use super::super::state::{Pending, Repairing};
 use super::Step;
-use crate::policy::{ErrorClass, HistoryCheck};
+use crate::policy::{Classified, ErrorClass, HistoryCheck};
 use crate::session::HistoryRepair;
 
 impl Step<'_> {
@@ -24,9 +24,12 @@ impl Step<'_> {
     }
 
     /// A provider has refused the history: it is looked at once for each turn. `false`: the failure is one like others.
-    pub(super) fn history_refused(&mut self, failure: &Failure, class: ErrorClass) -> bool {
+    pub(super) fn history_refused(&mut self, failure: &Failure, classified: Classified) -> bool {
+        let class = classified.class;
+        // Without fault of the request it is the call of this reply that cannot be read, and none of the history.
+        let malformed = class == ErrorClass::MalformedToolCall && classified.request_at_fault;
         let never = self.policy.history().check.value == HistoryCheck::Never;
-        if class != ErrorClass::OrphanToolCall || never || self.state.history_asked {
+        if !(class == ErrorClass::OrphanToolCall || malformed) || never || self.state.history_asked {
             return false;
         }
         self.state.history_asked = true;

@@ -135,7 +135,7 @@ impl Step<'_> {
         let classified = failure.classified(self.policy);
         let classified = retry::advised(classified, failure.should_retry, &policy.retry);
         let class = classified.class;
-        if self.history_refused(failure, class) || self.overflowed(failure, class) {
+        if self.history_refused(failure, classified) || self.overflowed(failure, class) {
             return;
         }
         if class == ErrorClass::MalformedToolCall

@@ -46,7 +46,8 @@ impl<'a, R: Clone> Request<'a, R> {
         class: ErrorClass,
         by: (&str, &str),
     ) -> bool {
-        let looks = class == ErrorClass::OrphanToolCall && rules.history().check.value != HistoryCheck::Never;
+        let of_history = matches!(class, ErrorClass::OrphanToolCall | ErrorClass::MalformedToolCall);
+        let looks = of_history && rules.history().check.value != HistoryCheck::Never;
         looks && !std::mem::replace(&mut self.asked, true) && self.repair(inner, rules, Some(by))
     }
 
