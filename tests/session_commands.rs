@@ -154,6 +154,8 @@ fn what_cannot_go_on_is_said() {
     says(&said(&["run", "--resume", "x", "a", "--task", "b"]), &["there are two tasks"]);
     says(&said(&["run"]), &["<AGENT | TASK>"]);
     let id = scene.run();
+    let agent = ["is an agent file, and --resume takes a task there", "--resume latest --agent agent.yaml"];
+    says(&said(&["run", "agent.yaml", "--resume", "latest"]), &agent);
     let _open = scene.store().open(&id).unwrap();
     says(&said(&["run", "--resume", id.as_str(), "more"]), &["is in use by another process"]);
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Args;
 use crate::cli::exit::Failed;
+use crate::cli::{files, named};
 use crate::cli::sessions::{Found, to_go_on};
 use crate::cli::settings::Settings;
 
@@ -33,6 +34,22 @@ fn from_here(path: &Path) -> PathBuf {
     path.strip_prefix(here).unwrap_or(path).to_path_buf()
 }
 
+/// Refuses an agent file where a task is expected: it would become the next message of the session.
+fn is_no_agent(said: &str, wanted: &str) -> Result<(), Failed> {
+    if !files::is_meant(said) {
+        return Ok(());
+    }
+    let path = Path::new(said);
+    let is_agent = files::bytes(path).is_ok_and(|bytes| named::other_kind(path, &bytes).is_none());
+    if !is_agent || std::fs::metadata(path).is_ok_and(|found| found.len() == 0) {
+        return Ok(());
+    }
+    Err(Failed::Usage(format!(
+        "`{said}` is an agent file, and --resume takes a task there; to go on with that agent: unfazed run --resume {wanted} \
+         --agent {said}"
+    )))
+}
+
 /// Reads what the command line asks for.
 pub(super) fn of(args: &Args, settings: &Settings) -> Result<Wanted, Failed> {
     if args.task.as_ref().is_some_and(|task| task.trim().is_empty()) {
@@ -44,6 +61,9 @@ pub(super) fn of(args: &Args, settings: &Settings) -> Result<Wanted, Failed> {
         return Ok(Wanted::Run(Request { agent, task: args.task.clone(), profile, resume: None }));
     };
     let said = args.what.as_ref().map(|task| task.to_string_lossy().into_owned());
+    if let Some(said) = &said {
+        is_no_agent(said, wanted)?;
+    }
     let task = match (said, &args.task) {
         (Some(_), Some(_)) => {
             return Err(Failed::Usage("there are two tasks: give one, with --task or without".into()));
