@@ -176,6 +176,21 @@ fn an_update_writes_the_exact_numbers_and_keeps_the_comments() {
 }
 
 #[test]
+fn a_run_bounded_by_money_needs_the_price_of_its_models() {
+    const CASE: &str = "version: 1
+inline: {limits: {run: {cost: 0.5}}}
+cases: [{name: costs, models: [cheap], replies: [{text: hi}], expect: {final: answered}}]
+";
+    let dir = folder(CASE);
+    let output = test(dir.path(), &[]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the price of the model `cheap` is unknown"), "{said}");
+    let priced = CASE.replace("inline: {", "inline: {models: {cheap: {price: {input: 1, output: 2}}}, ");
+    assert_eq!(test(folder(&priced).path(), &[]).status.code(), Some(0));
+}
+
+#[test]
 fn check_knows_test_files() {
     let dir = folder(&CASES.replace("outcomes: [ok]", "outcomes: [okay]"));
     let check = command::unfazed(dir.path(), &["check", ".", "--format", "short"]).output().unwrap();

@@ -88,6 +88,7 @@ impl<'a, 'b> Staging<'a, 'b> {
             let (Some(plot), Some(policy), Some(expect)) = (plot, policy, &rule.expect.0) else { continue };
             policies.push(policy.clone());
             let Some(setup) = Self::setup(rule, tools, catalogue, policy, plot) else { continue };
+            self.priced(&setup, rule);
             for problem in reach::impossible(expect, &setup) {
                 self.findings.push(problem);
             }
@@ -110,6 +111,23 @@ impl<'a, 'b> Staging<'a, 'b> {
             cases,
             warnings: unknown_tools(file, policies),
         }
+    }
+
+    /// Reports a run that is bounded by money with a model whose price nobody says.
+    fn priced(&mut self, setup: &Setup, rule: &CaseRule) {
+        let Plot::Run(_) = setup.plot else { return };
+        let models = setup.models.iter().map(|model| (model.as_str(), None));
+        let Err(error) = setup.policy.prices(models) else { return };
+        let model = error.model;
+        let message = format!(
+            "the price of the model `{model}` is unknown, and `limits.run.cost` bounds what a run may spend"
+        );
+        let problem = Diagnostic::error(Code::NO_PRICE, rule.name.span, message);
+        self.findings.push(problem.help(format!(
+            "write `models: {{{model}: {{price: {{input: 2.50, output: 10}}}}}}` into the policy or under `inline`, in US dollars \
+             per million tokens; the budget is at {}",
+            error.place
+        )));
     }
 
     /// The statements that tests elsewhere show; a test that is not there is written down.

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::Args;
 use crate::cli::exit::Failed;
-use crate::cli::{files, named};
 use crate::cli::sessions::{Found, to_go_on};
 use crate::cli::settings::Settings;
+use crate::cli::{files, named};
 
 /// What the command line asks for.
 pub(super) enum Wanted {
