@@ -130,11 +130,17 @@ impl Room {
 
 impl fmt::Display for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.computed_from("window"))
+    }
+}
+
+impl Room {
+    /// How it is computed, where what is called `whole` is all there is.
+    pub fn computed_from(&self, whole: &str) -> String {
         let Self { window, reply, reserve, safety, tools, messages } = self;
         let budget = self.budget();
-        write!(
-            f,
-            "window {window} - reply {reply} - reserve {reserve} - safety {safety} - tools {tools} = {budget} for \
+        format!(
+            "{whole} {window} - reply {reply} - reserve {reserve} - safety {safety} - tools {tools} = {budget} for \
              messages, which have {messages}"
         )
     }

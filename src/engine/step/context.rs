@@ -48,9 +48,24 @@ impl Asked {
         })
     }
 
+    /// Whether a budget of the run leaves less than the window.
+    pub(super) const fn is_by_budget(&self) -> bool {
+        self.budget.is_some()
+    }
+
+    /// What the room is computed from.
+    const fn whole(&self) -> &'static str {
+        if self.is_by_budget() { "left of the budget" } else { "window" }
+    }
+
+    /// How the room is computed, with the name of the model.
+    pub(super) fn computed(&self) -> Option<String> {
+        self.room.map(|room| format!("{}: {}", self.target, room.computed_from(self.whole())))
+    }
+
     /// What there is to be said of the window and of the count.
     pub(super) fn facts(&self) -> impl Iterator<Item = String> {
-        let room = self.room.map(|room| room.to_string());
+        let room = self.room.map(|room| room.computed_from(self.whole()));
         let counted = self.counted.map(|tokens| format!("{tokens} tokens as counted here"));
         [room, counted, self.window.fact()].into_iter().flatten()
     }

@@ -66,7 +66,7 @@ impl Step<'_> {
     /// The turn that begins is the last: the model is told, and has nothing but the report to deliver.
     pub(super) fn begin_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) {
         self.state.last_turn = LastTurn::Now;
-        self.state.spending.ending = Some(self.state.now);
+        self.state.spending.ending.get_or_insert(self.state.now);
         let turn = self.policy.turn();
         let max_turns = turn.max_turns.value.get();
         if self.state.final_reason.is_none() {

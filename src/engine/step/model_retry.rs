@@ -5,11 +5,12 @@ use std::sync::Arc;
 use super::super::because::{because, of_retry};
 use super::super::directive::{Because, Decision, Note, RetryAction, TurnRetry};
 use super::super::metric::MetricName;
+use super::super::reason::Reason;
 use super::super::retry::{Case, DelayRule, Obstacle, Progress, missed};
 use super::super::state::{LastTurn, Pending, Series, Subject};
 use super::super::targets::{Fate, Next, goes_on};
 use super::Step;
-use crate::policy::{Advance, ErrorClass, ModelPolicy, OnExhausted};
+use crate::policy::{AboveMax, Advance, ErrorClass, ModelPolicy, OnExhausted, ServerDelayMode};
 use crate::session::{AttemptRecord, RetryExhausted, StopReason};
 use crate::time::Nanos;
 
@@ -149,7 +150,23 @@ impl Step<'_> {
         self.tell_retry(&failed, RetryAction::Abort, Nanos::ZERO, None, &why);
         if let Some(by_budget) = by_budget {
             let decision = Some(Decision::FinalTurn);
+            let wait = self.wait_before_the_end(&failed);
+            if let Some((delay, _)) = &wait {
+                self.waits_for_model(*delay);
+            }
             self.note(Note::Exhausted { exhausted, decision }, why);
+            if let Some((delay, why)) = wait {
+                let subject = Subject {
+                    name: failed.name,
+                    attempt: 1,
+                    max_attempts: None,
+                    error_type: failed.case.class,
+                    message: failed.message,
+                };
+                // The time of the wait is the final turn's own: it has no more at its end for it.
+                self.state.spending.ending = Some(self.state.now);
+                self.hold(delay, subject, vec![why]);
+            }
             return self.final_turn_now(by_budget);
         }
         let on_exhausted = &failed.policy.on_exhausted;
@@ -185,6 +202,33 @@ impl Step<'_> {
         let history = self.state.model.iter().flat_map(|series| &series.history).enumerate();
         let own = history.filter(|(number, _)| self.state.rotation.is_own(*number));
         (1..).zip(own).map(|(attempt, (_, record))| AttemptRecord { attempt, ..record.clone() }).collect()
+    }
+
+    /// How long a provider asked to wait, if the final turn would call the same model before that is over and the time of
+    /// the run has room for the wait.
+    fn wait_before_the_end(&self, failed: &FailedCall) -> Option<(Nanos, Reason)> {
+        let (now, case) = (self.state.now, &failed.case);
+        let rule = failed.policy.retry.for_class(case.class).server_delay;
+        let asked = case.hint.filter(|_| rule.value.mode != ServerDelayMode::Ignore)?.max(rule.value.min);
+        let delay = match rule.value.max.length() {
+            Some(most) if asked > most && rule.value.above_max != AboveMax::Clamp => return None,
+            most => most.map_or(asked, |most| asked.min(most)),
+        };
+        let starts = now.saturating_add(delay).saturating_add(failed.policy.retry.min_attempt_time.value);
+        let resting = &self.state.resting;
+        let is_free = |target: &String| {
+            *target != failed.target && !resting.holds(target, &self.policy.model(target), now)
+        };
+        let fits = self.end_of_all_time().is_none_or(|end| starts < end);
+        if delay.is_zero()
+            || !fits
+            || self.too_long(delay).is_some()
+            || self.state.targets.iter().any(is_free)
+        {
+            return None;
+        }
+        let fact = format!("the server asks for {asked}");
+        Some((delay, Reason::new(self.policy, "retry.server_delay", rule, [fact])))
     }
 
     /// The wait after the attempt that failed last is this one.

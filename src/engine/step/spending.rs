@@ -67,6 +67,13 @@ impl<'a> Step<'a> {
         })
     }
 
+    /// When everything is over, the final turn too: the deadline of the run, or the end of its time.
+    pub(super) fn end_of_all_time(&self) -> Option<Instant> {
+        let time = self.limits().and_then(|limits| limits.time.as_ref());
+        let end = time.map(|time| self.state.spending.started.saturating_add(time.value));
+        [self.state.deadline, end].into_iter().flatten().min()
+    }
+
     /// Why only the final turn may begin, or not even that, whatever the conversation is.
     pub(super) fn out_of_budget(&self) -> Option<Because> {
         let limits = self.limits()?;
@@ -238,7 +245,7 @@ impl<'a> Step<'a> {
         self.state.model = None;
         if self.state.asked_turn == self.state.turn {
             self.force_last_turn(FinalReason::Budget, vec![why]);
-            return self.next_turn();
+            return self.next_turn_when_due();
         }
         self.begin_last_turn(FinalReason::Budget, vec![why]);
         let measure = self.state.reductions.measured.unwrap_or_default();

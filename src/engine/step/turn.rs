@@ -110,8 +110,10 @@ impl Step<'_> {
     fn too_large_for_all(&mut self, asked: &[Asked]) {
         let rooms = || asked.iter().filter_map(|asked| Some((&asked.target, asked.room?)));
         if self.state.last_turn == LastTurn::Now {
-            let facts: Vec<String> = rooms().map(|(target, room)| format!("{target}: {room}")).collect();
-            self.warn(format!("the last turn is too large for every window: {}", facts.join("; ")));
+            let budget = asked.iter().any(Asked::is_by_budget);
+            let whole = if budget { "what the budget of the run has left" } else { "every window" };
+            let facts: Vec<String> = asked.iter().filter_map(Asked::computed).collect();
+            self.warn(format!("the last turn is too large for {whole}: {}", facts.join("; ")));
         } else if let Some((target, room)) = rooms().find(|(_, room)| room.is_filled_by_tools()) {
             let text = format!(
                 "the definitions of the tools alone are too large for the window of {target}: {room}"

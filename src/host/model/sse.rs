@@ -7,6 +7,8 @@
 
 /// The most bytes one event may hold.
 const MAX_EVENT: usize = 1024 * 1024;
+/// The most bytes between two events: comments that keep a line open come every few seconds, and have some ten bytes.
+const MAX_BETWEEN: usize = 4 * MAX_EVENT;
 /// The most bytes of a text between the events that are kept, and the most such texts.
 const MAX_STRAY: usize = 64 * 1024;
 const MAX_STRAYS: usize = 16;
@@ -20,11 +22,21 @@ pub struct SseEvent {
     pub data: String,
 }
 
-/// An event that is larger than allowed. Nothing more is read from the stream.
+/// An event that is larger than allowed, or too much that is none. Nothing more is read from the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("one event of the stream is larger than {} KiB", .limit / 1024)]
-pub struct EventTooLarge {
-    limit: usize,
+pub enum EventTooLarge {
+    /// Of an event.
+    #[error("one event of the stream is larger than {} KiB", .limit / 1024)]
+    Event {
+        /// The most bytes.
+        limit: usize,
+    },
+    /// Of what stands between two events.
+    #[error("more than {} KiB of the stream are no event", .limit / 1024)]
+    Between {
+        /// The most bytes.
+        limit: usize,
+    },
 }
 
 /// A reader of one event stream.
@@ -40,7 +52,9 @@ pub struct SseParser {
     first_line: bool,
     /// A line feed that comes next belongs to the carriage return before it.
     after_cr: bool,
-    failed: bool,
+    failed: Option<EventTooLarge>,
+    /// The bytes since the last event.
+    between: usize,
     /// Lines that are no field and begin like JSON.
     stray: Vec<u8>,
     strays: Vec<String>,
@@ -62,7 +76,8 @@ impl SseParser {
             data: None,
             first_line: true,
             after_cr: false,
-            failed: false,
+            failed: None,
+            between: 0,
             stray: Vec::new(),
             strays: Vec::new(),
         }
@@ -74,8 +89,8 @@ impl SseParser {
     /// An event is too large. Events before it are in `events`.
     pub fn push(&mut self, bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), EventTooLarge> {
         let mut rest = bytes;
-        if self.failed {
-            return Err(EventTooLarge { limit: self.limit });
+        if let Some(failed) = self.failed {
+            return Err(failed);
         }
         if self.after_cr && !rest.is_empty() {
             self.after_cr = false;
@@ -84,6 +99,7 @@ impl SseParser {
         while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
             let (head, tail) = rest.split_at(end);
             self.bound(head.len())?;
+            self.between = self.between.saturating_add(end).saturating_add(1);
             if self.line.is_empty() {
                 self.line_complete(head, events);
             } else {
@@ -128,10 +144,11 @@ impl SseParser {
     fn bound(&mut self, more: usize) -> Result<(), EventTooLarge> {
         let size = self.line.len() + self.name.len() + self.data.as_ref().map_or(0, Vec::len) + more;
         if size > self.limit {
-            self.failed = true;
-            return Err(EventTooLarge { limit: self.limit });
+            self.failed = Some(EventTooLarge::Event { limit: self.limit });
+        } else if self.between > MAX_BETWEEN {
+            self.failed = Some(EventTooLarge::Between { limit: MAX_BETWEEN });
         }
-        Ok(())
+        self.failed.map_or(Ok(()), Err)
     }
 
     fn line_complete(&mut self, line: &[u8], events: &mut Vec<SseEvent>) {
@@ -194,6 +211,7 @@ impl SseParser {
 
     fn event_complete(&mut self, events: &mut Vec<SseEvent>) {
         if let Some(data) = self.data.take() {
+            self.between = 0;
             events.push(SseEvent { name: text(std::mem::take(&mut self.name)), data: text(data) });
         }
         self.name.clear();

@@ -204,6 +204,10 @@ impl Transport {
                 let _ = tokio::time::timeout(LAST_BYTES, body.chunk()).await;
                 break;
             }
+            // What is always there is never waited for: comments without end are no first token.
+            if !answer.has_begun() && until.is_some_and(|until| until <= Instant::now()) {
+                return Err(within::no_first_token(timeouts));
+            }
         }
         answer.reply(format, &headers, request.messages)
     }

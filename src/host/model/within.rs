@@ -13,7 +13,8 @@ pub(crate) async fn within<T>(
     request: &ModelRequest<'_>,
     attempt: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let time_is_over = async {
+    // An attempt that never waits uses up what a task may do at a time: the clock must be seen all the same.
+    let time_is_over = tokio::task::unconstrained(async {
         match request.timeout {
             Some(timeout) => {
                 tokio::time::sleep(timeout.to_std()).await;
@@ -21,7 +22,7 @@ pub(crate) async fn within<T>(
             }
             None => std::future::pending().await,
         }
-    };
+    });
     tokio::select! {
         biased;
         () = request.cancel.cancelled() => {
@@ -58,4 +59,36 @@ fn limit(timeout: Option<Nanos>) -> String {
 
 fn too_slow(message: String) -> Failure {
     Failure::of(ErrorClass::Timeout, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::engine::ToolChoice;
+    use crate::host::port::Traffic;
+
+    #[tokio::test]
+    async fn an_attempt_that_always_has_something_to_do_ends_in_time() {
+        let request = ModelRequest {
+            messages: &[],
+            tools: Vec::new(),
+            tool_choice: ToolChoice::Auto,
+            max_output: None,
+            timeout: Some(Nanos::from_millis(5)),
+            timeouts: CallTimeouts::default(),
+            streamed: None,
+            traffic: Traffic::default(),
+            cancel: CancellationToken::new(),
+        };
+        let busy = async {
+            for _ in 0..u32::MAX {
+                tokio::task::consume_budget().await;
+            }
+            Ok(())
+        };
+        let failure = within(&request, busy).await.unwrap_err();
+        assert_eq!(failure.class, Some(ErrorClass::Timeout));
+    }
 }

@@ -245,6 +245,23 @@ proptest! {
     }
 }
 
+#[test]
+fn what_is_no_event_has_a_bound_between_two_events() {
+    let comments = ": keep the line open\n".repeat(1024);
+    let mut events = Vec::new();
+    let (mut parser, mut failed) = (SseParser::default(), None);
+    for _ in 0..1024 {
+        failed = failed.or(parser.push(comments.as_bytes(), &mut events).err());
+    }
+    assert_eq!(failed.unwrap().to_string(), "more than 4096 KiB of the stream are no event");
+    let mut parser = SseParser::default();
+    for _ in 0..1024 {
+        parser.push(comments.as_bytes(), &mut events).unwrap();
+        parser.push(b"data: x\n\n", &mut events).unwrap();
+    }
+    assert_eq!(events.len(), 1024);
+}
+
 fn pair(name: &str, data: &str) -> (String, String) {
     (name.to_owned(), data.to_owned())
 }
