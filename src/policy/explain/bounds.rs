@@ -348,7 +348,8 @@ impl Run<'_> {
         let asleep_if_asked = in_time(asleep(self.turn.asleep_if_asked, |worst| worst.asleep_if_asked));
         let asleep = in_time(asleep(self.turn.asleep, |worst| worst.asleep));
         RunBounds {
-            replies: self.replies,
+            // Every reply takes a call.
+            replies: no_more(self.replies, self.budget.model_calls),
             calls: no_more(
                 product([self.replies, self.turn.calls])
                     .zip(self.summaries)
