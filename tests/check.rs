@@ -130,6 +130,23 @@ fn names_of_an_agent_are_held_against_its_policy_unasked() {
 }
 
 #[test]
+fn a_run_refuses_the_names_that_check_refuses_before_it_starts_anything() {
+    let script = ("model.yaml", "version: 1\nreplies: [{text: Done.}]\n");
+    let agent = refunder("a", "policy.yaml", "task: t\n");
+    let run = |policy: &str| {
+        let dir = folder(&[script, ("agent.yaml", &agent), ("policy.yaml", policy)]);
+        let output = unfazed(&dir, &["run", "agent.yaml"]);
+        let begun = dir.path().join(".unfazed/sessions").exists();
+        (String::from_utf8_lossy(&output.stderr).into_owned(), code(&output), begun)
+    };
+    let (said, code, begun) = run("version: 1\ntools: {refnd: {effect: read_only}}\n");
+    assert!(code == 1 && !begun && said.contains("error[P0207]"), "{code} {begun} {said}");
+    // A pattern may be meant for what is to come.
+    let (said, code, _) = run("version: 1\ntools: {'get_*': {effect: read_only}}\n");
+    assert!(code == 0 && said.contains("warning[W0204]"), "{code} {said}");
+}
+
+#[test]
 fn a_run_and_a_test_tell_of_names_that_nothing_has_and_go_on() {
     let policy = "version: 1\ntools: {serch: {effect: read_only}}\n";
     let cases = "version: 1\npolicy: policy.yaml\ntools: {search: {}}\ncases:\n  - {name: c, tool: search, outcomes: [ok], expect: {final: ok}}\n";

@@ -74,6 +74,11 @@ impl Agents {
     }
 }
 
+/// The names that the policy of an agent is held against where no other file is looked at.
+pub(in crate::cli) fn alone(named: &Named, path: &Path) -> KnownNames {
+    Agents::default().names(named, path)
+}
+
 fn member(path: &Path, folder: &Path, bytes: &[u8]) -> Option<Member> {
     let (file, report) = AgentFile::read_rest(&path.display().to_string(), bytes);
     let file = file?.value;

@@ -1,6 +1,6 @@
 //! `unfazed check`: all problems of policy, agent and script files at once, and what their policies hardly mean.
 
-mod agents;
+pub(super) mod agents;
 mod fix;
 mod github;
 mod sarif;

@@ -19,6 +19,7 @@ use unfazed::host::{
 use unfazed::policy::{Completeness, KnownNames, Loader, Policy};
 use unfazed::store::{Fsync, Resumed, SessionId, SessionLog, StoreError};
 
+use crate::cli::check::agents;
 use crate::cli::exit::Failed;
 use crate::cli::files;
 use crate::cli::named::{self, Named};
@@ -76,8 +77,13 @@ impl Setup {
         if named.is_none() {
             named::is_agent(path, &bytes, "run")?;
         }
-        let Named { file, policy, mut scripts, models } =
-            named.ok_or_else(|| reported(&named::once(reports)))?;
+        let named = named.ok_or_else(|| reported(&named::once(reports)))?;
+        let names = agents::alone(&named, path);
+        let all_known = names.completeness == Completeness::All;
+        if all_known {
+            unknown_names(&named.policy, names.clone())?;
+        }
+        let Named { file, policy, mut scripts, models } = named;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         if !has_task && file.value.task.is_none() && resume.is_none() {
             let message = "there is nothing to do: give --task, or write `task:` into the agent file";
@@ -122,7 +128,10 @@ impl Setup {
         for server in &mcp {
             agent = agent.tool_source(server.clone());
         }
-        unknown_names(&agent, &policy_now, &file);
+        if let (false, Ok(offered)) = (all_known, agent.offered()) {
+            let tools = Some(offered.into_iter().map(|tool| tool.name).collect());
+            unknown_names(&policy_now, KnownNames { tools, ..names })?;
+        }
         let store = place.open(fsync(file.session.fsync))?;
         let (session, past) = if resume.is_some() {
             let interpreter = agent.interpreter().map_err(stopped)?;
@@ -153,22 +162,17 @@ fn share(agent: Agent, shared: Option<Arc<dyn SharedState>>, file: &AgentFile) -
     Ok(agent)
 }
 
-/// Says which names in the policy are of no tool and no model of the agent. Its servers have been asked, so all are known;
-/// the run goes on, because the rules for the others hold.
-fn unknown_names(agent: &Agent, policy: &Policy, file: &AgentFile) {
-    let Ok(offered) = agent.offered() else { return };
-    let names = KnownNames {
-        owner: "agent",
-        tools: Some(offered.into_iter().map(|tool| tool.name).collect()),
-        models: Some(file.models.keys().cloned().collect()),
-        // All are known; what is none keeps no run from its work.
-        completeness: Completeness::More,
-        shared: Vec::new(),
-    };
+/// Says which names in the policy are of no tool and no model of the agent. A name that `check` would refuse is refused;
+/// with names that only a server could have told, the run is made, because the rules for the others hold.
+fn unknown_names(policy: &Policy, names: KnownNames) -> Result<(), Failed> {
     let report = policy.hold_against(names);
+    if report.has_errors() {
+        return Err(reported(&[report]));
+    }
     if !report.is_empty() {
         out::say(&format!("{report}\n"));
     }
+    Ok(())
 }
 
 /// The tools that the file itself names.
