@@ -39,8 +39,8 @@ pub(super) fn value(cursor: &mut Cursor<'_>, open: Open<'_>) -> Result<Value, Re
         line.len() == first.len() || line.as_bytes().get(first.len()).is_some_and(|byte| *byte != b':');
     if let (Some(number), false, true) = (&number, quoted, ends) {
         if cursor.at_end() {
-            // More digits may follow.
-            cursor.repaired(Repair::ClosedAtEnd);
+            // More digits may follow: half a number is another number, and holds the same schema.
+            return cursor.refuse(Reason::CutInScalar);
         }
         return Ok(number.clone());
     }

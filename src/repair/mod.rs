@@ -2,7 +2,7 @@
 //!
 //! Text that is JSON is never changed. Text that can be read in one way only is repaired. Text that can be read in
 //! two ways is refused: a guess would run a tool with arguments nobody sent. So is a number with more digits than can be
-//! kept. A text that stops where a string, a number or a member is not over is closed there, but not certain
+//! kept. A text that stops where a string or a member is not over is closed there, but not certain
 //! ([`Repaired::is_certain`]). A schema decides both ([`repair_for`]): of two readings the one that holds it, and a value
 //! that was closed at the end if it holds it.
 //!

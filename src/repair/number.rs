@@ -38,6 +38,10 @@ pub(crate) fn too_long(json: &str) -> Option<(usize, &str)> {
 
 /// The number that a word is: one of JSON, or one that lacks the digit before or after its dot.
 pub(super) fn read(cursor: &mut Cursor<'_>, word: &str, at: usize) -> Result<Option<Value>, Refusal> {
+    if word == "-0" {
+        // The reader of JSON makes a float of it.
+        return Ok(Some(Value::from(0)));
+    }
     let whole = completed(word);
     match whole.parse::<Number>() {
         Ok(number) if is_kept(&whole, &number) => {

@@ -151,6 +151,12 @@ impl Reading {
             cursor.advance(2);
             return Ok(());
         }
+        if let Some(sign) = typographic(cursor.rest_from(cursor.at.saturating_add(1))) {
+            cursor.repaired(Repair::BadEscape);
+            self.text.push(sign);
+            cursor.advance(sign.len_utf8().saturating_add(1));
+            return Ok(());
+        }
         let letter = match next {
             b'b' => Some('\u{8}'),
             b'f' => Some('\u{c}'),
@@ -276,6 +282,11 @@ impl Reading {
         }
         Ok(self.text)
     }
+}
+
+/// The typographic quotation mark that a text begins with.
+fn typographic(text: &str) -> Option<char> {
+    text.chars().next().filter(|sign| "“”„‘’‚".contains(*sign))
 }
 
 /// Whether a text closes all the brackets that it opens.

@@ -126,6 +126,10 @@ fn what_is_cut_off_where_nothing_tells_what_was_meant_is_not_made_up() {
     refused("{\"pa", Reason::CutInString);
     refused("{\"limit\": tru", Reason::CutInScalar);
     refused("{\"limit\": 1.5e", Reason::CutInScalar);
+    refused("{\"limit\": 1", Reason::CutInScalar);
+    refused("[1, -2.5", Reason::CutInScalar);
+    assert!(repair_for("{\"limit\": 1", &|_| true).is_err());
+    repaired("{\"limit\": 1\n", &json!({"limit": 1}), "missing_bracket");
     refused("{\"limit\":", Reason::CutOff);
     refused("{\"limit\"", Reason::NotAMember);
     refused("{", Reason::CutOff);
@@ -138,7 +142,6 @@ fn what_is_closed_at_the_end_is_not_certain_and_a_schema_decides() {
         ("{\"path\": \"/etc/pass", json!({"path": "/etc/pass"})),
         ("{\"path\": \"/etc/pass}", json!({"path": "/etc/pass"})),
         ("{\"path\": [\"a\", \"b\n]\n}\n```", json!({"path": ["a", "b"]})),
-        ("{\"limit\": 12", json!({"limit": 12})),
         ("{\"a\": 1,", json!({"a": 1})),
         ("{\"a\": [", json!({"a": []})),
     ] {
@@ -313,4 +316,18 @@ fn a_key_comes_once() {
 fn a_refusal_says_why_and_where() {
     let refusal = repair("{\"a\": NaN}").unwrap_err();
     assert_eq!(refusal.to_string(), "neither a string in quotes, a number nor a literal at byte 6");
+}
+
+#[test]
+fn a_backslash_before_a_quotation_mark_of_any_kind_escapes_it() {
+    repaired("{\"a\": \"\\“b\\”\"}", &json!({"a": "“b”"}), "bad_escape");
+    repaired("{“a”: “\\”b\\””}", &json!({"a": "”b”"}), "smart_quotes, bad_escape");
+    repaired("{\"a\": \"it\\’s\"}", &json!({"a": "it’s"}), "bad_escape");
+}
+
+#[test]
+fn minus_zero_is_the_integer_zero() {
+    let found = repair("{'a': -0, 'b': -0}").unwrap();
+    assert_eq!(found.value.to_string(), r#"{"a":0,"b":0}"#);
+    assert_eq!(found.repairs.to_string(), "single_quotes");
 }
