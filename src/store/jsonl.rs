@@ -269,16 +269,28 @@ impl JsonlLog {
         Ok(())
     }
 
-    /// What is added to a file that was deleted is lost with it.
+    /// What is added to a file that was deleted is lost with it; and what is added to one that somebody else has moved or
+    /// written to is not found again, or cannot be read.
     fn check_linked(&self) -> Result<(), StoreError> {
+        let stat = self.file.metadata().map_err(|source| self.write_error(source))?;
+        let changed = |how| Err(StoreError::Changed { path: self.path.clone(), how });
         #[cfg(unix)]
         {
-            let stat = self.file.metadata().map_err(|source| self.write_error(source))?;
-            if std::os::unix::fs::MetadataExt::nlink(&stat) == 0 {
+            use std::os::unix::fs::MetadataExt;
+            if stat.nlink() == 0 {
                 return Err(StoreError::Deleted { path: self.path.clone() });
             }
+            let same = |there: &fs::Metadata| (there.dev(), there.ino()) == (stat.dev(), stat.ino());
+            if !fs::metadata(&self.path).is_ok_and(|there| same(&there)) {
+                return changed("was moved");
+            }
         }
-        Ok(())
+        // What this process could not write as a whole is cut off next.
+        match stat.len() {
+            length if length < self.length => changed("was cut off by somebody else"),
+            length if length > self.length && !self.torn => changed("was added to by somebody else"),
+            _ => Ok(()),
+        }
     }
 
     /// Drops what stands behind the last whole record.
@@ -521,6 +533,45 @@ mod tests {
         // From now on there are two again.
         log.keep_state(b"four").unwrap();
         assert_eq!(log.kept_states(), [b"three".to_vec(), b"four".to_vec()]);
+    }
+
+    #[test]
+    fn a_log_that_others_change_under_a_run_gets_nothing_more() {
+        let changed = |change: &dyn Fn(&Scene, &Path)| {
+            let scene = scene();
+            let mut log = scene.create();
+            log.append(&[state(1)]).unwrap();
+            change(&scene, log.path());
+            scene.said(log.append(&[state(2)]))
+        };
+        let rest = "while it was being written: `DIR/a/b/trip.jsonl`; nothing more is added to it";
+        let cut = changed(&|_, path| options().open(path).unwrap().set_len(20).unwrap());
+        assert_eq!(cut, format!("the log of the session was cut off by somebody else {rest}"));
+        let longer = changed(&|_, path| options().open(path).unwrap().write_all(b"{}\n").unwrap());
+        assert_eq!(longer, format!("the log of the session was added to by somebody else {rest}"));
+        if cfg!(unix) {
+            let moved = changed(&|_, path| fs::rename(path, path.with_extension("old")).unwrap());
+            assert_eq!(moved, format!("the log of the session was moved {rest}"));
+            let replaced = changed(&|scene, path| {
+                let text = scene.written();
+                fs::rename(path, path.with_extension("old")).unwrap();
+                fs::write(path, text).unwrap();
+            });
+            assert_eq!(replaced, moved);
+        }
+    }
+
+    #[test]
+    fn a_last_line_end_that_was_changed_is_found_before_anything_is_appended() {
+        let scene = scene();
+        scene.create().append(&[state(1)]).unwrap();
+        let whole = scene.written();
+        for end in [" ", "\t", "\r", "\0", "J"] {
+            let changed = format!("{}{end}", whole.trim_end());
+            scene.write(&changed);
+            assert!(scene.said(scene.store.open(&scene.id)).contains("is damaged at line 2"), "{end:?}");
+            assert_eq!(scene.written(), changed);
+        }
     }
 
     #[test]

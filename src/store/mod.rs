@@ -219,6 +219,16 @@ pub enum StoreError {
         /// The log.
         path: PathBuf,
     },
+    /// Somebody else moved or changed its log while it was open.
+    #[error(
+        "the log of the session {how} while it was being written: `{}`; nothing more is added to it", path.display()
+    )]
+    Changed {
+        /// The log.
+        path: PathBuf,
+        /// What has happened to it.
+        how: &'static str,
+    },
     /// The address of a database cannot be read.
     #[error(
         "this is not the address of a PostgreSQL database; write `postgres://USER@HOST:PORT/DATABASE`, with special characters \

@@ -105,6 +105,10 @@ impl<R: BufRead> Scan<R> {
         }
         let ended = self.buffer.ends_with(b"\n");
         let line = without_zeros(&self.buffer);
+        // Nothing stands behind a whole record but its line end: a blank was one, and a byte of it was changed.
+        if !ended && !line.ends_with(b"}") && parse(line).is_ok() {
+            return Err(ReadError::Damaged { line: self.line + 1, source: RecordError::Changed });
+        }
         let kind = match kind(line) {
             // What a crash leaves behind must not be taken for a whole record.
             Some(kind) if ended && !line.contains(&0) => match verify(line) {
