@@ -343,6 +343,17 @@ pub enum FinishReason {
     Other(String),
 }
 
+impl FinishReason {
+    /// Whether the model came to the end of what it wanted to say. Else its last words may be cut: what is open in them
+    /// is not to be closed.
+    pub const fn is_of_a_whole_reply(&self) -> bool {
+        match self {
+            Self::Stop | Self::ToolCalls => true,
+            Self::Length | Self::ContextWindow | Self::ContentFilter | Self::Unsaid | Self::Other(_) => false,
+        }
+    }
+}
+
 /// A tool call the model asks for, with what the planner has to say about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Proposal {

@@ -8,23 +8,33 @@ use super::super::directive::Note;
 use super::super::event::{FinishReason, ModelReply, Proposal};
 use super::super::leaked;
 use super::Step;
-use crate::repair;
+use crate::repair::{self, Repair};
 use crate::session::ToolCall;
 
 impl Step<'_> {
-    /// Repairs the calls of a reply. In one that was cut at a token limit, what is missing is unknown.
+    /// Repairs the calls of a reply. In one that may have been cut, what is missing is unknown: nothing is closed there.
     pub(super) fn mend_reply(&mut self, reply: &mut ModelReply) {
-        if !matches!(reply.finish, FinishReason::Length | FinishReason::ContextWindow) {
-            for proposal in &mut reply.calls {
+        let cut = matches!(reply.finish, FinishReason::Length | FinishReason::ContextWindow);
+        let whole = reply.finish.is_of_a_whole_reply();
+        for proposal in reply.calls.iter_mut().filter(|_| !cut) {
+            let ended = whole || self.is_ended(&proposal.call);
+            if ended {
                 self.mend_call(&mut proposal.call);
             }
         }
     }
 
+    /// Whether the arguments of a call come to their end without anything that would have to be closed there.
+    fn is_ended(&self, call: &ToolCall) -> bool {
+        let closed = [Repair::ClosedAtEnd, Repair::MissingBracket];
+        self.repaired(&call.arguments, &call.name)
+            .is_none_or(|found| !closed.iter().any(|repair| found.repairs.contains(*repair)))
+    }
+
     /// Takes calls that stand in the text of a reply for calls, if the policy says so and all of them can be read.
     pub(super) fn take_leaked_calls(&mut self, reply: &mut ModelReply) {
         let turn = self.policy.turn();
-        if !reply.calls.is_empty() || !turn.leaked_calls.value || reply.finish == FinishReason::Length {
+        if !reply.calls.is_empty() || !turn.leaked_calls.value || !reply.finish.is_of_a_whole_reply() {
             return;
         }
         let report = self.policy.output().map(|output| output.tool.value.as_str());

@@ -32,7 +32,7 @@ pub(super) fn finish(said: Option<String>) -> Result<FinishReason, Failure> {
     Ok(match word.as_str() {
         "stop" | "end_turn" | "stop_sequence" | "eos" | "eos_token" | "complete" => FinishReason::Stop,
         "tool_calls" | "tool_call" | "tool_use" | "function_call" => FinishReason::ToolCalls,
-        "length" | "max_tokens" | "max_output_tokens" => FinishReason::Length,
+        "length" | "max_tokens" | "max_output_tokens" | "incomplete" => FinishReason::Length,
         "model_context_window_exceeded" | "model_length" => FinishReason::ContextWindow,
         "content_filter"
         | "content_filtered"
@@ -78,7 +78,7 @@ mod tests {
         for (reason, words) in [
             (FinishReason::Stop, &["stop", "STOP", "end_turn", "eos", "COMPLETE"][..]),
             (FinishReason::ToolCalls, &["tool_calls", "tool_use", "function_call", "TOOL_CALL"]),
-            (FinishReason::Length, &["length", "max_tokens", "MAX_TOKENS"]),
+            (FinishReason::Length, &["length", "max_tokens", "MAX_TOKENS", "incomplete"]),
             (FinishReason::ContextWindow, &["model_context_window_exceeded", "model_length"]),
             (
                 FinishReason::ContentFilter,
