@@ -288,6 +288,32 @@ fn dead_sessions_are_passed_over_and_said() {
 }
 
 #[test]
+fn the_log_decides_whether_a_run_is_over() {
+    let scene = Scene::new();
+    let id = scene.run();
+    let known = scene.store().info(&id).unwrap().meta;
+    assert_eq!(known.status, SessionStatus::Answered);
+    // Without a run that was broken off, the latest says what it came to; without what is kept beside it, the log does.
+    let printed = |args: &[&str]| {
+        let output = scene.unfazed(args);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        (out(&output), err(&output))
+    };
+    let by_id = printed(&["run", "--resume", id.as_str()]);
+    says(&by_id.1, &["came to this"]);
+    assert_eq!(printed(&["run", "--resume", "latest"]), by_id);
+    fs::remove_file(scene.store().path(&id).with_extension("meta.json")).unwrap();
+    assert_eq!(printed(&["run", "--resume", id.as_str()]), by_id);
+    // A log that lost its end goes on, whatever is kept beside it.
+    let log = fs::read_to_string(scene.store().path(&id)).unwrap();
+    scene.cut(&id, log.rfind(r#""event":"model_responded""#).unwrap());
+    scene.describe(&id, &known);
+    let (said, told) = printed(&["run", "--resume", id.as_str()]);
+    assert_eq!(said, by_id.0);
+    assert!(!told.contains("came to this"), "{told}");
+}
+
+#[test]
 fn a_task_goes_into_no_older_conversation_while_the_latest_is_in_use() {
     let scene = Scene::new();
     let older = scene.run();

@@ -9,7 +9,7 @@ use super::jsonl::io_error;
 use super::{
     Listing, META_FORMAT, SessionId, SessionInfo, SessionMeta, SessionStatus, StoreError, beside, read_log,
 };
-use crate::engine::{Order, Record};
+use crate::engine::{Event, Order, Record, Work};
 use crate::time::Instant;
 
 /// Where what is known of a session without its log is.
@@ -91,11 +91,22 @@ fn of_log(log: &Path) -> Result<SessionMeta, StoreError> {
     for record in read_log(BufReader::new(file)) {
         match (record, &mut meta) {
             (Ok(Record::Session(header)), _) => meta = Some(SessionMeta::of(&header)),
-            (Ok(Record::Event(envelope)), Some(meta)) => meta.happened(&envelope),
+            (Ok(Record::Event(envelope)), Some(meta)) => {
+                meta.happened(&envelope);
+                match envelope.event {
+                    Event::RunStarted(_) => (meta.turns, meta.tokens) = Default::default(),
+                    Event::ModelResponded { reply, .. } => {
+                        meta.tokens = meta.tokens.plus(reply.usage.unwrap_or_default());
+                    }
+                    _ => {}
+                }
+            }
             (Ok(Record::Directives { list, .. }), Some(meta)) => {
                 for directive in &list.0 {
-                    if let Order::Note(note) = &directive.order {
-                        meta.decided(note);
+                    match &directive.order {
+                        Order::Note(note) => meta.decided(note),
+                        Order::Work(Work::CallModel(call)) => meta.turns = call.turn,
+                        _ => {}
                     }
                 }
             }

@@ -1,20 +1,19 @@
 //! A session whose last run is over. A run that was killed as it ended may never have printed what it came to.
 
 use serde_json::json;
-use unfazed::engine::{Note, Order, Outcome, Record};
-use unfazed::store::{Fsync, Store};
+use unfazed::store::Fsync;
 
 use super::{Format, ended, print};
 use crate::cli::exit::{Exit, Failed};
 use crate::cli::out;
-use crate::cli::sessions::{Found, failed};
+use crate::cli::sessions::{Found, LastRun, failed};
 use crate::cli::text::tokens;
 
 /// Prints the outcome of the last run, and ends with its exit code.
 pub(super) fn show(found: &Found, format: Format) -> Result<Exit, Failed> {
     let store = found.place.open(Fsync::Turn)?;
     let id = &found.id;
-    let Some(outcome) = outcome(&*store, found)? else {
+    let LastRun::Over(outcome) = LastRun::of(&*store, id)? else {
         return Err(Failed::Usage(format!(
             "no run of session {id} has ended; give it a task: unfazed run --resume {id} '...'"
         )));
@@ -44,19 +43,4 @@ pub(super) fn show(found: &Found, format: Format) -> Result<Exit, Failed> {
         }
     }
     Ok(ended::exit(&outcome))
-}
-
-/// How the last run ended.
-fn outcome(store: &dyn Store, found: &Found) -> Result<Option<Outcome>, Failed> {
-    let mut last = None;
-    for record in store.read(&found.id).map_err(|error| failed(&error))? {
-        if let Record::Directives { list, .. } = record.map_err(|error| failed(&error))? {
-            for directive in list.0 {
-                if let Order::Note(Note::Finish { outcome }) = directive.order {
-                    last = Some(outcome);
-                }
-            }
-        }
-    }
-    Ok(last)
 }

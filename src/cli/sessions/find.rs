@@ -10,6 +10,7 @@ use crate::cli::exit::Failed;
 use crate::cli::settings::Settings;
 use crate::cli::{files, out};
 
+use super::last::LastRun;
 use super::place::{self, Place};
 
 /// The session that was written last.
@@ -108,7 +109,8 @@ pub(crate) fn to_go_on(
     let is_id = wanted.parse::<SessionId>().is_ok_and(|id| is_there(store, &id));
     let id = if wanted == LATEST && !is_id { latest(store, has_task)? } else { one(store, wanted)? };
     let info = store.info(&id).map_err(|error| failed(&error))?;
-    let is_over = !has_task && !goes_on(info.meta.status);
+    let is_over =
+        !has_task && !goes_on(info.meta.status) && !matches!(LastRun::of(store, &id)?, LastRun::Open);
     let first = store.read(&id).map_err(|error| failed(&error))?.next();
     match first {
         Some(Ok(Record::Session(header))) => Ok(Found { id, place, header, is_over }),
@@ -117,13 +119,14 @@ pub(crate) fn to_go_on(
     }
 }
 
-/// The last session that can go on. Those that are passed over are said. A task is for the conversation that was last; while
+/// The last session that can go on; without one and without a task, the last whose run is over. Those that are passed over are said. A task is for the conversation that was last; while
 /// somebody else writes to that, it goes into no other one.
 fn latest(store: &dyn Store, has_task: bool) -> Result<SessionId, Failed> {
     let Listing { sessions, damaged } = store.list().map_err(|error| failed(&error))?;
     for (id, why) in damaged {
         out::say(&format!("passed over  {id}: {why}\n"));
     }
+    let mut over = None;
     for SessionInfo { id, meta, .. } in sessions {
         match meta.status {
             SessionStatus::Running if has_task => {
@@ -137,8 +140,11 @@ fn latest(store: &dyn Store, has_task: bool) -> Result<SessionId, Failed> {
                 out::say(&format!("passed over  {id}: no run of it has begun\n"));
             }
             status if has_task || goes_on(status) => return Ok(id),
-            _ => {}
+            _ => over = over.or(Some(id)),
         }
+    }
+    if let Some(id) = over {
+        return Ok(id);
     }
     Err(Failed::Usage(if has_task {
         format!("no session in {} can go on", store.place())

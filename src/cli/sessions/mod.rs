@@ -5,6 +5,7 @@ mod delete_all;
 mod export;
 mod filter;
 mod find;
+mod last;
 mod list;
 mod migrate;
 mod place;
@@ -24,6 +25,7 @@ use super::settings::Settings;
 pub(in crate::cli) use filter::Filter;
 pub(crate) use find::{Found, to_go_on};
 pub(in crate::cli) use find::{failed, one, records};
+pub(in crate::cli) use last::LastRun;
 pub(crate) use place::{Place, of_run};
 
 /// Lists, searches, shows, exports, renames and deletes sessions

@@ -1,0 +1,41 @@
+//! What the last run of a session came to. The log says it: what is kept beside it may be newer than a log that lost its
+//! end.
+
+use unfazed::engine::{Event, Note, Order, Outcome, Record};
+use unfazed::store::{SessionId, Store};
+
+use super::failed;
+use crate::cli::exit::Failed;
+
+/// How far the last run got.
+pub(in crate::cli) enum LastRun {
+    /// There was none.
+    None,
+    /// It has not ended.
+    Open,
+    /// It has ended.
+    Over(Outcome),
+}
+
+impl LastRun {
+    /// Reads the log.
+    pub(in crate::cli) fn of(store: &dyn Store, id: &SessionId) -> Result<Self, Failed> {
+        let mut last = Self::None;
+        for record in store.read(id).map_err(|error| failed(&error))? {
+            match record.map_err(|error| failed(&error))? {
+                Record::Event(envelope) if matches!(envelope.event, Event::RunStarted(_)) => {
+                    last = Self::Open
+                }
+                Record::Directives { list, .. } => {
+                    for directive in list.0 {
+                        if let Order::Note(Note::Finish { outcome }) = directive.order {
+                            last = Self::Over(outcome);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(last)
+    }
+}
