@@ -68,9 +68,22 @@ pub(super) fn read(line: &[u8]) -> Read {
         });
     }
     if head.result.is_some() || head.error.is_some_and(|error| error.get().starts_with('{')) {
-        return Read::Message;
+        return whole(line, &id);
     }
     refused(&id, "the server's answer has neither a result nor an error that can be read")
+}
+
+/// An answer that the client takes, or what it takes instead: it knows none without its version, and none with half a
+/// surrogate pair in a text.
+fn whole(line: &[u8], id: &Value) -> Read {
+    match serde_json::from_slice::<Value>(line) {
+        Ok(Value::Object(mut answer)) if !answer.contains_key("jsonrpc") => {
+            answer.insert("jsonrpc".to_owned(), "2.0".into());
+            Read::Instead(format!("{}\n", Value::Object(answer)).into_bytes())
+        }
+        Ok(_) => Read::Message,
+        Err(_) => refused(id, NO_JSON),
+    }
 }
 
 /// Whether a line is meant as a message.
@@ -218,6 +231,15 @@ mod tests {
         }
         assert_eq!(instead(r#"{"jsonrpc":"2.0","id":"x7","result":{"#)["id"], json!("x7"));
         assert_eq!(of(r#"{"jsonrpc":"2.0","result":{"content": broken"#), Read::Unanswerable);
+    }
+
+    #[test]
+    fn an_answer_that_the_client_would_pass_over_is_answered_at_once() {
+        let told =
+            instead(r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"\ud83d"}]}}"#);
+        assert_eq!((&told["id"], &told["error"]["code"]), (&json!(7), &json!(-32603)));
+        let told = instead(r#"{"id":7,"result":{"content":[]}}"#);
+        assert_eq!(told, json!({"jsonrpc": "2.0", "id": 7, "result": {"content": []}}));
     }
 
     #[test]
