@@ -134,6 +134,16 @@ proptest! {
 }
 
 #[test]
+fn a_preview_shows_no_secret() {
+    let text =
+        "version: 1\n# sent with api_key=q777x12345\nretry: {max_atempts: 3}\n# https://me:p4ssw0rd@x.y/\n";
+    let dir = folder(&[("policy.yaml", text)]);
+    let (said, _) = check(dir.path(), &["policy.yaml", "--fix", "--diff"]);
+    assert!(said.contains("+retry: {max_attempts: 3}") && said.contains("****"), "{said}");
+    assert!(!said.contains("q777x12345") && !said.contains("p4ssw0rd"), "{said}");
+}
+
+#[test]
 fn a_preview_is_a_unified_diff_and_ends_with_1() {
     let dir = folder(&[("policy.yaml", "version: 1\nretry: {max_atempts: 3}  # few\n")]);
     let (said, code) = check(dir.path(), &["policy.yaml", "--fix", "--diff"]);

@@ -117,6 +117,7 @@ pub use ratio::{Ratio, RatioError, parse_millionths, parse_ppm};
 pub use report::{Findings, Report, Said};
 pub use result::{Cap, Keep, OverMax, ResultForm, ResultPolicy, Size, Unit, estimated_tokens};
 pub use run_limits::{RunLimits, UnknownPrice};
+pub use secret::without_secrets;
 #[cfg(feature = "host")]
 pub(crate) use secret::{formed, written as written_secret};
 pub use seed::Seed;

@@ -77,6 +77,16 @@ fn password(part: &str) -> Option<&str> {
     part.split_once(':').map(|(_, password)| password).filter(|password| !password.starts_with(' '))
 }
 
+/// A text as it may be shown: with a star for each character of the secrets in it.
+///
+/// ```
+/// use unfazed::policy::without_secrets;
+/// assert_eq!(without_secrets("api_key: q777x\n"), "api_key: *****\n");
+/// ```
+pub fn without_secrets(text: &str) -> String {
+    masked(text, &hidden(text))
+}
+
 /// The text with a star for each character in those bytes; as long as before, and with the same lines.
 pub(super) fn masked(text: &str, hidden: &[Range<usize>]) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -197,6 +207,9 @@ mod tests {
             ("use sk-proj-12345678 for it", "sk-proj-12345678"),
             ("https://x.y/v1?api_key=q777x", "q777x"),
             ("https://x.y/v1?a=1&key=q777x", "q777x"),
+            ("https://x.y/v1?subscription-key=q777x", "q777x"),
+            ("https://x.y/v1?api%5Fkey=q777x", "q777x"),
+            ("https://x.y/v1?a=1&%6b%65%79=q777x", "q777x"),
             ("https://me:p4ss@x.y/", "me:p4ss"),
             ("Authorization: Bearer ab12cd34", "ab12cd34"),
         ] {

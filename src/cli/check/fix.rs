@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use unfazed::host::PolicyFiles;
 use unfazed::policy::yaml::is_kept;
-use unfazed::policy::{Diagnostic, Place, Report, Severity, Span};
+use unfazed::policy::{Diagnostic, Place, Report, Severity, Span, without_secrets};
 
 use super::unified;
 use super::{Checker, Kind, files, named};
@@ -229,9 +229,10 @@ impl Fixed {
         self.count
     }
 
-    /// The repairs as a unified diff.
+    /// The repairs as a unified diff, without the secrets that stand beside them.
     pub(super) fn diff(&self) -> String {
-        let [old, new] = [&self.before, &self.after].map(|bytes| String::from_utf8_lossy(bytes));
+        let [old, new] =
+            [&self.before, &self.after].map(|bytes| without_secrets(&String::from_utf8_lossy(bytes)));
         unified::diff(&self.name(), &old, &new)
     }
 

@@ -56,6 +56,11 @@ const DISTINCT: usize = 7;
 /// Names of secrets in addresses, besides those known everywhere.
 const IN_QUERIES: [&str; 6] = ["key", "sig", "signature", "auth", "code", "accesskeyid"];
 
+/// How other names of secrets in addresses end: `subscription-key`.
+const ENDS_IN_QUERIES: [&str; 4] = ["key", "secret", "token", "sig"];
+/// Longer names in addresses are none of secrets.
+const LONGEST_QUERIED: usize = 96;
+
 /// Keys of well-known services, wherever they stand, comments included.
 pub(super) fn keys(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
@@ -150,6 +155,38 @@ pub(super) fn in_addresses(text: &str) -> Vec<Range<usize>> {
     found
 }
 
+/// The name at the end of a text, if it is one of a query: without its percent signs, in lower case, with `-` between its words.
+fn queried_name(before: &str) -> Option<String> {
+    let near = before.len().saturating_sub(LONGEST_QUERIED);
+    let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.%".contains(byte);
+    let length = before.as_bytes().get(near..)?.iter().rev().take_while(|byte| of_name(byte)).count();
+    let (rest, name) = before.split_at_checked(before.len().checked_sub(length)?)?;
+    if !rest.ends_with(['?', '&', ';']) {
+        return None;
+    }
+    let (mut folded, mut was_capital) = (String::new(), false);
+    let mut bytes = name.bytes();
+    while let Some(byte) = bytes.next() {
+        let byte = if byte == b'%' {
+            let digits = [bytes.next()?, bytes.next()?].map(char::from);
+            let [high, low] = digits.map(|digit| digit.to_digit(16));
+            u8::try_from(high?.saturating_mul(16).saturating_add(low?)).ok()?
+        } else {
+            byte
+        };
+        // A word begins after a separator, and with a capital after a small letter.
+        let small = folded.ends_with(|char: char| char.is_ascii_lowercase()) && !was_capital;
+        if !byte.is_ascii_alphanumeric() || (byte.is_ascii_uppercase() && small) {
+            folded.push('-');
+        }
+        was_capital = byte.is_ascii_uppercase();
+        if byte.is_ascii_alphanumeric() {
+            folded.push(char::from(byte.to_ascii_lowercase()));
+        }
+    }
+    Some(folded)
+}
+
 /// Values that a `=` gives to a name of a secret: in the query of an address, or in arguments of a command.
 pub(super) fn assigned(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
@@ -158,9 +195,12 @@ pub(super) fn assigned(text: &str) -> Vec<Range<usize>> {
             continue;
         }
         let Some(name) = name_before(text, at) else { continue };
-        let before = text.get(..at).unwrap_or_default();
-        let before = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-        let queried = before.ends_with(['?', '&', ';']) && IN_QUERIES.contains(&name.as_str());
+        let queried = queried_name(text.get(..at).unwrap_or_default()).is_some_and(|name| {
+            let joined = name.replace('-', "");
+            IN_QUERIES.contains(&joined.as_str())
+                || name.rsplit('-').next().is_some_and(|word| ENDS_IN_QUERIES.contains(&word))
+                || secret(&joined).is_some()
+        });
         if !queried && secret(&name).is_none() {
             continue;
         }
