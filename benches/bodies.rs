@@ -6,7 +6,7 @@ use unfazed::policy::ErrorClass;
 /// A name, a status, its body and the class of the failure.
 type Body = (&'static str, u16, fn() -> String, ErrorClass);
 
-pub const BODIES: [Body; 7] = [
+pub(crate) const BODIES: [Body; 7] = [
     ("a quota of Gemini", 429, quota, ErrorClass::QuotaExceeded),
     ("a limit of OpenAI", 429, openai, ErrorClass::RateLimit),
     ("a window of Anthropic", 400, anthropic, ErrorClass::ContextOverflow),
@@ -17,7 +17,7 @@ pub const BODIES: [Body; 7] = [
 ];
 
 /// The headers that come with each.
-pub fn headers() -> Headers {
+pub(crate) fn headers() -> Headers {
     Headers::new([("retry-after", &b"2"[..]), ("date", b"Fri, 20 Nov 2026 10:00:00 GMT")])
 }
 

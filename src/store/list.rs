@@ -106,7 +106,7 @@ fn of_log(log: &Path) -> Result<SessionMeta, StoreError> {
                     match &directive.order {
                         Order::Note(note) => meta.decided(note),
                         Order::Work(Work::CallModel(call)) => meta.turns = call.turn,
-                        _ => {}
+                        Order::Work(_) => {}
                     }
                 }
             }

@@ -78,10 +78,10 @@ impl Setup {
             named::is_agent(path, &bytes, "run")?;
         }
         let named = named.ok_or_else(|| reported(&named::once(reports)))?;
-        let names = agents::alone(&named, path);
-        let all_known = names.completeness == Completeness::All;
+        let known = agents::alone(&named, path);
+        let all_known = known.completeness == Completeness::All;
         if all_known {
-            unknown_names(&named.policy, names.clone())?;
+            unknown_names(&named.policy, known.clone())?;
         }
         let Named { file, policy, mut scripts, models } = named;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -130,7 +130,7 @@ impl Setup {
         }
         if let (false, Ok(offered)) = (all_known, agent.offered()) {
             let tools = Some(offered.into_iter().map(|tool| tool.name).collect());
-            unknown_names(&policy_now, KnownNames { tools, ..names })?;
+            unknown_names(&policy_now, KnownNames { tools, ..known })?;
         }
         let store = place.open(fsync(file.session.fsync))?;
         let (session, past) = if resume.is_some() {

@@ -24,7 +24,7 @@ impl LastRun {
         for record in store.read(id).map_err(|error| failed(&error))? {
             match record.map_err(|error| failed(&error))? {
                 Record::Event(envelope) if matches!(envelope.event, Event::RunStarted(_)) => {
-                    last = Self::Open
+                    last = Self::Open;
                 }
                 Record::Directives { list, .. } => {
                     for directive in list.0 {
