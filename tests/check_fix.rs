@@ -40,7 +40,7 @@ retry:
   max_attempts: 5   # four retries
   enabled: true
   retry_on: [network_error, rate_limit]
-  backoff: {kind: constant, delay: 1s, jitter: none}
+  backoff: {kind: constant, delay: 1s}
 tools:
   get_price:
     # it only reads
@@ -65,7 +65,7 @@ const MISTAKES: [(&str, &str); 14] = [
     ("  max_attempts: 5 ", "  max_attempts: 010 "),
     ("  enabled: true", "  enabled: yes"),
     ("[network_error,", "[connection_error,"),
-    ("  backoff: {kind: constant, delay: 1s, jitter: none}", "  backoff: {kind: constant, delay: 1s"),
+    ("  backoff: {kind: constant, delay: 1s}", "  backoff: {kind: constant, delay: 1s"),
     ("effect: read_only", "effect: readonly"),
     ("'It failed: try again'", "It failed: try again"),
     ("      attempt_timeout: 20s", "\t\t\tattempt_timeout: 20s"),

@@ -141,10 +141,12 @@ fn text_of(element: &str) -> String {
     marks.iter().fold(text, |text, (written, meant)| text.replace(written, meant))
 }
 
-/// A line without what is another one in every run: the time, and the name of the session.
+/// A line without what is another one in every run: the time, waits that are drawn, and the name of the session.
 fn comparable(line: &str) -> String {
     let name = regex::Regex::new("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").unwrap();
-    name.replace_all(without_time(line), "ID").into_owned()
+    let drawn = regex::Regex::new("waits [0-9]+ms for tool").unwrap();
+    let line = name.replace_all(without_time(line), "ID");
+    drawn.replace_all(&line, "waits for tool").into_owned()
 }
 
 fn root() -> &'static Path {
