@@ -73,8 +73,13 @@ fn policy(text: &str) -> Policy {
 /// One failure, and how far the attempts have come: what is decided about.
 pub(crate) fn failed(attempt: u32) -> (Progress, Case) {
     let progress = Progress { started: Instant::default(), attempt, slept: Nanos::ZERO };
-    let case =
-        Case { class: ErrorClass::NetworkError, hint: None, obstacle: Obstacle::None, run_deadline: None };
+    let case = Case {
+        class: ErrorClass::NetworkError,
+        hint: None,
+        obstacle: Obstacle::None,
+        run_deadline: None,
+        correction: false,
+    };
     (progress, case)
 }
 

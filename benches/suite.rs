@@ -15,7 +15,7 @@ tools:
   search:
     effect: read_only
     breaker: {failures: never}
-    retry: {max_attempts: 4, backoff: {kind: exponential, base: 1s, factor: 2}}
+    retry: {max_attempts: 4, backoff: {kind: exponential, base: 1s, factor: 2, jitter: none}}
 ";
 
 /// A case of a call, or of a run with a model; `own` is what it says besides.
