@@ -356,7 +356,7 @@ fn what_is_written_is_listed() {
 #[test]
 fn a_budget_of_calls_bounds_the_replies_too() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("p.yaml"), "version: 1\nlimits: {run: {model_calls: 5}}\n").unwrap();
+    fs::write(dir.path().join("p.yaml"), "version: 1\nlimits: {run: {model_calls: 5}}\n").unwrap();
     let mut explain = command::unfazed(dir.path(), &["explain", "--bounds", "p.yaml"]);
     let said = String::from_utf8(explain.output().unwrap().stdout).unwrap();
     assert!(said.contains("  model replies   5\n  model calls     5\n"), "{said}");
