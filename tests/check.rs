@@ -147,28 +147,16 @@ fn a_run_refuses_the_names_that_check_refuses_before_it_starts_anything() {
 }
 
 #[test]
-fn a_run_and_a_test_tell_of_names_that_nothing_has_and_go_on() {
+fn a_test_tells_of_names_that_nothing_has_and_goes_on() {
     let policy = "version: 1\ntools: {serch: {effect: read_only}}\n";
     let cases = "version: 1\npolicy: policy.yaml\ntools: {search: {}}\ncases:\n  - {name: c, tool: search, outcomes: [ok], expect: {final: ok}}\n";
-    let agent = refunder("a", "policy.yaml", "task: Pay.\n").replace("refund:", "search:");
-    let script = "version: 1\nreplies: [{text: Done.}]\n";
-    let dir = folder(&[
-        ("policy.yaml", policy),
-        ("c.test.yaml", cases),
-        ("agent.yaml", &agent),
-        ("model.yaml", script),
-    ]);
-    for (args, who) in [
-        (&["run", "agent.yaml"][..], "agent"),
-        (&["test", "c.test.yaml"], "test file"),
-        (&["check", "c.test.yaml", "--format", "short"], "test file"),
-    ] {
+    let dir = folder(&[("policy.yaml", policy), ("c.test.yaml", cases)]);
+    for args in [&["test", "c.test.yaml"][..], &["check", "c.test.yaml", "--format", "short"]] {
         let output = unfazed(&dir, args);
         let said = format!("{}{}", out(&output), String::from_utf8_lossy(&output.stderr));
-        let wanted = format!(
-            "policy.yaml:2:9: warning[W0204]: the {who} has no tool `serch` (did you mean `search`?)"
-        );
-        assert!(said.contains(&wanted) && code(&output) == 0, "{said}");
+        let wanted =
+            "policy.yaml:2:9: warning[W0204]: the test file has no tool `serch` (did you mean `search`?)";
+        assert!(said.contains(wanted) && code(&output) == 0, "{said}");
     }
 }
 

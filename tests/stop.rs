@@ -410,8 +410,9 @@ fn a_schema_that_leads_back_to_itself_cannot_be_made_to_take_the_memory_of_the_h
         fs::remove_file(state).unwrap();
     }
     fs::remove_file(dir.path().join("status")).unwrap();
-    let resumed =
-        command::unfazed(dir.path(), &["run", "agent.yaml", "--resume", "latest"]).output().unwrap();
+    let resumed = command::unfazed(dir.path(), &["run", "--resume", "latest", "--agent", "agent.yaml"])
+        .output()
+        .unwrap();
     assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
     assert!(peak(&dir.path().join("status")) < 150 * 1024);
     assert!(fs::read_to_string(&log).unwrap().contains("fits none of the 2 forms allowed"));

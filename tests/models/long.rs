@@ -107,5 +107,5 @@ async fn a_stream_that_says_nothing_and_does_not_end_is_refused() {
     };
     let messages = [Message::user("go")];
     let said = tokio::join!(model.call(request(&messages, LONG)), server).0.unwrap_err().message;
-    assert_eq!(said, "the stream of the answer is larger than 256 MiB");
+    assert_eq!(said, "more than 4096 KiB of the stream are no event");
 }

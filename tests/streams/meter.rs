@@ -26,7 +26,6 @@ struct Call {
 
 impl Meter {
     pub(crate) fn turn(&mut self) {
-        self.cost.turns += 1;
         self.in_turn.clear();
     }
 
@@ -37,6 +36,8 @@ impl Meter {
     pub(crate) fn model(&mut self, call: &CallModel) {
         let cost = &mut self.cost;
         cost.model_calls += 1;
+        // A turn that no model is called in has no reply.
+        cost.turns += u64::from(self.in_turn.is_empty());
         *self.in_turn.entry(call.target.clone()).or_default() += 1;
         cost.all_in_turn = cost.all_in_turn.max(self.in_turn.values().sum());
         let most = cost.calls_in_turn.entry(call.target.clone()).or_default();

@@ -34,7 +34,9 @@ impl Step<'_> {
     /// Takes calls that stand in the text of a reply for calls, if the policy says so and all of them can be read.
     pub(super) fn take_leaked_calls(&mut self, reply: &mut ModelReply) {
         let turn = self.policy.turn();
-        if !reply.calls.is_empty() || !turn.leaked_calls.value || !reply.finish.is_of_a_whole_reply() {
+        // Servers that leak calls often give no reason why a reply ended; what is found can be read as it is.
+        let whole = reply.finish.is_of_a_whole_reply() || reply.finish == FinishReason::Unsaid;
+        if !reply.calls.is_empty() || !turn.leaked_calls.value || !whole {
             return;
         }
         let report = self.policy.output().map(|output| output.tool.value.as_str());

@@ -99,7 +99,7 @@ mod tests {
     async fn events_that_are_no_messages_are_passed_over() {
         let stream =
             &["id: 1\ndata:\n\ndata: hello\n\nevent: x\r\ndata: {\"id\":1,", "\"result\":{}}\r\n\r\n"];
-        assert_eq!(said(stream, 100, None).await, [json!({"id": 1, "result": {}})]);
+        assert_eq!(said(stream, 100, None).await, [json!({"id": 1, "result": {}, "jsonrpc": "2.0"})]);
     }
 
     #[tokio::test]
