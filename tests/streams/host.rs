@@ -567,7 +567,8 @@ impl Host {
                 let call = r#"<tool_call>{"name": "alpha", "arguments": {"n": 1}}</tool_call>"#;
                 reply.text = t.of(&[call, "<tool_call>{", "Let me see."]).into();
                 reply.calls = if t.once_in(2) { self.proposals(t) } else { Vec::new() };
-                reply.finish = FinishReason::Other("eos".into());
+                let reasons = [FinishReason::Stop, FinishReason::Unsaid, FinishReason::Other("eos".into())];
+                reply.finish = reasons[t.below(3)].clone();
             }
             6 => reply.text = t.of(&["done", r#"{"total": 2}"#, "{}", "[1", "null"]).into(),
             _ => {
