@@ -22,6 +22,7 @@ models:
     retry:
       max_attempts: 4
       backoff: {kind: exponential, base: 50ms, factor: 2, cap: 400ms, jitter: none}
+      server_delay: {mode: floor, max: 1m, above_max: give_up}
       attempt_timeout: 8s
     timeouts: {first_token: 1s, idle: 500ms}
 tools:
