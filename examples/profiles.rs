@@ -12,7 +12,8 @@ use unfazed::policy::{Loader, Report};
 
 const POLICY: &str = "
 version: 1
-retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s}}
+# The rules below keep `jitter: none`, so that the waits are round.
+retry: {max_attempts: 3, backoff: {kind: constant, delay: 1s, jitter: none}}
 tools:
   search: {effect: read_only, breaker: {failures: never}}
 profiles:
