@@ -11,6 +11,15 @@ use super::did_you_mean::{closest, fold, is_certain};
 
 /// Longer names are looked for nowhere.
 const LONGEST: usize = 64;
+/// The models after the first, as LiteLLM, Portkey and Envoy call them.
+const FALLBACKS: &[&str] = &[
+    "fallbacks",
+    "fallback",
+    "failover",
+    "contextwindowfallbacks",
+    "contentpolicyfallbacks",
+    "withfallbacks",
+];
 
 /// A field by the name it has in other systems.
 pub(crate) struct Field {
@@ -417,28 +426,13 @@ const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         Counts::Other,
     ),
     (
-        // LiteLLM, Portkey, Envoy.
-        &[
-            "fallbacks",
-            "fallback",
-            "failover",
-            "contextwindowfallbacks",
-            "contentpolicyfallbacks",
-            "withfallbacks",
-        ],
+        FALLBACKS,
         "targets",
         "the models of the agent are asked in their order; `targets` says when the next one is",
         Counts::Other,
     ),
     (
-        &[
-            "fallbacks",
-            "fallback",
-            "failover",
-            "contextwindowfallbacks",
-            "contentpolicyfallbacks",
-            "withfallbacks",
-        ],
+        FALLBACKS,
         "turn",
         "the models of the agent are asked in their order; `turn: {targets: ...}` says when the next one is",
         Counts::Other,
