@@ -11,7 +11,7 @@ use super::did_you_mean::{closest, fold, is_certain};
 
 /// Longer names are looked for nowhere.
 const LONGEST: usize = 64;
-/// The models after the first, as LiteLLM, Portkey and Envoy call them.
+/// The models after the first, as `LiteLLM`, Portkey and Envoy call them.
 const FALLBACKS: &[&str] = &[
     "fallbacks",
     "fallback",
