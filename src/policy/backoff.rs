@@ -100,19 +100,9 @@ impl Backoff {
     /// As [`bounds`](Self::bounds), where the delay that the shape gives is known.
     fn bounds_of(&self, attempt: u32, raw: u64) -> (Nanos, Nanos) {
         let cap = self.cap.unwrap_or(Nanos::MAX).0;
-        let delay = raw.min(cap);
-        match self.jitter {
-            Jitter::None => (Nanos(delay), Nanos(delay)),
-            Jitter::Full => (Nanos::ZERO, Nanos(delay)),
-            Jitter::Equal => (Nanos(delay / 2), Nanos(delay)),
-            Jitter::PlusMinus { ppm } => {
-                let ppm = u64::from(ppm).min(WHOLE_PPM);
-                let delay = raw.min(scale(cap, WHOLE_PPM, WHOLE_PPM.saturating_add(ppm)));
-                let least = scale(delay, WHOLE_PPM.saturating_sub(ppm), WHOLE_PPM);
-                let width = scale(delay, ppm.saturating_mul(2), WHOLE_PPM);
-                (Nanos(least), Nanos(least.saturating_add(width)))
-            }
-            Jitter::Decorrelated => self.bounds(attempt),
+        match self.jitter.range(raw.min(cap), cap) {
+            Some((least, width)) => (Nanos(least), Nanos(least.saturating_add(width))),
+            None => self.bounds(attempt),
         }
     }
 
@@ -129,54 +119,41 @@ impl Backoff {
     }
 
     /// Grows with every number drawn, which is what makes [`bounds`](Self::bounds) exact. `source` is asked for
-    /// the numbers only if there is jitter.
-    ///
-    /// The rest is never inlined, so that the common jitters and shapes stay a short stretch of integer code.
+    /// the numbers only if the delay depends on them.
     #[inline]
     fn jittered<D: Fn(u32) -> u128>(&self, attempt: u32, source: impl FnOnce() -> D) -> Nanos {
         let cap = self.cap.unwrap_or(Nanos::MAX).0;
         let attempt = attempt.max(1);
-        match self.jitter {
-            Jitter::None | Jitter::Full => {
-                let delay = self.shape.raw(attempt, cap);
-                if self.jitter == Jitter::None {
-                    return Nanos(delay);
-                }
-                Nanos(part(delay, source()(attempt)))
-            }
-            Jitter::Equal | Jitter::PlusMinus { .. } | Jitter::Decorrelated => {
-                Nanos(self.spread(attempt, cap, source()))
-            }
+        match self.jitter.range(self.shape.raw(attempt, cap), cap) {
+            Some((least, 0)) => Nanos(least),
+            Some((least, width)) => Nanos(least.saturating_add(part(width, source()(attempt)))),
+            None => Nanos(self.decorrelated(attempt, cap, source())),
         }
     }
 
-    /// Any jitter; [`jittered`](Self::jittered) deals with the common ones before.
+    /// The delay with [`Jitter::Decorrelated`].
     #[inline(never)]
-    fn spread(&self, attempt: u32, cap: u64, draw: impl Fn(u32) -> u128) -> u64 {
-        match self.jitter {
-            Jitter::None => self.shape.raw(attempt, cap),
-            Jitter::Full => part(self.shape.raw(attempt, cap), draw(attempt)),
-            Jitter::Equal => {
-                let delay = self.shape.raw(attempt, cap);
-                let half = delay / 2;
-                half.saturating_add(part(delay.saturating_sub(half), draw(attempt)))
-            }
-            Jitter::PlusMinus { ppm } => {
-                let ppm = u64::from(ppm).min(WHOLE_PPM);
-                let room = scale(cap, WHOLE_PPM, WHOLE_PPM.saturating_add(ppm));
-                let delay = self.shape.raw(attempt, room);
-                let least = scale(delay, WHOLE_PPM.saturating_sub(ppm), WHOLE_PPM);
-                let width = scale(delay, ppm.saturating_mul(2), WHOLE_PPM);
-                least.saturating_add(part(width, draw(attempt)))
-            }
-            Jitter::Decorrelated => {
-                let base = self.shape.base();
-                let from = attempt.saturating_sub(DECORRELATED_STEPS.saturating_sub(1)).max(1);
-                (from..=attempt).fold(base, |previous, attempt| {
-                    let width = previous.saturating_mul(3).saturating_sub(base);
-                    base.saturating_add(part(width, draw(attempt))).min(cap)
-                })
-            }
+    fn decorrelated(&self, attempt: u32, cap: u64, draw: impl Fn(u32) -> u128) -> u64 {
+        let base = self.shape.base();
+        let from = attempt.saturating_sub(DECORRELATED_STEPS.saturating_sub(1)).max(1);
+        (from..=attempt).fold(base, |previous, attempt| {
+            let width = previous.saturating_mul(3).saturating_sub(base);
+            base.saturating_add(part(width, draw(attempt))).min(cap)
+        })
+    }
+}
+
+impl Jitter {
+    /// The shortest wait and how much longer it may be, where the shape gives `delay`, at most `cap`. `None`: the wait
+    /// depends on the one before it.
+    #[inline]
+    fn range(self, delay: u64, cap: u64) -> Option<(u64, u64)> {
+        match self {
+            Self::None => Some((delay, 0)),
+            Self::Full => Some((0, delay)),
+            Self::Equal => Some((delay / 2, delay.div_ceil(2))),
+            Self::PlusMinus { ppm } => Some(around(delay, cap, ppm)),
+            Self::Decorrelated => None,
         }
     }
 }
@@ -361,6 +338,15 @@ fn fibonacci(base: u64, retries: u32, cap: u64) -> u64 {
 fn part(whole: u64, draw: u128) -> u64 {
     let product = u128::from(whole).saturating_mul(draw);
     u64::try_from(product >> 64).unwrap_or(u64::MAX)
+}
+
+/// The range of [`Jitter::PlusMinus`]. Never inlined, so that the common jitters stay a short stretch of integer code.
+#[inline(never)]
+fn around(delay: u64, cap: u64, ppm: u32) -> (u64, u64) {
+    let ppm = u64::from(ppm).min(WHOLE_PPM);
+    let delay = delay.min(scale(cap, WHOLE_PPM, WHOLE_PPM.saturating_add(ppm)));
+    let least = scale(delay, WHOLE_PPM.saturating_sub(ppm), WHOLE_PPM);
+    (least, scale(delay, ppm.saturating_mul(2), WHOLE_PPM))
 }
 
 /// `whole · num / den`, rounded down.

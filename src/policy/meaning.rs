@@ -11,6 +11,18 @@ use super::did_you_mean::{closest, fold, is_certain};
 
 /// Longer names are looked for nowhere.
 const LONGEST: usize = 64;
+/// How many attempts there are after the first, as the `OpenAI` and Vercel SDKs, `LiteLLM`, urllib3, Polly and httpx call it.
+const RETRIES: &[&str] = &[
+    "retries",
+    "maxretries",
+    "numretries",
+    "retrycount",
+    "maxretry",
+    "retrylimit",
+    "retrymax",
+    "maxretryattempts",
+    "nretries",
+];
 /// The models after the first, as `LiteLLM`, Portkey and Envoy call them.
 const FALLBACKS: &[&str] = &[
     "fallbacks",
@@ -73,18 +85,7 @@ const RUN: &str =
 /// a name whose field is there is the one.
 const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
     (
-        // OpenAI and Vercel SDK, LiteLLM, urllib3, Polly, httpx.
-        &[
-            "retries",
-            "maxretries",
-            "numretries",
-            "retrycount",
-            "maxretry",
-            "retrylimit",
-            "retrymax",
-            "maxretryattempts",
-            "nretries",
-        ],
+        RETRIES,
         "max_attempts",
         "`max_attempts` counts the first attempt too: 3 retries are `max_attempts: 4`",
         Counts::Retries,
@@ -106,17 +107,7 @@ const FIELDS: &[(&[&str], &str, &str, Counts)] = &[
         Counts::Attempts,
     ),
     (
-        &[
-            "retries",
-            "maxretries",
-            "numretries",
-            "retrycount",
-            "maxretry",
-            "retrylimit",
-            "retrymax",
-            "maxretryattempts",
-            "nretries",
-        ],
+        RETRIES,
         "retry",
         "write it under `retry:`; `max_attempts` counts the first attempt too: 3 retries are `retry: {max_attempts: 4}`",
         Counts::Retries,
