@@ -1,44 +1,52 @@
 //! What the sentences of a message say about waiting.
 
-use super::super::failure::sentence::{holds, with_number};
+use super::super::failure::sentence::with_number;
 use super::Said;
 use super::length::{decimal, duration, long_unit};
 use crate::time::Nanos;
 
-/// What stands before the length, in lower case.
-const MARKERS: [&str; 14] = [
-    "try again in ",
-    "retry in ",
-    "retry after ",
-    "retry your request after ",
-    "try again after ",
-    "please wait ",
-    "reset after ",
-    "resets in ",
-    "reset in ",
-    "come back after ",
-    "wait for ",
-    "expected available in ",
-    "retry after: ",
-    "refills in ",
+/// The words before the length, in lower case. A colon may follow them.
+const MARKERS: [&str; 13] = [
+    "try again in",
+    "retry in",
+    "retry after",
+    "retry your request after",
+    "try again after",
+    "please wait",
+    "reset after",
+    "resets in",
+    "reset in",
+    "come back after",
+    "wait for",
+    "expected available in",
+    "refills in",
 ];
-/// Of these every marker holds one.
-const IN_ALL: [&str; 6] = ["try ", "wait ", "reset", "back after ", "available in ", "refills "];
 
 pub(super) fn wait(message: &str, said: &mut Said) {
-    let Some(text) = with_number(message).filter(|text| IN_ALL.iter().any(|part| holds(text, part))) else {
+    let Some(text) = with_number(message) else { return };
+    let Some(length_at) = numbers(&text).find(|&at| follows_marker(text.get(..at).unwrap_or_default()))
+    else {
         return;
     };
-    for marker in MARKERS.into_iter().filter(|marker| holds(&text, marker)) {
-        let Some((_, rest)) = text.split_once(marker) else { continue };
-        // `try again in a few minutes` is for people.
-        if !rest.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
-            continue;
-        }
-        let shown: String = rest.chars().take(40).collect();
-        said.take("message", shown.trim(), length(rest), "a length of time");
-        return;
-    }
+    let rest = text.get(length_at..).unwrap_or_default();
+    let shown: String = rest.chars().take(40).collect();
+    said.take("message", shown.trim(), length(rest), "a length of time");
+}
+
+/// Where the numbers begin that follow a space.
+fn numbers(text: &str) -> impl Iterator<Item = usize> {
+    let pairs = text.as_bytes().windows(2).enumerate();
+    pairs.filter_map(|(at, pair)| match pair {
+        [b' ', b'0'..=b'9'] => at.checked_add(1),
+        _ => None,
+    })
+}
+
+/// Whether a marker and nothing after it ends the text. `try again in a few minutes` is for people.
+fn follows_marker(before: &str) -> bool {
+    let before = before.trim_end();
+    let before = before.strip_suffix(':').unwrap_or(before);
+    MARKERS.iter().any(|marker| before.ends_with(marker))
 }
 
 /// The length at the beginning of a text: `2s.`, `1 minute and 30 seconds`, `1h 30m`.
