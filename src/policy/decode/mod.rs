@@ -528,7 +528,32 @@ fn repair(problem: Diagnostic, node: &Node, expected: &str, raw: &str) -> Diagno
             problem.fix(span, "write a list", format!("[{raw}]"))
         }
         (Data::Null, _) => problem.help("remove the line to leave it out"),
+        (Data::List(items), _) if expected.contains("a mapping") => match keyed(items) {
+            Some(help) => problem.help(help),
+            None => problem,
+        },
         _ => problem,
+    }
+}
+
+/// What to write instead of a list of things with names, as other tools have them, where the names are keys.
+fn keyed(items: &[Node]) -> Option<String> {
+    let name = |item: &Node| match &item.data {
+        Data::Text(text) => Some(text.clone()),
+        Data::Map(entries) => entries.iter().find_map(|(key, value)| match (&*key.name, &value.data) {
+            ("name" | "id", Data::Text(text)) => Some(text.clone()),
+            _ => None,
+        }),
+        _ => None,
+    };
+    match items {
+        [Node { data: Data::Map(_), .. }] if name(items.first()?).is_none() => {
+            Some("remove the list around the mapping".to_owned())
+        }
+        _ => {
+            let name = items.iter().find_map(name).filter(|name| !name.contains(char::is_whitespace))?;
+            Some(format!("names are keys here: write `{}: {{...}}`", excerpt(&name, QUOTED)))
+        }
     }
 }
 

@@ -78,6 +78,20 @@ fn all_mistakes_are_reported_at_once_by_the_form_that_is_meant() {
 }
 
 #[test]
+fn a_list_in_the_place_of_a_mapping_is_rewritten_by_its_names() {
+    let help = |rooms: &str| {
+        let text = format!("name: Elm\nrooms: {rooms}\n");
+        let report = read::<House>("house.yaml", text.as_bytes()).unwrap_err();
+        report.diagnostics()[0].help.join("; ")
+    };
+    let keys = "names are keys here: write `hall: {...}`";
+    assert_eq!(help("[{beds: 2, name: hall, kind: bedroom}, {name: b}]"), keys);
+    assert_eq!(help("[hall, b]"), keys);
+    assert_eq!(help("[{a: {kind: bedroom, beds: 1}}]"), "remove the list around the mapping");
+    assert_eq!(help("[7, {beds: 2}]"), "");
+}
+
+#[test]
 fn people_see_the_text_with_carets_and_the_repair() {
     let report = read::<House>("house.yaml", b"name: Elm\nfloors: '2'\n# a comment\nlit: on\nlit: true\n")
         .unwrap_err();
