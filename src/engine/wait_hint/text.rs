@@ -24,29 +24,31 @@ const MARKERS: [&str; 13] = [
 
 pub(super) fn wait(message: &str, said: &mut Said) {
     let Some(text) = with_number(message) else { return };
-    let Some(length_at) = numbers(&text).find(|&at| follows_marker(text.get(..at).unwrap_or_default()))
-    else {
-        return;
-    };
-    let rest = text.get(length_at..).unwrap_or_default();
+    let marked = numbers(&text).find(|(before, _)| MARKERS.iter().any(|marker| before.ends_with(marker)));
+    let Some((_, rest)) = marked else { return };
     let shown: String = rest.chars().take(40).collect();
     said.take("message", shown.trim(), length(rest), "a length of time");
 }
 
-/// Where the numbers begin that follow a space.
-fn numbers(text: &str) -> impl Iterator<Item = usize> {
-    let pairs = text.as_bytes().windows(2).enumerate();
-    pairs.filter_map(|(at, pair)| match pair {
-        [b' ', b'0'..=b'9'] => at.checked_add(1),
-        _ => None,
+/// The numbers after a space and a letter with which a marker ends: what is before each, and the rest from it on.
+/// `try again in a few minutes` is for people.
+fn numbers(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut from = 0_usize;
+    core::iter::from_fn(move || {
+        loop {
+            let found = text.as_bytes().get(from..)?.iter().position(u8::is_ascii_digit)?;
+            let at = from.checked_add(found)?;
+            from = at.checked_add(1)?;
+            let (before, rest) = text.split_at_checked(at)?;
+            if let Some(before) = before.strip_suffix(' ') {
+                let before = before.trim_end_matches(' ');
+                let before = before.strip_suffix(':').unwrap_or(before);
+                if before.ends_with(['n', 'r', 't']) {
+                    return Some((before, rest));
+                }
+            }
+        }
     })
-}
-
-/// Whether a marker and nothing after it ends the text. `try again in a few minutes` is for people.
-fn follows_marker(before: &str) -> bool {
-    let before = before.trim_end();
-    let before = before.strip_suffix(':').unwrap_or(before);
-    MARKERS.iter().any(|marker| before.ends_with(marker))
 }
 
 /// The length at the beginning of a text: `2s.`, `1 minute and 30 seconds`, `1h 30m`.
