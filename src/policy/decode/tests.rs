@@ -92,6 +92,17 @@ fn a_list_in_the_place_of_a_mapping_is_rewritten_by_its_names() {
 }
 
 #[test]
+fn a_form_under_another_key_is_known_by_its_value() {
+    let text = "name: Elm\nrooms:\n  a: {type: kitchen, stoves: 1}\n";
+    let fix = read::<House>("house.yaml", text.as_bytes()).unwrap_err().diagnostics()[0].fix.clone();
+    assert_eq!(fix.unwrap().text, "kind");
+    assert_snapshot!(mistakes("name: Elm\nrooms:\n  a: {type: kitchen, stoves: 1}\n  b: {type: cellar}\n"), @"
+    house.yaml:3:7: error[P0101]: unknown field `type`
+    house.yaml:4:6: error[P0102]: missing field `kind` (`kind` says which form this is)
+    ");
+}
+
+#[test]
 fn people_see_the_text_with_carets_and_the_repair() {
     let report = read::<House>("house.yaml", b"name: Elm\nfloors: '2'\n# a comment\nlit: on\nlit: true\n")
         .unwrap_err();

@@ -61,8 +61,10 @@ macro_rules! union {
 pub(crate) use union;
 
 use crate::policy::did_you_mean::{closest, is_certain};
-use crate::policy::yaml::{Key, Node};
+use crate::policy::yaml::{Data, Key, Node};
 use crate::policy::{Code, Diagnostic};
+
+use super::{QUOTED, excerpt};
 
 /// So many keys are looked at for one that is misspelt.
 const MOST_LOOKED_AT: usize = 32;
@@ -85,12 +87,26 @@ impl super::Reader<'_> {
             let name = &*key.name;
             !fields.contains(&name) && closest(name, known()) == Some(tag) && is_certain(name, tag, known())
         });
-        let Some(entry) = meant else {
+        if let Some(entry) = meant {
+            self.unknown_field(&entry.0, fields, entries)?;
+            return Some(entry);
+        }
+        let Some(entry) = entries.iter().take(MOST_LOOKED_AT).find(|(key, value)| {
+            let is_option = matches!(&value.data, Data::Text(text) if options.contains(&&**text));
+            is_option && !fields.contains(&&*key.name)
+        }) else {
             self.missing_tag(node, tag, options);
             return None;
         };
-        self.unknown_field(&entry.0, fields, entries)?;
+        self.other_tag(&entry.0, tag);
         Some(entry)
+    }
+
+    /// Another word for the tag, as in `type: anthropic`: its value tells what is meant.
+    fn other_tag(&mut self, key: &Key, tag: &str) {
+        let message = format!("unknown field `{}`", excerpt(&key.name, QUOTED));
+        let problem = Diagnostic::error(Code::UNKNOWN_FIELD, key.span, message);
+        self.report(problem.fix(key.span, format!("here it is called `{tag}`"), tag));
     }
 
     fn missing_tag(&mut self, node: &Node, tag: &str, options: &[&str]) {
