@@ -5,8 +5,10 @@ use super::Said;
 use super::length::{decimal, duration, long_unit};
 use crate::time::Nanos;
 
+/// How many bytes are looked at for a number at a time.
+const STRIDE: usize = 512;
 /// The words before the length, in lower case. A colon may follow them.
-const MARKERS: [&str; 13] = [
+const MARKERS: [&str; 15] = [
     "try again in",
     "retry in",
     "retry after",
@@ -17,6 +19,8 @@ const MARKERS: [&str; 13] = [
     "resets in",
     "reset in",
     "come back after",
+    "come back in",
+    "wait at least",
     "wait for",
     "expected available in",
     "refills in",
@@ -30,25 +34,39 @@ pub(super) fn wait(message: &str, said: &mut Said) {
     said.take("message", shown.trim(), length(rest), "a length of time");
 }
 
-/// The numbers after a space and a letter with which a marker ends: what is before each, and the rest from it on.
-/// `try again in a few minutes` is for people.
+/// The numbers behind what may be a marker: the text before each, and the rest from it on. `try again in a few minutes`
+/// is for people.
 fn numbers(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let mut from = 0_usize;
-    core::iter::from_fn(move || {
-        loop {
-            let found = text.as_bytes().get(from..)?.iter().position(u8::is_ascii_digit)?;
-            let at = from.checked_add(found)?;
-            from = at.checked_add(1)?;
-            let (before, rest) = text.split_at_checked(at)?;
-            if let Some(before) = before.strip_suffix(' ') {
-                let before = before.trim_end_matches(' ');
-                let before = before.strip_suffix(':').unwrap_or(before);
-                if before.ends_with(['n', 'r', 't']) {
-                    return Some((before, rest));
-                }
-            }
-        }
+    let bytes = text.as_bytes();
+    let parts = (0..bytes.len()).step_by(STRIDE).filter_map(|from| {
+        let end = from.saturating_add(STRIDE).saturating_add(3).min(bytes.len());
+        Some((from, bytes.get(from..end)?))
+    });
+    // Without a way out inside, the compiler looks at many bytes at once.
+    let parts = parts.filter(|(_, part)| fours(part).fold(false, |found, four| found | may_begin(four)));
+    let ends = parts.flat_map(|(from, part)| {
+        let ends = fours(part).enumerate().filter(|(_, four)| may_begin(*four));
+        ends.map(move |(at, _)| from.saturating_add(at).saturating_add(2))
+    });
+    ends.filter_map(|end| {
+        let (before, rest) = text.split_at_checked(end)?;
+        let before = before.trim_end();
+        Some((before.strip_suffix(':').unwrap_or(before), rest.trim_start()))
     })
+}
+
+/// Each byte with the three after it.
+fn fours(part: &[u8]) -> impl Iterator<Item = [u8; 4]> {
+    let [first, second, third, fourth] = [0, 1, 2, 3].map(|from| part.get(from..).unwrap_or_default().iter());
+    first.zip(second).zip(third).zip(fourth).map(|(((a, b), c), d)| [*a, *b, *c, *d])
+}
+
+/// Whether a number begins with the last of the bytes, behind a space and the last letters of a marker.
+fn may_begin([a, b, space, digit]: [u8; 4]) -> bool {
+    let after_or_for = ((a == b'e') | (a == b'o')) & (b == b'r');
+    let in_wait_or_least = ((a == b'i') | (a == b's')) & ((b == b'n') | (b == b't'));
+    let colon = ((a == b'n') | (a == b'r') | (a == b't')) & (b == b':');
+    (after_or_for | in_wait_or_least | colon | (b == b' ')) & (space == b' ') & digit.is_ascii_digit()
 }
 
 /// The length at the beginning of a text: `2s.`, `1 minute and 30 seconds`, `1h 30m`.
@@ -75,4 +93,25 @@ fn length(text: &str) -> Option<Nanos> {
 /// A word without what ends a sentence, or a part of it.
 fn bare(word: &str) -> &str {
     word.trim_end_matches(|c: char| c.is_ascii_punctuation())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::WaitSource;
+
+    #[test]
+    fn every_marker_is_seen_wherever_it_stands() {
+        for marker in MARKERS {
+            for between in [" ", ": ", "  "] {
+                for before in [0, 1, 505, 509, 512, 1020] {
+                    let text = format!("{}{marker}{between}7s, 3 of 5", "é".repeat(before));
+                    let mut said = Said { source: WaitSource::Body, ..Said::default() };
+                    wait(&text, &mut said);
+                    let found = said.waits.at(WaitSource::Body);
+                    assert_eq!(found, Some(Nanos::from_secs(7)), "{marker}{between}");
+                }
+            }
+        }
+    }
 }
