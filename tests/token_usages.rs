@@ -162,6 +162,129 @@ impl Documented {
     }
 }
 
+/// Requests as test suites have recorded them, and the tokens that the provider said they had: of magentic, crewai, chatlas,
+/// mirascope and langchain-anthropic, in that order.
+fn recorded() -> Vec<(Value, u64)> {
+    let asks = |text: &str| json!([{"role": "user", "content": text}]);
+    let returns = json!([{"type": "function", "function": {"name": "return_bool", "parameters": {
+        "properties": {"value": {"title": "Value", "type": "boolean"}}, "required": ["value"], "type": "object",
+    }}}]);
+    let year = json!([{"type": "function", "function": {
+        "name": "get_current_year", "description": "Returns the current year as a string.",
+        "parameters": {"type": "object", "properties": {}, "required": []},
+    }}]);
+    let date = json!([{"type": "function", "function": {
+        "name": "get_date", "description": "Gets the current date",
+        "parameters": {"properties": {}, "type": "object", "additionalProperties": false, "required": []},
+    }}]);
+    let wrapped = json!({
+        "description": "Wrapper for primitive type int", "title": "intOutput", "type": "object",
+        "properties": {"output": {"title": "Output", "type": "integer"}}, "required": ["output"],
+        "additionalProperties": false,
+    });
+    let weather = json!({
+        "type": "object", "title": "Weather", "additionalProperties": false, "required": ["temperature", "units"],
+        "properties": {
+            "temperature": {"type": "number", "title": "Temperature"}, "units": {"type": "string", "title": "Units"},
+        },
+    });
+    let sum = json!([
+        {"role": "user", "content": "Use the plus function to add 1 and 2."},
+        {"role": "assistant", "tool_calls": [{
+            "id": "000000000", "type": "function", "function": {"name": "plus", "arguments": r#"{"a":1,"b":2}"#},
+        }]},
+        {"role": "tool", "tool_call_id": "000000000", "content": r#"{"value":3}"#},
+    ]);
+    let terse = json!([
+        {"role": "system", "content": "Be very terse, not even punctuation."},
+        {"role": "user", "content": "What's the current date in YYYY-MM-DD format?"},
+    ]);
+    let forced = json!({"type": "function", "function": {"name": "return_bool"}});
+    let schema = |name: &str, schema: &Value| json!({"type": "json_schema", "name": name, "schema": schema});
+    let lucky = asks("Choose a lucky number between 1 and 10");
+    let body = |model: &str, messages: Value| json!({"model": model, "messages": messages});
+    let with = |mut body: Value, fields: &[(&str, Value)]| {
+        for (name, value) in fields {
+            body[*name] = value.clone();
+        }
+        body
+    };
+    vec![
+        (body("gpt-4o", sum), 48),
+        (with(body("gpt-4o", asks("Hello, how are you?")), &[("tools", returns.clone())]), 46),
+        (
+            with(
+                body("gpt-4o", asks("True if Dublin is the capital of Ireland.")),
+                &[("tools", returns), ("tool_choice", forced)],
+            ),
+            58,
+        ),
+        (with(body("gpt-4o-mini", asks("What is the current year?")), &[("tools", year)]), 46),
+        (with(body("gpt-5.4", terse), &[("tools", date)]), 138),
+        (
+            with(
+                body("gpt-4o", lucky.clone()),
+                &[(
+                    "response_format",
+                    json!({"type": "json_schema", "json_schema": schema("int", &wrapped)}),
+                )],
+            ),
+            62,
+        ),
+        (
+            with(
+                body("claude-sonnet-4-5", lucky),
+                &[("output_config", json!({"format": schema("", &wrapped)}))],
+            ),
+            189,
+        ),
+        (
+            with(
+                body("claude-sonnet-4-5", asks("75 degrees F.")),
+                &[("output_config", json!({"format": schema("", &weather)}))],
+            ),
+            200,
+        ),
+        (
+            with(
+                body("claude-sonnet-4-5-20250929", asks("Hello")),
+                &[("thinking", json!({"type": "enabled", "budget_tokens": 2000}))],
+            ),
+            36,
+        ),
+    ]
+}
+
+#[test]
+fn what_models_are_shown_besides_the_text_is_counted() {
+    for (body, reported) in recorded() {
+        let counter = counter_by(&Policy::builtin().model("main").tokens, body["model"].as_str().unwrap());
+        let tokens = RequestTokens::of(&*counter, &body).unwrap().total();
+        assert!(error(tokens, reported, 1) <= 200, "{tokens} of {reported}: {body}");
+    }
+}
+
+#[test]
+fn what_only_the_provider_can_read_is_not_counted() {
+    let sealed = "c2ln".repeat(1_000);
+    let thinking = json!({"type": "thinking", "thinking": "First the price.", "signature": sealed});
+    let hidden = json!({"type": "redacted_thinking", "data": sealed});
+    let said = json!({"role": "assistant", "content": [thinking, hidden, {"type": "text", "text": "12"}]});
+    let asked = json!({"role": "user", "content": "What does it cost?"});
+    let total = |model: &str, messages: Value| {
+        let body = json!({"model": model, "messages": messages});
+        RequestTokens::of(&unfazed::context::Estimate, &body).unwrap().total()
+    };
+    let sum = |model| total(model, json!([asked, said, asked]));
+    // The later models are shown what was thought before the last question, too.
+    assert_eq!(sum("claude-opus-4-5"), sum("claude-sonnet-4-5") + 4);
+    assert!(sum("claude-sonnet-4-5") < 40, "{}", sum("claude-sonnet-4-5"));
+    let extra = json!({"thinking_anthropic": [thinking, hidden]});
+    let kept =
+        Message::Assistant { text: String::new(), calls: vec![], extra: extra.as_object().unwrap().clone() };
+    assert!(message_tokens(&unfazed::context::Estimate, &kept) < 50);
+}
+
 /// In thousandths of the truth, but no less than of a text of `least` tokens.
 fn error(counted: u64, reported: u64, least: u64) -> u64 {
     counted.abs_diff(reported) * 1000 / reported.max(least)

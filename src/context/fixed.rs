@@ -6,8 +6,13 @@ use super::tokens::TokenCounter;
 use crate::engine::Overhead;
 
 /// What of a request decides what is added to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that go together in any way")]
 pub(super) struct Shape {
+    /// It asks the model to think.
+    thinking: bool,
+    /// It asks for a reply that follows a schema.
+    schema: bool,
     /// It declares tools.
     tools: bool,
     /// The model has to call one.
@@ -21,7 +26,10 @@ impl Shape {
         let choice = body.get("tool_choice");
         let kind = choice.and_then(|choice| choice.as_str().or_else(|| choice.get("type")?.as_str()));
         let role = messages.first().and_then(|first| first.get("role")?.as_str());
+        let thinking = body.get("thinking").and_then(|thinking| thinking.get("type")?.as_str());
         Self {
+            thinking: matches!(thinking, Some("enabled" | "adaptive")),
+            schema: super::request::reply_schema(body).is_some(),
             tools: body.get("tools").and_then(Value::as_array).is_some_and(|tools| !tools.is_empty()),
             forced: matches!(kind, Some("any" | "tool" | "required" | "function")),
             system: body.get("system").is_some() || matches!(role, Some("system" | "developer")),
@@ -54,6 +62,24 @@ const CLAUDE: [(&str, u64, u64); 19] = [
     ("claude", 346, 313),
 ];
 
+/// What Claude is told where `thinking` is on: measured, as no page says it.
+const CLAUDE_THINKING: u64 = 28;
+/// The system prompt that explains the format of a reply with a schema, besides the schema: measured. That there is one says
+/// "Structured outputs", platform.claude.com.
+const CLAUDE_SCHEMA: u64 = 110;
+/// The models of Claude that are shown what was thought in the last turn alone; later ones see all of it. Source: "Extended
+/// thinking", platform.claude.com.
+const FORGETS_THINKING: [&str; 8] = [
+    "claude-3",
+    "claude-haiku",
+    "claude-opus-4-0",
+    "claude-opus-4-1",
+    "claude-opus-4-2025",
+    "claude-sonnet-4-0",
+    "claude-sonnet-4-2025",
+    "claude-sonnet-4-5",
+];
+
 /// Every reply is primed with `<|start|>assistant<|message|>`. Source: "How to count tokens with tiktoken", `OpenAI` cookbook.
 /// The other formats begin a reply with about as much.
 const PRIMING: u64 = 3;
@@ -76,7 +102,9 @@ pub(super) fn fixed_tokens(model: &str, shape: Shape) -> u64 {
     if let Some(claude) = name.find("claude").and_then(|at| name.get(at..)) {
         let row = CLAUDE.iter().find(|(begins, ..)| claude.starts_with(begins));
         let prompt = row.map_or(0, |(_, free, forced)| if shape.forced { *forced } else { *free });
-        return tools(prompt).saturating_add(PRIMING);
+        let thinking = if shape.thinking { CLAUDE_THINKING } else { 0 };
+        let schema = if shape.schema { CLAUDE_SCHEMA } else { 0 };
+        return [tools(prompt), thinking, schema, PRIMING].into_iter().fold(0, u64::saturating_add);
     }
     if name.starts_with("gpt-oss") {
         return HARMONY.saturating_add(tools(HARMONY_TOOLS)).saturating_add(PRIMING);
@@ -96,6 +124,13 @@ pub(super) fn fixed_tokens(model: &str, shape: Shape) -> u64 {
     0
 }
 
+/// Whether a model is shown what it thought in earlier turns.
+pub(super) fn sees_earlier_thinking(model: &str) -> bool {
+    let name = plain(model);
+    let claude = name.find("claude").and_then(|at| name.get(at..)).unwrap_or_default();
+    !FORGETS_THINKING.iter().any(|begins| claude.starts_with(begins))
+}
+
 /// What the provider of a model is documented to add to each request; `None`: nothing is known of it. `system`: whether the
 /// requests have instructions of their own.
 ///
@@ -106,7 +141,7 @@ pub(super) fn fixed_tokens(model: &str, shape: Shape) -> u64 {
 /// assert_eq!(overhead("nobody-knows-me", true), None);
 /// ```
 pub fn overhead(model: &str, system: bool) -> Option<Overhead> {
-    let fixed = |tools| fixed_tokens(model, Shape { tools, forced: false, system });
+    let fixed = |tools| fixed_tokens(model, Shape { tools, system, ..Shape::default() });
     let request = fixed(false);
     let overhead = Overhead { request, tools: fixed(true).saturating_sub(request) };
     (overhead != Overhead::default()).then_some(overhead)
@@ -128,8 +163,15 @@ pub(super) struct SignatureRules {
     end: u64,
 }
 
+/// How a reply that has to call one function begins, besides its name: measured.
+pub(super) const FORCED: u64 = 7;
+
 /// `prop_init`, `prop_key` and `enum_item`; `enum_init` is as much less.
 const PROPERTY: u64 = 3;
+
+/// What the models of GPT-5 are shown besides, if there are tools: all of 25 usages that they have reported, of one to three
+/// tools, are higher by 81 to 88. No page says so.
+const GPT_5_TOOLS: u64 = 83;
 
 /// The rules of a model, if it is one of `OpenAI`'s.
 pub(super) fn signature_rules(model: &str) -> Option<SignatureRules> {
@@ -140,7 +182,8 @@ pub(super) fn signature_rules(model: &str) -> Option<SignatureRules> {
         || ["gpt-4-", "gpt-4:"].iter().any(|begins| name.starts_with(begins));
     let known =
         ["gpt-4", "gpt-5", "chatgpt-", "o1", "o3", "o4-"].iter().any(|begins| name.starts_with(begins));
-    (first || known).then_some(SignatureRules { function: if first { 10 } else { 7 }, end: 12 })
+    let end = if name.starts_with("gpt-5") { 12 + GPT_5_TOOLS } else { 12 };
+    (first || known).then_some(SignatureRules { function: if first { 10 } else { 7 }, end })
 }
 
 impl SignatureRules {
@@ -156,6 +199,9 @@ impl SignatureRules {
         let mut open: Vec<&Value> = function.get("parameters").into_iter().collect();
         while let Some(schema) = open.pop() {
             open.extend(schema.get("items"));
+            let shared =
+                ["$defs", "definitions"].into_iter().filter_map(|field| schema.get(field)?.as_object());
+            open.extend(shared.flat_map(|shared| shared.values()));
             let choices =
                 ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|field| schema.get(field)?.as_array());
             open.extend(choices.flatten());

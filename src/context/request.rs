@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::declared::ToolForm;
 use super::files::{Counted, DATA, counted as file};
-use super::fixed::{Shape, SignatureRules, fixed_tokens, signature_rules};
+use super::fixed::{FORCED, Shape, SignatureRules, fixed_tokens, sees_earlier_thinking, signature_rules};
 use super::images::{ImageRule, image_size};
 use super::tokens::TokenCounter;
-use crate::session::PER_MESSAGE;
+use crate::session::{PER_CALL, PER_MESSAGE, readable};
 
 /// The tokens of a request body, part by part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct RequestTokens {
     pub model: Option<String>,
     /// The most tokens of the reply it asks for.
     pub output: Option<u64>,
-    /// The instructions above the conversation, where they are no message.
+    /// The instructions above the conversation, where they are no message, and the schema that the reply has to follow.
     pub system: u64,
     /// The tools, in their order.
     pub tools: Vec<ToolTokens>,
@@ -64,17 +64,18 @@ impl RequestTokens {
         let messages = body.get("messages")?.as_array()?;
         let form = form_of(body, messages);
         let model = text(body, "model").unwrap_or_default();
-        let counting = Counting { counter, form, as_signatures: signature_rules(model) };
+        let (as_signatures, sees_earlier_thinking) = (signature_rules(model), sees_earlier_thinking(model));
+        let counting = Counting { counter, form, as_signatures, sees_earlier_thinking };
         let tools = body.get("tools").and_then(Value::as_array);
         let outputs = ["max_completion_tokens", "max_tokens"];
         Some(Self {
             form,
             model: text(body, "model").map(str::to_owned),
             output: outputs.iter().find_map(|field| body.get(*field)?.as_u64()),
-            system: body.get("system").map_or(0, |system| counting.content(system).all()),
+            system: counting.system(body),
             tools: tools.into_iter().flatten().map(|tool| counting.tool(tool)).collect(),
-            messages: messages.iter().map(|message| counting.message(message)).collect(),
-            fixed: fixed_tokens(model, Shape::of(body, messages)),
+            messages: counting.messages(messages),
+            fixed: fixed_tokens(model, Shape::of(body, messages)).saturating_add(counting.forced(body)),
         })
     }
 
@@ -110,9 +111,25 @@ struct Counting<'c> {
     counter: &'c dyn TokenCounter,
     form: ToolForm,
     as_signatures: Option<SignatureRules>,
+    sees_earlier_thinking: bool,
 }
 
 impl Counting<'_> {
+    fn system(&self, body: &Value) -> u64 {
+        let system = body.get("system").map_or(0, |system| self.content(system, false).all());
+        let schema = reply_schema(body).map_or(0, |schema| self.json(schema));
+        system.saturating_add(schema)
+    }
+
+    /// The beginning of a reply that has to call one function.
+    fn forced(&self, body: &Value) -> u64 {
+        let function = body.get("tool_choice").and_then(|choice| text(choice.get("function")?, "name"));
+        match function.filter(|_| self.as_signatures.is_some()) {
+            Some(name) => FORCED.saturating_add(self.count(name)),
+            None => 0,
+        }
+    }
+
     fn tool(&self, tool: &Value) -> ToolTokens {
         let name = text(tool, "name").or_else(|| text(tool.get("function")?, "name"));
         let tokens = match (self.as_signatures, tool.get("function")) {
@@ -122,19 +139,44 @@ impl Counting<'_> {
         ToolTokens { name: name.unwrap_or("?").to_owned(), tokens }
     }
 
-    fn message(&self, message: &Value) -> MessageTokens {
+    fn messages(&self, messages: &[Value]) -> Vec<MessageTokens> {
+        let current = messages.iter().rposition(is_of_user).filter(|_| !self.sees_earlier_thinking);
+        let count = |(at, message)| self.message(message, current.is_some_and(|current| at < current));
+        messages.iter().enumerate().map(count).collect()
+    }
+
+    /// `before`: the user has said something after it, and the model forgets what it thought before.
+    fn message(&self, message: &Value, before: bool) -> MessageTokens {
         let role = text(message, "role").unwrap_or("?").to_owned();
-        let content = message.get("content").map(|content| self.content(content)).unwrap_or_default();
+        let content = message.get("content").map(|content| self.content(content, before)).unwrap_or_default();
         let fields = message.as_object().into_iter().flatten();
-        let besides = fields.filter(|(name, _)| !matches!(name.as_str(), "role" | "content"));
-        let besides = besides
-            .map(|(_, value)| value.as_str().map_or_else(|| self.json(value), |text| self.count(text)));
+        let besides = fields.map(|(name, value)| match (name.as_str(), value) {
+            // No model is shown ids.
+            ("role" | "content" | "tool_call_id", _) => 0,
+            ("tool_calls", Value::Array(calls)) => {
+                calls.iter().map(|call| self.call(call)).fold(0, u64::saturating_add)
+            }
+            (_, Value::String(text)) => self.count(text),
+            _ => self.json(&readable(value)),
+        });
         let tokens = besides.fold(PER_MESSAGE, u64::saturating_add).saturating_add(content.all());
         let results = if role == "tool" { tokens } else { content.results };
         MessageTokens { role, tokens, results, images: content.images }
     }
 
-    fn content(&self, content: &Value) -> Content {
+    /// A call of a tool, in either format.
+    fn call(&self, call: &Value) -> u64 {
+        let function = call.get("function").unwrap_or(call);
+        let name = self.count(text(function, "name").unwrap_or_default());
+        let arguments = match function.get("arguments").or_else(|| function.get("input")) {
+            Some(Value::String(text)) => self.count(text),
+            Some(arguments) => self.json(arguments),
+            None => 0,
+        };
+        [PER_CALL, name, arguments].into_iter().fold(0, u64::saturating_add)
+    }
+
+    fn content(&self, content: &Value, before: bool) -> Content {
         let mut counted = Content::default();
         // Parts within parts are looked at one after the other: nothing here is as deep as a body may be.
         let mut open: Vec<(&Value, bool)> = vec![(content, false)];
@@ -155,6 +197,10 @@ impl Counting<'_> {
                         counted = counted.plus(Content { images, ..Content::default() });
                         0
                     }
+                    Some("thinking" | "redacted_thinking") if before => 0,
+                    Some("thinking") => self.count(text(part, "thinking").unwrap_or_default()),
+                    Some("redacted_thinking") => 0,
+                    Some("tool_use") => self.call(part),
                     Some("tool_result") => {
                         open.extend(part.get("content").map(|content| (content, true)));
                         PER_MESSAGE
@@ -202,6 +248,21 @@ impl Counting<'_> {
     fn count(&self, text: &str) -> u64 {
         self.counter.count(text)
     }
+}
+
+/// Whether the user says something in it, be it beside results of tools.
+fn is_of_user(message: &Value) -> bool {
+    let is_result = |part: &Value| text(part, "type") == Some("tool_result");
+    text(message, "role") == Some("user")
+        && !message.get("content").and_then(Value::as_array).is_some_and(|parts| parts.iter().all(is_result))
+}
+
+/// The schema that the reply has to hold. Models are shown it. Sources: "Structured model outputs", platform.openai.com
+/// (`response_format`); "Structured outputs", platform.claude.com (`output_config`, before it `output_format`).
+pub(super) fn reply_schema(body: &Value) -> Option<&Value> {
+    let chat = body.get("response_format").and_then(|format| format.get("json_schema"));
+    let messages = body.get("output_config").and_then(|config| config.get("format"));
+    chat.or(messages).or_else(|| body.get("output_format"))?.get("schema")
 }
 
 /// Anthropic's format has a system of its own, schemas under another name, and blocks for calls and results.
@@ -255,8 +316,8 @@ mod tests {
         // `func_init`, and `look:`; `func_end` and the priming of the reply.
         assert_eq!((counted.tools[0].tokens, counted.fixed), (7 + 2, 12 + 3));
         let messages: Vec<_> = counted.messages.iter().map(|m| (m.tokens, m.results, m.images)).collect();
-        assert_eq!(messages, [(6, 0, 0), (4 + 1 + 85, 0, 85), (7, 7, 0)]);
-        assert_eq!(counted.total(), counted.tools[0].tokens + counted.fixed + 6 + 90 + 7);
+        assert_eq!(messages, [(6, 0, 0), (4 + 1 + 85, 0, 85), (6, 6, 0)]);
+        assert_eq!(counted.total(), counted.tools[0].tokens + counted.fixed + 6 + 90 + 6);
     }
 
     #[test]

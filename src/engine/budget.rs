@@ -25,14 +25,14 @@ pub struct Budgets(BTreeMap<String, Ledger>);
 pub struct Ledger {
     /// Tokens taken and not given back.
     /// Example: `42`
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     spent: u64,
     /// How many tokens there were when they were taken.
     /// Example: `500`
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     capacity: u64,
     /// The window that is counted.
-    #[serde(default, skip_serializing_if = "no_time")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     window: Nanos,
     /// Its parts, oldest first; those in which nothing happened are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -353,16 +353,6 @@ impl Ledger {
 /// The number of the part that is now.
 fn number(window: Nanos, now: Instant) -> u64 {
     now.0.div_euclid(window.0.div_euclid(PARTS).max(1))
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_zero(spent: &u64) -> bool {
-    *spent == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn no_time(window: &Nanos) -> bool {
-    window.is_zero()
 }
 
 impl fmt::Display for Overdrawn {

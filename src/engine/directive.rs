@@ -482,11 +482,6 @@ pub enum Note {
     },
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
 /// What was done about a history that providers do not accept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OrphanToolCallsPruned {
@@ -504,7 +499,7 @@ pub struct OrphanToolCallsPruned {
     pub moved_count: u64,
     /// How many calls had arguments that are no JSON object: they got some that are, or were taken out.
     /// Example: `1`
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub malformed_count: u64,
     /// The model that refused the history; `None`: it was found before a call.
     /// Example: `main`

@@ -291,7 +291,7 @@ pub struct TurnMeasure {
     pub tool_tokens: u64,
     /// How many calls and results of the conversation providers would object to.
     /// Example: `0`
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub history_faults: u64,
 }
 
@@ -383,11 +383,6 @@ pub enum ToolOutcome {
         #[serde(default)]
         effect: EffectState,
     },
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl From<ToolCall> for Proposal {

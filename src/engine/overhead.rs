@@ -15,7 +15,7 @@ pub struct Overhead {
     pub request: u64,
     /// To one that declares tools, besides.
     /// Example: `496`
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub tools: u64,
 }
 
@@ -53,11 +53,6 @@ impl Overheads {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_zero(tokens: &u64) -> bool {
-    *tokens == 0
 }
 
 #[cfg(test)]

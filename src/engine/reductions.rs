@@ -11,10 +11,10 @@ use crate::session::Reduction;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Reductions {
     /// How many reductions in a row gained nothing.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) in_vain: u32,
     /// Whether the conversation was reduced in this turn because a provider refused it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) asked: bool,
     /// The refusal, while the conversation is reduced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,9 +65,4 @@ impl Reductions {
     pub(super) const fn turn_begins(&mut self) {
         self.asked = false;
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
 }

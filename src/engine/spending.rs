@@ -18,19 +18,19 @@ const RESULTS: u64 = 1024;
 #[serde(default)]
 pub struct Spending {
     /// Tokens of requests and replies: as providers report them, and where nobody reports them as they are counted here.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "crate::session::is_default")]
     pub tokens: u64,
     /// What the calls of models cost, in picodollars; those of models without a price are not in it.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "crate::session::is_default")]
     pub(super) picodollars: u64,
     /// Calls of models; every attempt and every summary is one.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "crate::session::is_default")]
     pub model_calls: u32,
     /// Calls of tools that ran.
-    #[serde(skip_serializing_if = "is_nothing")]
+    #[serde(skip_serializing_if = "crate::session::is_default")]
     pub tool_calls: u32,
     /// The time spent waiting for models.
-    #[serde(skip_serializing_if = "is_no_time")]
+    #[serde(skip_serializing_if = "crate::session::is_default")]
     pub waited: Nanos,
     /// When the run began.
     pub(super) started: Instant,
@@ -38,13 +38,13 @@ pub struct Spending {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ending: Option<Instant>,
     /// Tokens that came into the conversation since it was measured, as they are estimated.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "crate::session::is_default")]
     pub(super) appended: u64,
     /// What is kept for the call of a model under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reserved: Option<Reservation>,
     /// Whether the reply of the last call had less room than usual.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "crate::session::is_default")]
     pub(super) lowered: bool,
     /// What the host found out about prices.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -158,21 +158,6 @@ fn product(tokens: u64, rate: u64) -> u128 {
 /// How many there are; what costs nothing has no end.
 fn divided(rest: u128, each: u128) -> u64 {
     rest.checked_div(each).map_or(u64::MAX, |most| u64::try_from(most).unwrap_or(u64::MAX))
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_none(number: &u64) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_nothing(number: &u32) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_no_time(length: &Nanos) -> bool {
-    length.is_zero()
 }
 
 #[cfg(test)]

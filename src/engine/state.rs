@@ -102,7 +102,7 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) final_reason: Option<FinalReason>,
     /// How often a report was delivered and refused.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) refused_reports: u32,
     /// A text that would hold as the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,7 +114,7 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) last_finish: Option<FinishReason>,
     /// Whether the history was looked at in this turn because a provider refused it.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) history_asked: bool,
     /// The refusal, while it is looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,10 +140,10 @@ pub struct State {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) agreed: BTreeSet<String>,
     /// Whether a call of the batch went well.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) round_ok: bool,
     /// Rounds in a row in which no call went well.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) failed_rounds: u32,
 }
 
@@ -226,7 +226,7 @@ pub(super) struct Slot {
     #[serde(default = "not_started", skip_serializing_if = "EffectState::is_not_started")]
     pub(super) left: EffectState,
     /// The rules have changed since it began, and a person is to be asked before it runs again.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) to_approve: bool,
     pub(super) phase: SlotPhase,
 }
@@ -436,16 +436,6 @@ impl State {
         self.work.insert(id, pending);
         id
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 /// What older sessions do not say decides nothing.

@@ -26,7 +26,7 @@ pub struct Rotation {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tried: Vec<usize>,
     /// The time spent waiting for models in this turn.
-    #[serde(default, skip_serializing_if = "is_nothing")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     waited: Nanos,
     /// The round under way.
     #[serde(default, skip_serializing_if = "Round::is_new")]
@@ -315,11 +315,6 @@ pub(crate) fn passed_over(target: String, next: Option<String>, remaining: usize
         remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
         target,
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_nothing(length: &Nanos) -> bool {
-    length.is_zero()
 }
 
 impl Round {

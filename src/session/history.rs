@@ -41,13 +41,8 @@ pub struct HistoryRepair {
     pub moved: usize,
     /// How many calls have arguments that are no JSON object: they get some that are, or are taken out.
     /// Example: `1`
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub malformed: usize,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 /// A result that is put in for a call that has none.

@@ -9,7 +9,12 @@ use crate::policy::{Cost, Price};
 /// What a message costs besides its text.
 pub(crate) const PER_MESSAGE: u64 = 4;
 /// What a tool call costs besides its name and arguments.
-const PER_CALL: u64 = 10;
+pub(crate) const PER_CALL: u64 = 10;
+/// Where providers put what only they can read: signatures and ciphers of what a model thought. Sources: Anthropic "Extended
+/// thinking" (`signature`, the `data` of `redacted_thinking`), Gemini "Thought signatures", `OpenAI` "Reasoning models".
+const SEALED: [&str; 4] = ["signature", "thought_signature", "encrypted_content", "data"];
+/// What is nested deeper is counted as it is.
+const NESTED: u8 = 4;
 
 /// One message of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -57,7 +62,7 @@ pub enum Message {
         /// Example: `"12.50"`
         text: String,
         /// Whether the call failed or was refused.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[serde(default, skip_serializing_if = "crate::session::is_default")]
         error: bool,
         /// The handle under which all of it is kept, if it is; it stays when the text is shortened.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,21 +96,16 @@ pub struct Usage {
     pub output: u64,
     /// Tokens of the request that were read from a cache.
     /// Example: `80`
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub cache_read: u64,
     /// Tokens of the request that were written into a cache.
     /// Example: `30`
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub cache_write: u64,
     /// Tokens of the reply that are reasoning.
     /// Example: `15`
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub reasoning: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_none(tokens: &u64) -> bool {
-    *tokens == 0
 }
 
 impl Message {
@@ -129,7 +129,9 @@ impl Message {
                 tokens = call.into_iter().fold(tokens, u64::saturating_add);
             }
             if !extra.is_empty() {
-                let extra = serde_json::to_string(extra).unwrap_or_default();
+                let extra: Map<_, _> =
+                    extra.iter().map(|(name, value)| (name.clone(), readable(value))).collect();
+                let extra = serde_json::to_string(&extra).unwrap_or_default();
                 tokens = tokens.saturating_add(count(&extra));
             }
         }
@@ -144,6 +146,24 @@ impl Message {
             | Self::Assistant { text, .. }
             | Self::Tool { text, .. } => text,
         }
+    }
+}
+
+/// What a model reads of a value that its provider sent: all but what is sealed.
+pub(crate) fn readable(value: &Value) -> Value {
+    readable_within(value, NESTED)
+}
+
+fn readable_within(value: &Value, depth: u8) -> Value {
+    let Some(depth) = depth.checked_sub(1) else { return value.clone() };
+    match value {
+        Value::Array(items) => items.iter().map(|item| readable_within(item, depth)).collect(),
+        Value::Object(fields) => {
+            let is_sealed = |name: &str, value: &Value| SEALED.contains(&name) && value.is_string();
+            let read = fields.iter().filter(|(name, value)| !is_sealed(name, value));
+            read.map(|(name, value)| (name.clone(), readable_within(value, depth))).collect()
+        }
+        _ => value.clone(),
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Failure {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub should_retry: Option<bool>,
     /// How many characters of a streamed answer had come before: text, reasoning and tool calls. Nothing of it is kept.
-    #[serde(default, skip_serializing_if = "is_nothing")]
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     /// Example: `120`
     pub received: u64,
 }
@@ -172,11 +172,6 @@ impl EffectState {
     pub(crate) const fn is_not_started(&self) -> bool {
         matches!(self, Self::NotStarted)
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-const fn is_nothing(count: &u64) -> bool {
-    *count == 0
 }
 
 impl Failure {
