@@ -100,7 +100,10 @@ pub(crate) fn main() -> ExitCode {
             return printed
                 .map_or_else(|error| exit::complain(&error, error.exit()), |()| Exit::Clean.into());
         }
-        Err(error) => error.exit(),
+        Err(error) => {
+            out::say(&error.render().ansi().to_string());
+            return Exit::Usage.into();
+        }
     };
     let settings = match cli.settings.resolve() {
         Ok(settings) => settings,

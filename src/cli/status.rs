@@ -10,8 +10,10 @@ use unfazed::time::Nanos;
 use super::out;
 use super::text::fit;
 
-/// What stands before the text of the line.
+/// What stands before the text of the line, unless the terminal is narrow.
 const MARGIN: &str = "           ";
+/// Terminals of fewer columns are narrow.
+const NARROW: usize = 60;
 /// How long something is typed no further before it is said for how long.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -149,7 +151,8 @@ fn draw(shared: &mut Shared) {
     };
     // A line as wide as the terminal would wrap on some of them.
     let room = (shared.width)().map_or(usize::MAX, |width| width.saturating_sub(1));
-    let text = fit(&format!("{MARGIN}{}", shared.text), room.saturating_sub(columns(&time)));
+    let margin = if room < NARROW { "" } else { MARGIN };
+    let text = fit(&format!("{margin}{}", shared.text), room.saturating_sub(columns(&time)));
     erase(shared);
     let _ = write!(shared.terminal, "\r\x1b[2K{text}{time}");
     let _ = shared.terminal.flush();

@@ -80,7 +80,7 @@ pub(crate) fn fit(text: &str, most: usize) -> String {
 /// A styled line in lines of at most `width` columns: it breaks between words, and in a word that alone is wider. The lines
 /// after the first begin with `margin`.
 pub(crate) fn wrap(line: &str, width: usize, margin: &str) -> String {
-    let mut wrapped = Wrapped { text: String::new(), at: 0, width, margin };
+    let mut wrapped = Wrapped { text: String::new(), at: 0, has_words: false, width, margin };
     let (mut word, mut blanks) = (String::new(), 0);
     for c in line.chars() {
         if c == ' ' && !is_in_escape(&word) {
@@ -98,6 +98,8 @@ struct Wrapped<'a> {
     text: String,
     /// The columns of the last line.
     at: usize,
+    /// Whether there is a word on it.
+    has_words: bool,
     width: usize,
     margin: &'a str,
 }
@@ -106,18 +108,18 @@ impl Wrapped<'_> {
     /// Adds a word behind so many blanks, which are left out where a line ends.
     fn word(&mut self, word: &str, blanks: &mut usize) {
         let wide = columns(&anstream::adapter::strip_str(word).to_string());
-        let is_first = self.text.is_empty() || self.at == columns(self.margin);
         if wide == 0 {
             self.text.push_str(word);
             return;
         }
-        if self.at + *blanks + wide > self.width && !is_first {
+        if self.at + *blanks + wide > self.width && self.has_words {
             self.next_line();
         } else {
             self.text.extend(std::iter::repeat_n(' ', *blanks));
             self.at += *blanks;
         }
         *blanks = 0;
+        self.has_words = true;
         if self.at + wide <= self.width {
             self.text.push_str(word);
             self.at += wide;
@@ -133,6 +135,7 @@ impl Wrapped<'_> {
             }
             self.text.push(c);
             self.at += wide;
+            self.has_words = true;
         }
     }
 
@@ -140,6 +143,7 @@ impl Wrapped<'_> {
         self.text.push('\n');
         self.text.push_str(self.margin);
         self.at = columns(self.margin);
+        self.has_words = false;
     }
 }
 
@@ -190,6 +194,9 @@ mod tests {
             "  1.5s  \u{1b}[1mwaits\u{1b}[0m for model\n        main; then\n        attempt 2"
         );
         assert_eq!(wrap("abcdefghij", 4, " "), "abcd\n efg\n hij");
+        // A word that is as long as the margin is a word all the same.
+        assert_eq!(wrap("  calc                12", 20, "      "), "  calc\n      12");
+        assert_eq!(wrap("abcdef      12", 5, " "), "abcde\n f\n 12");
         assert_eq!(wrap("日本語 日本", 6, ""), "日本語\n日本");
     }
 

@@ -21,6 +21,11 @@ impl Answer {
         Self { width, line: String::new(), columns: 0 }
     }
 
+    /// What follows goes into lines of that width.
+    pub(crate) const fn resize(&mut self, width: usize) {
+        self.width = width;
+    }
+
     /// Takes the next piece. Returns the lines that are whole now. Control characters, and so terminal escapes, are shown
     /// as what they are.
     pub(crate) fn push(&mut self, piece: &str) -> Vec<String> {
@@ -70,19 +75,9 @@ impl Answer {
     }
 }
 
-/// How many columns a character takes: the scripts of East Asia take two.
-const fn columns(c: char) -> usize {
-    match c {
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{1f300}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
+/// How many columns a character takes.
+fn columns(c: char) -> usize {
+    unfazed::policy::columns(c.encode_utf8(&mut [0; 4]))
 }
 
 #[cfg(test)]
@@ -101,6 +96,15 @@ mod tests {
     #[test]
     fn a_word_that_does_not_fit_begins_a_line_though_its_beginning_had_come() {
         assert_eq!(lines(10, &["one two th", "ree four"]), ["one two", "three four"]);
+    }
+
+    #[test]
+    fn lines_follow_the_width_of_the_terminal() {
+        let mut answer = Answer::new(20);
+        assert_eq!(answer.push("one two three "), Vec::<String>::new());
+        answer.resize(10);
+        assert_eq!(answer.push("four fifths"), ["one two three", "four"]);
+        assert_eq!(answer.end(), "fifths");
     }
 
     #[test]

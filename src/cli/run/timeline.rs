@@ -68,6 +68,11 @@ pub(crate) struct Timeline<W> {
 /// What was given up, each with its attempts.
 pub(crate) type GivenUp = Arc<Mutex<Vec<RetryExhausted>>>;
 
+/// The columns of an answer in a terminal of so many.
+fn of_answers(columns: usize) -> usize {
+    columns.saturating_sub(MARGIN.len() + PAUSE).clamp(NARROWEST, WIDEST)
+}
+
 impl<W: Write + Send> Timeline<W> {
     /// Prints to `out`; `status` shows what is waited for; `quiet` leaves the reasons out.
     pub(crate) fn new(out: W, status: Status, quiet: bool) -> Self {
@@ -96,11 +101,10 @@ impl<W: Write + Send> Timeline<W> {
         self
     }
 
-    /// Shows answers while they come, in lines of that many columns.
+    /// Shows answers while they come, in lines that fit the terminal; in lines of so many columns where its width is unknown.
     #[must_use]
     pub(crate) fn streaming(mut self, columns: usize) -> Self {
-        let width = columns.saturating_sub(MARGIN.len() + PAUSE).clamp(NARROWEST, WIDEST);
-        self.answer = Some(Answer::new(width));
+        self.answer = Some(Answer::new(of_answers(columns)));
         self
     }
 
@@ -133,11 +137,18 @@ impl<W: Write + Send> Timeline<W> {
     /// Shows a piece of an answer: whole lines for good, the last one as it grows.
     fn say(&mut self, text: &str) {
         let text = if self.spoke { text } else { text.trim_start() };
-        let Some(answer) = self.answer.as_mut().filter(|_| !text.is_empty()) else { return };
+        if self.answer.is_none() || text.is_empty() {
+            return;
+        }
         self.status.clear();
         if !self.spoke {
             self.spoke = true;
-            let _ = writeln!(self.out, "           {INFO}»{INFO:#} {} says", self.speaker);
+            self.print(&format!("           {INFO}»{INFO:#} {} says", self.speaker), MARGIN);
+        }
+        let width = (self.width)();
+        let Some(answer) = self.answer.as_mut() else { return };
+        if let Some(columns) = width {
+            answer.resize(of_answers(columns));
         }
         for line in answer.push(text) {
             let _ = writeln!(self.out, "{}", format!("{MARGIN}{line}").trim_end());
@@ -222,7 +233,8 @@ impl<W: Write + Send> Timeline<W> {
         let text = fit(&one_line(&failure.message), SHOWN);
         self.line("✗", BAD, &format!("{what} failed: {status}{class}{text}"));
         if let Some(reason) = failure.retry_after.ignored() {
-            let _ = writeln!(self.out, "{DIM}             ignored {}{DIM:#}", one_line(reason));
+            let line = format!("{DIM}{MARGIN}ignored {}{DIM:#}", one_line(reason));
+            self.print(&line, &format!("{MARGIN}  "));
         }
     }
 
@@ -570,7 +582,9 @@ impl<W: Write + Send> Observer for Timeline<W> {
 
     fn on_reload_error(&mut self, error: &PolicyFilesError) {
         self.line("↻", BAD, "the policy has changed but cannot be used; the last good one stays in force");
-        let _ = writeln!(self.out, "{error}");
+        for line in error.to_string().lines() {
+            self.print(&format!("{MARGIN}{line}"), &format!("{MARGIN}  "));
+        }
     }
 
     fn on_shared_error(&mut self, error: &SharedStateError) {
