@@ -242,6 +242,75 @@ fn a_key_that_is_not_known_and_a_delay_below_zero_have_their_places() {
     assert!(lines[1].starts_with("team.yaml:4:36: ") && lines[1].contains("`-5s` is negative"), "{said}");
 }
 
+/// Mistakes, and what is said to do about each.
+const REPAIRS: [(&str, &str); 17] = [
+    ("retry: {max_turns: 3}", "`max_turns` belongs in `limits` or `turn`"),
+    ("retry: {breaker: {failures: 3}}", "`breaker` belongs in `tools.NAME`"),
+    ("tools: {look: {factor: 2}}", "`factor` belongs in `retry.backoff`"),
+    ("errors: [{calls: 1, class: rate_limit}]", "`calls` belongs in"),
+    ("retry: {backoff: {base: 1s, step: 2s}}", "{kind: linear, base: 1s, step: 2s}"),
+    ("retry: {backoff: {base: 1s}}", "expected one of `constant`, `linear`"),
+    ("tools: [{look: {effect: read_only}}]", "each entry is `name: value`"),
+    (
+        "tools: {look: {calls: {when: args.a > 1, approval: always}}}",
+        "[{when: args.a > 1, approval: always}]",
+    ),
+    ("turn: {messages: {final_turn: {{ turn }}}}", "quote a text that begins with `{{`"),
+    ("retry: {retry_on: [validation_error]}", "`invalid_args`, `invalid_output`"),
+    ("retry: {retry_on: [json_error]}", "`malformed_tool_call`, `invalid_output`"),
+    ("retry: {enabled: 1}", "write `true`"),
+    ("tools: {look: {validate: [{name: a, check: args.a >, message: m}]}}", "takes on its right"),
+    ("tools: {look: {validate: [{name: a, check: len(args.a) > 1, message: m}]}}", "write `size(x)`"),
+    ("tools: {look: {validate: [{name: a, check: args.a is 1, message: m}]}}", "compare with `==`"),
+    ("tools: {'^look': {effect: read_only}}", "`look*`"),
+    ("extends: bse.yaml", "did you mean `base.yaml`?"),
+];
+
+#[test]
+fn each_mistake_says_what_to_do() {
+    for (text, says) in REPAIRS {
+        let policy = format!("version: 1\n{text}\n");
+        let dir = folder(&[("policy.yaml", &policy), ("base.yaml", "version: 1\n")]);
+        let check = unfazed(&dir, &["check", "policy.yaml"]);
+        assert!(out(&check).contains(says), "{text}: {}", out(&check));
+        assert_eq!(code(&check), 1);
+        // Nothing is said that comes of the mistake alone.
+        assert!(!out(&check).contains("warning["), "{}", out(&check));
+    }
+    for text in ["null", "hello", "[]", "# nothing"] {
+        let dir = folder(&[("policy.yaml", text)]);
+        assert!(
+            out(&unfazed(&dir, &["check", "policy.yaml"])).contains("begin it with `version: 1`"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_held_against_those_beside_it() {
+    let agent = "version: 1\npolicy: polcy.yaml\nmodels: {main: {api: opnai}}\n";
+    let dir = folder(&[("agent.yaml", agent), ("policy.yaml", "version: 1\n")]);
+    let said = out(&unfazed(&dir, &["check", "agent.yaml"]));
+    assert!(said.contains("did you mean `policy.yaml`?"), "{said}");
+    let run = unfazed(&dir, &["run", "agnt.yaml"]);
+    assert!(String::from_utf8_lossy(&run.stderr).contains("did you mean agent.yaml?"), "{run:?}");
+}
+
+#[test]
+fn no_mark_makes_a_line_wider_than_the_terminal() {
+    let long = "a".repeat(300);
+    let dir = folder(&[(
+        "policy.yaml",
+        &format!("version: 1\nretry: {{max_attempts: {long}, enabled: [{long}]}}\n"),
+    )]);
+    for width in ["40", "80"] {
+        let check =
+            command::unfazed(dir.path(), &["check", "policy.yaml"]).env("COLUMNS", width).output().unwrap();
+        let marks = out(&check).lines().filter(|line| line.contains('^')).map(str::len).max().unwrap();
+        assert!(marks <= width.parse().unwrap(), "{}", out(&check));
+    }
+}
+
 #[test]
 fn people_see_the_lines() {
     let (text, code) = formatted("human");

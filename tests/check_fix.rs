@@ -57,7 +57,7 @@ turn:
 ";
 
 /// Mistakes, each with the lines of the good policy that it spoils.
-const MISTAKES: [(&str, &str); 14] = [
+const MISTAKES: [(&str, &str); 16] = [
     ("  max_attempts: 5 ", "  max_atempts: 5 "),
     ("  max_attempts: 5 ", "  max_attempts: \"5\" "),
     ("  max_attempts: 5 ", "  max_attempts:5 "),
@@ -72,6 +72,8 @@ const MISTAKES: [(&str, &str); 14] = [
     ("    on_exhausted: fail", "    on_exhausted: fail\n    on_exhausted: fail"),
     ("  max_turns: 20", "  max_turns: \"20\""),
     ("version: 1", "version: v1"),
+    ("{kind: constant, delay: 1s}", "{delay: 1s}"),
+    ("version: 1\n", ""),
 ];
 
 fn spoilt(which: &[bool]) -> String {

@@ -1,7 +1,7 @@
 //! Reading what the user names on the command line.
 
 use std::fs::FileType;
-use std::io::{Error, Read};
+use std::io::{Error, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use super::exit::Failed;
@@ -11,7 +11,18 @@ const MOST: u64 = 64 << 20;
 
 /// Reads a file whole.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failed> {
-    bytes(path).map_err(|error| Failed::io(format!("cannot read {}", path.display()), error))
+    bytes(path).map_err(|error| {
+        let near = unfazed::host::similar_file(path).filter(|_| error.kind() == ErrorKind::NotFound);
+        match near {
+            Some(near) => Failed::Usage(format!(
+                "cannot read {}: {}; did you mean {}?",
+                path.display(),
+                unfazed::host::file_error(&error),
+                near.display()
+            )),
+            None => Failed::io(format!("cannot read {}", path.display()), error),
+        }
+    })
 }
 
 /// Reads a file whole. Whatever is no file may never end, or never begin; it is not even opened.

@@ -1,6 +1,7 @@
 //! An agent file with the policies and scripts it names, every mistake in all of them at its place.
 
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
@@ -100,7 +101,8 @@ pub(crate) fn is_agent(path: &Path, bytes: &[u8], command: &str) -> Result<(), F
     Err(Failed::Usage(format!("{file} is {what}; `unfazed {command}` takes {wants}")))
 }
 
-/// What the file is. A test file has cases; a script has replies; a scenario has agents; a call has arguments or a planner; a catalogue has a list of models; an agent has a task, models with an `api` or tools with a `kind`.
+/// What the file is. A test file has cases; a script has replies; a scenario has agents; a call has arguments or a planner; a
+/// catalogue has a list of models; an agent has a task, a policy, models with an `api` or tools with a `kind`.
 pub(crate) fn kind(bytes: &[u8]) -> Kind {
     if !may_tell(bytes) {
         return Kind::Policy;
@@ -109,6 +111,7 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
     let Some(root) = beginning(bytes).and_then(load).or_else(|| load(bytes)) else { return Kind::Policy };
     let any = |key: &str, field: &str| match root.get(key).map(|node| &node.data) {
         Some(Data::Map(entries)) => entries.iter().any(|(_, entry)| entry.get(field).is_some()),
+        Some(Data::List(entries)) => entries.iter().any(|entry| entry.get(field).is_some()),
         _ => false,
     };
     let names = |node: &Node| matches!(&node.data, Data::List(rows) if rows.iter().any(|row| row.get("names").is_some()));
@@ -121,6 +124,8 @@ pub(crate) fn kind(bytes: &[u8]) -> Kind {
         Kind::Agent
     } else if has("agents") {
         Kind::Scenario
+    } else if has("policy") {
+        Kind::Agent
     } else if has("arguments") || has("planner") {
         Kind::Call
     } else if Node::get(&root, "models").is_some_and(names) {
@@ -324,7 +329,12 @@ fn follow(
             let why = unfazed::host::file_error(&error);
             let message = format!("cannot read the {what} {}: {why}", path.display());
             let problem = Diagnostic::error(Code::UNKNOWN_NAME, named.span, message);
-            missing.push(problem.help("paths start at the folder of this file"));
+            let near = unfazed::host::similar_file(&path).filter(|_| error.kind() == ErrorKind::NotFound);
+            let near = near.and_then(|near| Some(near.strip_prefix(folder).ok()?.display().to_string()));
+            missing.push(match near {
+                Some(near) => problem.label(format!("did you mean `{near}`?")),
+                None => problem.help("paths start at the folder of this file"),
+            });
             None
         }
     }

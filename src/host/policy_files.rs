@@ -6,12 +6,11 @@ use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use super::file_error;
-use crate::policy::{Comparison, Loader, Names, Policy, Report, did_you_mean};
+use super::similar_file::similar_file;
+use crate::policy::{Comparison, Loader, Names, Policy, Report};
 
 /// The most bytes of a file that are read at all; loading has its own, smaller limit and names it.
 const MOST: u64 = 64 << 20;
-/// So many entries of a folder are looked at for one that may be meant.
-const MOST_ENTRIES: usize = 1_000;
 
 /// Reads policy files, each once. A path that a file says is relative to that file.
 ///
@@ -114,7 +113,7 @@ impl PolicyFiles {
         self.read(&path).map_err(|error| {
             let shown = path.display();
             match error.kind() {
-                io::ErrorKind::NotFound => match near(&path) {
+                io::ErrorKind::NotFound => match similar_file(&path) {
                     Some(near) => format!("there is no file `{shown}`; did you mean `{}`?", near.display()),
                     None => format!(
                         "there is no file `{shown}`; paths start at the folder of the file that says them"
@@ -171,33 +170,8 @@ fn identity(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// The file that is most likely meant by a path that leads nowhere: one beside it whose name is near, or one of that name
-/// in the folder above or in one below.
-fn near(path: &Path) -> Option<PathBuf> {
-    let wanted = path.file_name()?.to_str()?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries: Vec<PathBuf> = std::fs::read_dir(folder)
-        .ok()?
-        .take(MOST_ENTRIES)
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .collect();
-    let names: Vec<String> = entries
-        .iter()
-        .filter(|entry| entry.extension().is_some_and(|end| end == "yaml" || end == "yml") && entry.is_file())
-        .filter_map(|entry| Some(entry.file_name()?.to_str()?.to_owned()))
-        .collect();
-    let stem = |name: &str| name.rsplit_once('.').map_or(name.to_owned(), |(stem, _)| stem.to_owned());
-    let same = names.iter().find(|name| stem(name) == wanted || stem(name) == stem(wanted));
-    let beside = same.map(String::as_str).or_else(|| did_you_mean(wanted, names.iter().map(String::as_str)));
-    if let Some(name) = beside {
-        return Some(plain(&path.with_file_name(name)));
-    }
-    let around = [folder.join("..")].into_iter().chain(entries.into_iter().filter(|entry| entry.is_dir()));
-    around.map(|folder| plain(&folder.join(wanted))).find(|path| path.is_file())
-}
-
 /// The path without the steps that lead nowhere: `a/../b` is `b`.
-fn plain(path: &Path) -> PathBuf {
+pub(super) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for step in path.components() {
         match step {

@@ -15,6 +15,8 @@ const COLUMNS: usize = 100;
 /// The columns before a help, and before a message.
 const HELP: usize = 12;
 const TITLE: usize = 16;
+/// So much of a line is left to what is not marked.
+const UNMARKED: usize = 24;
 /// Narrower texts are not broken.
 const NARROWEST: usize = 30;
 /// Two places further apart than this are shown in two excerpts.
@@ -45,7 +47,7 @@ impl Report {
                 shown.message = wrapped(&shown.message, width.saturating_sub(TITLE));
             }
             let diagnostic = &shown;
-            out.push_str(&renderer.render(&groups(diagnostic, &sources)));
+            out.push_str(&renderer.render(&groups(diagnostic, &sources, width)));
             out.push_str("\n\n");
         }
         if self.more() > 0 {
@@ -79,7 +81,7 @@ fn wrapped(text: &str, width: usize) -> String {
     lines + &line
 }
 
-fn groups<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Vec<Group<'a>> {
+fn groups<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources, width: Option<usize>) -> Vec<Group<'a>> {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
@@ -87,7 +89,7 @@ fn groups<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Vec<Group<'a>
     let mut main = level
         .primary_title(diagnostic.message.as_str())
         .id(diagnostic.code.as_str())
-        .elements(excerpts(diagnostic, sources));
+        .elements(excerpts(diagnostic, sources, width));
     for help in &diagnostic.help {
         main = main.element(Level::HELP.message(help.as_str()));
     }
@@ -97,7 +99,7 @@ fn groups<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Vec<Group<'a>
 }
 
 /// The places of a problem: those near the first share its excerpt, the others get their own.
-fn excerpts<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Vec<Element<'a>> {
+fn excerpts<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources, width: Option<usize>) -> Vec<Element<'a>> {
     let Some(source) = sources.get(diagnostic.span.source) else {
         return diagnostic.label.iter().map(|label| Level::NOTE.message(label.as_str()).into()).collect();
     };
@@ -108,16 +110,24 @@ fn excerpts<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Vec<Element
     let mut marks = vec![(diagnostic.span, diagnostic.label.as_deref(), AnnotationKind::Primary)];
     let (close, far): (Vec<_>, Vec<_>) = diagnostic.also.iter().partition(|(span, _)| near(span));
     marks.extend(close.iter().map(|(span, label)| (*span, Some(label.as_str()), AnnotationKind::Context)));
-    let mut elements = excerpt(source, &marks);
+    let mut elements = excerpt(source, &marks, width);
     for (span, label) in far {
         if let Some(source) = sources.get(span.source) {
-            elements.extend(excerpt(source, &[(*span, Some(label.as_str()), AnnotationKind::Context)]));
+            elements.extend(excerpt(
+                source,
+                &[(*span, Some(label.as_str()), AnnotationKind::Context)],
+                width,
+            ));
         }
     }
     elements
 }
 
-fn excerpt<'a>(source: &'a Source, marks: &[(Span, Option<&'a str>, AnnotationKind)]) -> Vec<Element<'a>> {
+fn excerpt<'a>(
+    source: &'a Source,
+    marks: &[(Span, Option<&'a str>, AnnotationKind)],
+    width: Option<usize>,
+) -> Vec<Element<'a>> {
     let lines = marks.iter().map(|(span, ..)| line(source, *span));
     let first = lines.clone().min().unwrap_or(1);
     let last = lines.max().unwrap_or(1);
@@ -129,7 +139,7 @@ fn excerpt<'a>(source: &'a Source, marks: &[(Span, Option<&'a str>, AnnotationKi
     }
     let mut snippet = Snippet::source(text).path(source.name()).line_start(first as usize);
     for (span, label, kind) in marks {
-        let range = clip(span.range(), &window, text);
+        let range = narrow(text, clip(span.range(), &window, text), width);
         snippet = snippet.annotation(kind.span(range).label(*label));
     }
     vec![snippet.into()]
@@ -156,6 +166,19 @@ fn clip(
     let line = rest.find(['\n', '\r']).unwrap_or(rest.len());
     let length = span.end.saturating_sub(span.start).min(line);
     start..start.saturating_add(length)
+}
+
+/// The beginning of a mark that is wider than the terminal: a line is shown around its marks, and wraps if they do not fit.
+fn narrow(text: &str, range: core::ops::Range<usize>, width: Option<usize>) -> core::ops::Range<usize> {
+    let Some(width) = width else { return range };
+    let most = width.saturating_sub(UNMARKED).max(1);
+    let marked = text.get(range.clone()).unwrap_or_default();
+    let mut wide = 0_usize;
+    let end = marked.char_indices().find(|(_, c)| {
+        wide = wide.saturating_add(columns(c.encode_utf8(&mut [0; 4])));
+        wide > most
+    });
+    range.start..end.map_or(range.end, |(at, _)| range.start.saturating_add(at))
 }
 
 fn fix<'a>(diagnostic: &'a Diagnostic, sources: &'a Sources) -> Option<Group<'a>> {

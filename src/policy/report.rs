@@ -87,6 +87,18 @@ impl Findings {
         self.errors.kept.iter_mut().take(SHOWN).rfind(|problem| holds(problem))
     }
 
+    /// Forgets the errors of that part of a text, which come of another one.
+    pub(super) fn forget_within(&mut self, part: Span) {
+        let before = self.errors.kept.len();
+        self.errors.kept.retain(|problem| {
+            problem.span.source != part.source
+                || problem.span.start < part.start
+                || part.end < problem.span.end
+        });
+        let gone = before.saturating_sub(self.errors.kept.len());
+        self.errors.found = self.errors.found.saturating_sub(gone);
+    }
+
     /// Whether something was too large to be looked at further.
     pub(crate) fn is_overrun(&self) -> bool {
         self.errors.kept.iter().take(SHOWN).any(|problem| problem.code == Code::TOO_LARGE)

@@ -226,8 +226,11 @@ fn alternatives(text: &str) -> Option<Vec<String>> {
 
 /// A pattern of another language with `*` in place of what stands for more than itself: `x?` and `^x.*$` are `x*`.
 fn as_star(text: &str) -> Option<String> {
-    let text = text.trim_start_matches('^').trim_end_matches('$');
-    let (mut star, mut rest) = (String::new(), text.chars().peekable());
+    let (bare, open) = (text.trim_start_matches('^'), !text.ends_with('$'));
+    let (begins, text) = (bare.len() < text.len(), bare.trim_end_matches('$'));
+    let mut rest = text.chars().peekable();
+    // Without both of its ends, a regular expression is looked for anywhere.
+    let mut star = if begins || open { String::new() } else { "*".to_owned() };
     while let Some(c) = rest.next() {
         match c {
             '[' | '(' | '{' => {
@@ -244,6 +247,9 @@ fn as_star(text: &str) -> Option<String> {
             '?' | '+' => star.push('*'),
             c => star.push(c),
         }
+    }
+    if begins && open {
+        star.push('*');
     }
     while star.contains("**") {
         star = star.replace("**", "*");
@@ -406,9 +412,14 @@ mod tests {
         ] {
             assert_eq!(help(text), format!("write an entry for each of {names}"));
         }
-        for (text, star) in
-            [("x?", "x*"), ("^get_.*$", "get_*"), ("get_[a-z]+", "get_*"), (r"db\.\w+", "db.*")]
-        {
+        for (text, star) in [
+            ("x?", "x*"),
+            ("^get", "get*"),
+            ("get$", "*get"),
+            ("^get_.*$", "get_*"),
+            ("get_[a-z]+", "get_*"),
+            (r"db\.\w+", "db.*"),
+        ] {
             assert!(help(text).ends_with(&format!(": `{star}`")), "{text}: {}", help(text));
         }
         for text in ["!x", "a b c d e f g", "[", "x\\", "?", "(a"] {

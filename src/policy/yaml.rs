@@ -20,6 +20,8 @@ use super::{Code, Diagnostic, Findings, Fix, SourceId, Sources, Span};
 
 pub use kept::is_kept;
 
+/// What a file without anything in it is to begin with.
+pub(super) const BEGIN: &str = "begin it with `version: 1`; `unfazed init` writes a first policy";
 /// The largest file, in bytes.
 const MAX_BYTES: usize = 4 << 20;
 /// The deepest nesting.
@@ -439,8 +441,7 @@ impl<'a> Builder<'a> {
         if self.root.is_none() && !self.findings.has_errors() {
             let span = Span::new(self.source, 0, 0);
             let problem = Diagnostic::error(Code::MISSING_FIELD, span, "the file is empty");
-            self.findings
-                .push(problem.help("begin it with `version: 1`; `unfazed init` writes a first policy"));
+            self.findings.push(problem.help(BEGIN));
         }
         self.root
     }
@@ -495,7 +496,10 @@ impl<'a> Builder<'a> {
             }
             _ => match slips::find(self.text, at, error.kind()) {
                 Some(slip) => {
-                    self.findings.push(self.slip(slip));
+                    let problem = self.slip(slip);
+                    // What was read of it was read wrong.
+                    self.findings.forget_within(problem.span);
+                    self.findings.push(problem);
                     return;
                 }
                 None => Diagnostic::error(Code::SYNTAX, span, slips::words(error.kind(), &error.info())),
@@ -540,6 +544,12 @@ fn pending(
             format!("keys are strings, not {}", node.describe())
         };
         let mut problem = Diagnostic::error(Code::KEY_TYPE, first_byte(span), what);
+        if matches!(node.data, Data::Map(_))
+            && text.get(..span.start as usize).is_some_and(|text| text.ends_with('{'))
+        {
+            findings.forget_within(span);
+            problem = problem.help(format!("quote a text that begins with `{{{{`: `'{{{written}}}'`"));
+        }
         if !blank && !matches!(node.data, Data::List(_) | Data::Map(_)) {
             problem.span = span;
             problem = problem.fix(span, "quote the key", format!("\"{written}\""));

@@ -40,6 +40,7 @@
 mod basic;
 mod choice;
 mod examples;
+mod homes;
 mod list;
 mod patch;
 mod record;
@@ -70,12 +71,16 @@ use super::lost::Within;
 use super::meaning::{self, Counts};
 use super::yaml::{self, Data, Key, Node};
 use super::{Code, Diagnostic, Findings, Fix, Report, Selector, SourceId, Sources, Span};
+use homes::Homes;
 
 /// The most that the expressions and templates of a document may cost, in nodes of expressions of some 200 bytes.
 const MOST_SPENT: usize = 225_000;
 
 /// The most characters of a key or a word that a message quotes.
 const QUOTED: usize = 60;
+
+/// What is lost where a field has no meaning here: it may be any.
+pub(crate) const UNKNOWN: &str = "?";
 
 /// A type that can be read from a node.
 pub trait Decode: Sized {
@@ -121,6 +126,9 @@ pub struct Reader<'a> {
     findings: &'a mut Findings,
     spent: usize,
     within: Within,
+    /// Where the fields of the document are, if that is asked for.
+    homes: fn() -> Homes,
+    known_homes: Option<Homes>,
 }
 
 /// Reads a document.
@@ -175,8 +183,14 @@ pub fn read_into<T: Decode>(
     bytes: &[u8],
 ) -> Option<(SourceId, T)> {
     let (id, node) = yaml::load(sources, findings, name, bytes);
-    let text = sources.get(id)?.text();
-    let value = T::decode(&node?, &mut Reader::new(text, findings))?;
+    let (text, node) = (sources.get(id)?.text(), node?);
+    if !matches!(node.data, Data::Map(_)) {
+        let message = format!("expected a mapping, found {}", node.describe());
+        findings.push(Diagnostic::error(Code::WRONG_TYPE, node.span, message).help(yaml::BEGIN));
+        return None;
+    }
+    let mut reader = Reader { homes: Homes::of::<T>, ..Reader::new(text, findings) };
+    let value = T::decode(&node, &mut reader)?;
     Some((id, value))
 }
 
@@ -209,7 +223,7 @@ impl<T> Document<T> {
 impl<'a> Reader<'a> {
     /// A reader of nodes of that text.
     pub fn new(text: &'a str, findings: &'a mut Findings) -> Self {
-        Self { text, findings, spent: 0, within: Within::default() }
+        Self { text, findings, spent: 0, within: Within::default(), homes: Homes::default, known_homes: None }
     }
 
     /// Writes a problem down.
@@ -359,10 +373,12 @@ impl<'a> Reader<'a> {
         let (name, known) = (&*key.name, || fields.iter().copied());
         let near = closest(name, known());
         let sure = near.is_some_and(|near| is_certain(name, near, known()));
-        // What has a sense elsewhere is no slip of what looks alike.
-        let near = near.filter(|_| sure || !meaning::is_known(name));
+        let sense = meaning::field(name, fields);
+        // What is a field of another mapping, or has a sense elsewhere, is no slip of what looks alike.
+        let home = if sure || sense.is_some() { None } else { self.home(name) };
+        let near = near.filter(|_| sure || (home.is_none() && !meaning::is_known(name)));
         let mut certain = None;
-        let problem = match (near, meaning::field(name, fields)) {
+        let problem = match (near, sense) {
             (Some(meant), sense) if sure || sense.is_none() => {
                 let mut problem = problem.meant(key.span, name, meant, known());
                 if let Some((first, _)) = self.there_already(meant, entries) {
@@ -380,13 +396,25 @@ impl<'a> Reader<'a> {
                 self.lose(sense.here);
                 self.translated(problem, key, &sense, (fields, entries))
             }
+            _ if home.is_some() => {
+                self.lose(name);
+                problem.help_if(home)
+            }
             _ if name.starts_with("x-") => problem.help(
                 "there is no place for shared blocks: write one as `&name` where it is used first, and `*name` elsewhere; or use a pattern for several names",
             ),
-            _ => problem.help(format!("expected one of {}", list(fields))),
+            _ => {
+                self.lose(UNKNOWN);
+                problem.help(format!("expected one of {}", list(fields)))
+            }
         };
         self.findings.push(problem);
         certain
+    }
+
+    /// Where a field that is not known here belongs.
+    fn home(&mut self, name: &str) -> Option<String> {
+        self.known_homes.get_or_insert_with(self.homes).help(name)
     }
 
     /// A field that has another name elsewhere; a number of attempts is put right with it.
@@ -445,16 +473,51 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reports a required field that is not there.
-    pub fn missing_field(&mut self, node: &Node, field: &str) {
-        let at = match &node.data {
-            Data::Map(entries) if self.text(node.span).starts_with('{') || entries.is_empty() => node.span,
+    /// Where a mapping begins: its bracket, or its first key.
+    pub(crate) fn head(&self, node: &Node) -> Span {
+        match &node.data {
+            Data::Map(entries) if entries.is_empty() => node.span,
+            Data::Map(_) if self.text(node.span).starts_with('{') => {
+                Span { end: node.span.start.saturating_add(1), ..node.span }
+            }
             Data::Map(entries) => entries.first().map_or(node.span, |(key, _)| key.span),
             _ => node.span,
-        };
+        }
+    }
+
+    /// Reports a required field that is not there.
+    pub fn missing_field(&mut self, node: &Node, field: &str) {
         let message = format!("missing field `{field}`");
-        let problem = Diagnostic::error(Code::MISSING_FIELD, at, message);
-        self.findings.push(problem.label(format!("`{field}` is required here")));
+        let problem = Diagnostic::error(Code::MISSING_FIELD, self.head(node), message);
+        let problem = problem.label(format!("`{field}` is required here"));
+        // There is one version of each format.
+        self.findings.push(if field == "version" {
+            self.first(problem, node, "version: 1", "there is one version")
+        } else {
+            problem
+        });
+    }
+
+    /// With a repair that writes a field before all others of a mapping.
+    pub(crate) fn first(
+        &self,
+        problem: Diagnostic,
+        node: &Node,
+        field: &str,
+        why: &'static str,
+    ) -> Diagnostic {
+        let Data::Map(entries) = &node.data else { return problem };
+        let Some((key, _)) = entries.first() else { return problem };
+        let (at, before) = (key.span.start as usize, Span { end: key.span.start, ..key.span });
+        let line = self.text.get(..at).and_then(|text| text.rsplit('\n').next()).unwrap_or_default();
+        let text = if self.text(node.span).starts_with('{') {
+            format!("{field}, ")
+        } else if line.trim_matches([' ', '-']).is_empty() {
+            format!("{field}\n{}", " ".repeat(line.len()))
+        } else {
+            return problem.help(format!("write `{field}`"));
+        };
+        problem.fix(before, why, text)
     }
 
     /// Reports a number that is too small or too large.
@@ -527,17 +590,23 @@ fn repair(problem: Diagnostic, node: &Node, expected: &str, raw: &str) -> Diagno
         (Data::Text(_) | Data::Number(_), None) if expected.contains("a list") && !raw.contains('\n') => {
             problem.fix(span, "write a list", format!("[{raw}]"))
         }
-        (Data::Null, _) => problem.help("remove the line to leave it out"),
-        (Data::List(items), _) if expected.contains("a mapping") => match keyed(items) {
-            Some(help) => problem.help(help),
-            None => problem,
+        (Data::Map(_), _) if expected.contains("a list") && raw.starts_with('{') && !raw.contains('\n') => {
+            problem.fix(span, "write a list", format!("[{raw}]"))
+        }
+        (Data::Map(_), _) if expected.contains("a list") => problem.help("begin each entry with `- `"),
+        (Data::Number(_), _) if expected.contains("`true` or `false`") => match raw {
+            "1" => problem.help("write `true`"),
+            "0" => problem.help("write `false`"),
+            _ => problem,
         },
+        (Data::Null, _) => problem.help("remove the line to leave it out"),
+        (Data::List(items), _) if expected.contains("a mapping") => problem.help(keyed(items)),
         _ => problem,
     }
 }
 
-/// What to write instead of a list of things with names, as other tools have them, where the names are keys.
-fn keyed(items: &[Node]) -> Option<String> {
+/// What to write where the names are keys and not, as other tools have them, fields of the entries of a list.
+fn keyed(items: &[Node]) -> String {
     let name = |item: &Node| match &item.data {
         Data::Text(text) => Some(text.clone()),
         Data::Map(entries) => entries.iter().find_map(|(key, value)| match (&*key.name, &value.data) {
@@ -546,15 +615,11 @@ fn keyed(items: &[Node]) -> Option<String> {
         }),
         _ => None,
     };
-    match items {
-        [Node { data: Data::Map(_), .. }] if name(items.first()?).is_none() => {
-            Some("remove the list around the mapping".to_owned())
-        }
-        _ => {
-            let name = items.iter().find_map(name).filter(|name| !name.contains(char::is_whitespace))?;
-            Some(format!("names are keys here: write `{}: {{...}}`", excerpt(&name, QUOTED)))
-        }
-    }
+    let name = items.iter().find_map(name).filter(|name| !name.contains(char::is_whitespace));
+    name.map_or_else(
+        || "write no `- ` and no `[…]`: each entry is `name: value`".to_owned(),
+        |name| format!("names are keys here: write `{}: {{...}}`", excerpt(&name, QUOTED)),
+    )
 }
 
 /// What may be meant by a word that has several senses here, or none.

@@ -26,8 +26,10 @@ macro_rules! union {
                 const TAG: &str = stringify!($tag);
                 const FIELDS: &[&str] =
                     &[TAG, $($($crate::policy::decode::field_name(stringify!($field)),)*)*];
+                const FORMS: &[(&str, &[&str])] =
+                    &[$(($word, &[$($crate::policy::decode::field_name(stringify!($field))),*])),*];
                 let entries = reader.mapping(node)?;
-                let (key, tag) = reader.tag(node, entries, FIELDS, &[$($word),*])?;
+                let (key, tag) = reader.tag(node, entries, FIELDS, FORMS)?;
                 let word: String = $crate::policy::decode::Decode::decode(tag, reader)?;
                 match reader.choice(tag.span, &word, &[$($word),*])? {
                     $($word => $crate::policy::decode::decode_fields!(
@@ -76,7 +78,7 @@ impl super::Reader<'_> {
         node: &'n Node,
         entries: &'n [(Key, Node)],
         fields: &[&str],
-        options: &[&str],
+        forms: &[(&str, &[&str])],
     ) -> Option<&'n (Key, Node)> {
         let tag = fields.first().copied().unwrap_or_default();
         if let Some(found) = entries.iter().find(|(key, _)| &*key.name == tag) {
@@ -92,10 +94,10 @@ impl super::Reader<'_> {
             return Some(entry);
         }
         let Some(entry) = entries.iter().take(MOST_LOOKED_AT).find(|(key, value)| {
-            let is_option = matches!(&value.data, Data::Text(text) if options.contains(&&**text));
+            let is_option = matches!(&value.data, Data::Text(text) if forms.iter().any(|(form, _)| form == &&**text));
             is_option && !fields.contains(&&*key.name)
         }) else {
-            self.missing_tag(node, tag, options);
+            self.missing_tag(node, entries, tag, forms);
             return None;
         };
         self.other_tag(&entry.0, tag);
@@ -109,9 +111,24 @@ impl super::Reader<'_> {
         self.report(problem.fix(key.span, format!("here it is called `{tag}`"), tag));
     }
 
-    fn missing_tag(&mut self, node: &Node, tag: &str, options: &[&str]) {
-        let problem = Diagnostic::error(Code::MISSING_FIELD, node.span, format!("missing field `{tag}`"));
+    fn missing_tag(&mut self, node: &Node, entries: &[(Key, Node)], tag: &str, forms: &[(&str, &[&str])]) {
+        let problem =
+            Diagnostic::error(Code::MISSING_FIELD, self.head(node), format!("missing field `{tag}`"));
         let problem = problem.label(format!("`{tag}` says which form this is"));
-        self.report(problem.help(format!("expected one of {}", super::list(options))));
+        let names: Vec<&str> = forms.iter().map(|(form, _)| *form).collect();
+        let problem = problem.help(format!("expected one of {}", super::list(&names)));
+        // The other fields may tell it.
+        let fits = |fields: &[&str]| entries.iter().all(|(key, _)| fields.contains(&&*key.name));
+        let fitting: Vec<&str> =
+            forms.iter().filter(|(_, fields)| fits(fields)).map(|(form, _)| *form).collect();
+        self.report(match fitting.as_slice() {
+            [form] if !entries.is_empty() => self.first(
+                problem,
+                node,
+                &format!("{tag}: {form}"),
+                "its other fields are those of this form",
+            ),
+            _ => problem,
+        });
     }
 }

@@ -58,6 +58,20 @@ const MACROS: [(&str, &str); 6] = [
     ("map", "list.map(x, x + 1)"),
     ("filter", "list.filter(x, x > 0)"),
 ];
+/// What functions are called in other languages, and how the same is written here.
+const ELSEWHERE: [(&[&str], &str); 8] = [
+    (&["len", "length", "lenght", "count", "strlen"], "size(x)"),
+    (
+        &["includes", "indexOf", "in_array", "has_key", "hasKey", "find"],
+        "text.contains('part')` or `x in list",
+    ),
+    (&["hasPrefix"], "text.startsWith('part')"),
+    (&["hasSuffix"], "text.endsWith('part')"),
+    (&["regex", "test", "search", "re_match"], "text.matches('pattern')"),
+    (&["str", "toString", "to_string"], "string(x)"),
+    (&["float", "number", "parseFloat", "parseInt"], "double(x)` or `int(x)"),
+    (&["typeof", "isinstance", "instanceof"], "type(x) == string"),
+];
 /// Names of types, to compare `type(x)` with.
 const TYPES: [&str; 9] = ["int", "uint", "double", "bool", "string", "list", "map", "null_type", "type"];
 /// How far the pattern is indented where it is shown.
@@ -201,16 +215,7 @@ impl Check<'_> {
             ));
         }
         let Some((_, style, takes, usage)) = FUNCTIONS.iter().find(|(function, ..)| *function == name) else {
-            let names = FUNCTIONS.iter().map(|(name, ..)| *name).chain(MACROS.iter().map(|(name, _)| *name));
-            let help = closest(&name, names.clone()).map_or_else(
-                || {
-                    format!(
-                        "the functions are {}",
-                        names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-                    )
-                },
-                |meant| format!("did you mean `{meant}`?"),
-            );
+            let help = function_meant(&name);
             return Err(self.error(id, &format!("there is no function `{name}`"), &help));
         };
         let given = call.args.len().saturating_add(usize::from(call.target.is_some()));
@@ -329,4 +334,18 @@ fn caret(told: &str) -> Option<Range<usize>> {
     let start = marks.find('^')?;
     let length = marks.get(start..)?.chars().take_while(|c| *c == '^').count();
     Some(start.saturating_sub(indent)..start.saturating_sub(indent).saturating_add(length))
+}
+
+/// What to write for a function that there is not.
+fn function_meant(name: &str) -> String {
+    let names = FUNCTIONS.iter().map(|(name, ..)| *name).chain(MACROS.iter().map(|(name, _)| *name));
+    let elsewhere = ELSEWHERE.iter().find(|(elsewhere, _)| elsewhere.contains(&name));
+    match (closest(name, names.clone()), elsewhere) {
+        (Some(meant), _) => format!("did you mean `{meant}`?"),
+        (None, Some((_, usage))) => format!("write `{usage}`"),
+        (None, None) => {
+            let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+            format!("the functions are {}", names.join(", "))
+        }
+    }
 }

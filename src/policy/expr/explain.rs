@@ -24,7 +24,18 @@ pub(super) fn parse_error(text: &str, errors: &ParseErrors) -> ExprError {
         _ if first.msg.starts_with("Syntax error") => "this is not an expression".to_owned(),
         _ => excerpt(&first.msg.to_lowercase(), 120),
     };
-    let help = message.contains("has() macro").then(|| "write `has(args.field)`".to_owned());
+    let help = match token {
+        _ if message.contains("has() macro") => Some("write `has(args.field)`"),
+        Some("<EOF>") => Some("write what the last operator takes on its right"),
+        Some("is") => Some("compare with `==`: `args.x == null`"),
+        Some("?") => Some("a choice is `condition ? a : b`"),
+        Some(token) if token.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '\'' | '"')) => {
+            Some("an operator is missing before it: `==`, `<`, `&&`, `||`, `in`, …")
+        }
+        Some(_) => Some("remove it, or write what is missing before it"),
+        None => None,
+    };
+    let help = help.map(str::to_owned);
     ExprError { message, at: position(text, first.pos), help }
 }
 

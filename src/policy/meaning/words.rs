@@ -111,7 +111,6 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
             "internalservererror",
             "internal",
             "internalerror",
-            "apierror",
             "500",
             "502",
             "http500",
@@ -120,7 +119,6 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
             "gatewayerror",
             "providererror",
             "upstreamerror",
-            "unknownerror",
         ],
         &["model_error"],
     ),
@@ -205,19 +203,11 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
         &["content_filter"],
     ),
     (
-        &[
-            "toolerror",
-            "toolexception",
-            "toolfailed",
-            "toolfailure",
-            "execution",
-            "exception",
-            "error",
-            "failed",
-            "toolexecutionerror",
-        ],
+        &["toolerror", "toolexception", "toolfailed", "toolfailure", "execution", "toolexecutionerror"],
         &["execution_error"],
     ),
+    // Of a tool or of a model.
+    (&["error", "exception", "failed", "apierror", "unknownerror"], &["execution_error", "model_error"]),
     // LangChain `OutputParserException`, Vercel `NoObjectGeneratedError`, Pydantic `ValidationError`.
     (
         &[
@@ -232,10 +222,10 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
         ],
         &["invalid_output"],
     ),
+    // Of arguments or of a report.
+    (&["validation", "validationerror"], &["invalid_args", "invalid_output"]),
     (
         &[
-            "validation",
-            "validationerror",
             "invalidarguments",
             "invalidtoolinput",
             "invalidtoolarguments",
@@ -247,17 +237,10 @@ pub(super) const CLASSES: &[(&[&str], &[&str])] = &[
         &["invalid_args"],
     ),
     (
-        &[
-            "parseerror",
-            "parsing",
-            "jsonerror",
-            "invalidjson",
-            "jsondecodeerror",
-            "malformedjson",
-            "malformedfunctioncall",
-        ],
-        &["malformed_tool_call"],
+        &["parseerror", "parsing", "jsonerror", "invalidjson", "jsondecodeerror", "malformedjson"],
+        &["malformed_tool_call", "invalid_output"],
     ),
+    (&["malformedfunctioncall"], &["malformed_tool_call"]),
     (
         &["nosuchtool", "unknowntool", "nosuchtoolerror", "toolmissing", "unknownfunction"],
         &["tool_not_found"],

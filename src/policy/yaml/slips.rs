@@ -4,6 +4,7 @@
 
 mod brackets;
 mod indent;
+mod past;
 
 use core::ops::Range;
 
@@ -100,6 +101,7 @@ pub(super) fn find(text: &str, at: usize, kind: &ErrorKind) -> Option<Slip> {
     let here = lines.iter().rposition(|line| line.start <= at).unwrap_or_default();
     tab(text, &lines, here)
         .or_else(|| brackets::find(text, at))
+        .or_else(|| past::find(text, &lines, here))
         .or_else(|| space(text, &lines, here))
         .or_else(|| colon(text, lines.get(here)?, at))
         .or_else(|| sign(text, lines.get(here)?, at, kind))
@@ -271,12 +273,7 @@ fn colon(text: &str, line: &Line<'_>, at: usize) -> Option<Slip> {
         return None;
     }
     let whole = start..start.saturating_add(value.len());
-    let quoted = if value.contains('\'') {
-        format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
-    } else {
-        format!("'{value}'")
-    };
-    let repair = Repair { at: whole.clone(), title: "quote it", text: quoted };
+    let repair = Repair { at: whole.clone(), title: "quote it", text: quoted(value) };
     let message =
         format!("the value of `{}` holds `: `, which begins a mapping", key.trim_start_matches([' ', '-']));
     let slip = Slip { at: whole, message, ..Slip::default() };
@@ -287,6 +284,15 @@ fn colon(text: &str, line: &Line<'_>, at: usize) -> Option<Slip> {
     let helped = helps(text, &repair);
     let help = if helped { Vec::new() } else { vec!["quote it".to_owned()] };
     Some(Slip { help, repair: Some(repair).filter(|_| helped), ..slip })
+}
+
+/// A text in quotes.
+fn quoted(value: &str) -> String {
+    if value.contains('\'') {
+        format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+    } else {
+        format!("'{value}'")
+    }
 }
 
 /// Whether a word looks like a key of a document.

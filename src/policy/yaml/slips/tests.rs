@@ -52,6 +52,27 @@ fn a_value_with_a_colon_is_quoted_unless_it_may_be_a_mapping() {
 }
 
 #[test]
+fn a_value_that_ends_before_its_line_is_quoted_if_it_can_only_be_a_text() {
+    for (text, end, fixed) in [
+        ("a: {{ turn }} is last\n", '}', Some("a: '{{ turn }} is last'\n")),
+        ("a:\n  - b: {{ turn }}'s end  # why\n", '}', Some("a:\n  - b: \"{{ turn }}'s end\"  # why\n")),
+        ("a: 'It's over'\nb: 1\n", '\'', Some("a: \"It's over\"\nb: 1\n")),
+        ("a: \"Last\" turn\n", '"', None),
+        ("a: [last] turn\n", ']', None),
+        ("a: {b: c} d\n", '}', None),
+    ] {
+        let (said, help, repaired) = slip(text);
+        assert!(
+            said.ends_with(&format!("the value ends at `{end}`, and more follows on its line")),
+            "{said}"
+        );
+        assert_eq!(repaired.as_deref(), fixed, "{text}");
+        assert_eq!(help.is_empty(), fixed.is_some(), "{text}: {help}");
+    }
+    assert!(slip("a: | text\n").0.contains("`|` begins a text on the lines below"));
+}
+
+#[test]
 fn a_space_that_is_missing_after_a_colon_is_put_there() {
     for (text, fixed) in [
         ("retry:\n  max_attempts:3\n  deadline: 1m\n", "retry:\n  max_attempts: 3\n  deadline: 1m\n"),
