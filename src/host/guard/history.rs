@@ -64,8 +64,8 @@ impl<'a, R: Clone> Request<'a, R> {
 
 impl Guard {
     /// Repairs a conversation before it goes into a request, as `history:` in the policy says: calls without a result,
-    /// results without a call, second and misplaced results, and arguments that are no JSON object. `None`: there was nothing to repair, or the policy does not
-    /// want it looked at before a call.
+    /// results without a call, second and misplaced results, and arguments that are no JSON object. `None`: there was
+    /// nothing to repair, or the policy does not want it looked at before a call.
     pub fn repair_history(&self, messages: &mut Vec<Message>) -> Option<OrphanToolCallsPruned> {
         let rules = self.inner.live.current();
         let looks = rules.history().check.value == HistoryCheck::BeforeCall;

@@ -51,7 +51,7 @@ pub struct Explanation {
     path: Vec<String>,
     /// How failures are retried, and of what.
     rules: Option<(RetryPolicy, Work)>,
-    /// Of a model: the rule that makes its attempts count together with those at the others, if one does.
+    /// Of a model: the rule by which it and the others are called in turns, if one does.
     together: Option<Reason>,
 }
 

@@ -219,9 +219,9 @@ impl Explanation {
         [abort, together, self.value("on_exhausted")].into_iter().flatten()
     }
 
-    /// Of the loop of turns: the rule by which the attempts at all models count together, if it does.
+    /// Of the loop of turns: the rule by which models are called in turns, if one does.
     pub(super) fn counts_together(&self) -> Option<Reason> {
-        let together = |said: &Reason| said.says == "= attempt" || said.says == "= skip";
+        let together = |said: &Reason| ["= attempt", "= skip", "= rotate"].contains(&&*said.says);
         let advance = self.value("targets.advance").filter(together)?;
         Some(Reason { path: "turn.targets.advance".to_owned(), ..advance })
     }
@@ -242,7 +242,15 @@ impl Explanation {
 
     /// What is done when there is no further attempt at a model: the engine's `goes_on`, in words.
     fn then_of_model(&self, stops: bool, class: ErrorClass) -> &'static str {
-        let together = self.together.as_ref();
+        if !stops && self.together.as_ref().is_some_and(|advance| advance.says == "= rotate") {
+            return match self.holds("abort_on", class) {
+                true => "after the last attempt no other model is called; `on_exhausted` decides",
+                false => {
+                    "after `turn.targets.attempts` of them, or rather than waiting longer than `fallback_after`, the next model of the agent is called; after the last one `on_exhausted` decides"
+                }
+            };
+        }
+        let together = self.together.as_ref().filter(|advance| advance.says != "= rotate");
         let last = self.holds("abort_on", class) || (together.is_some() && self.has_one(class));
         let rotates = together.is_some_and(|advance| advance.says == "= attempt");
         match (stops, last || (!stops && together.is_some() && !rotates)) {
