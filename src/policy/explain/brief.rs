@@ -2,12 +2,12 @@
 
 use core::fmt::Write as _;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::render::{LONGEST, length, short};
 use super::worst::Kind;
 use super::{Explained, Explanation};
-use crate::policy::{Bound, ErrorClass, RetryPolicy, Scope};
+use crate::policy::{Bound, ErrorClass, RetryPolicy, Scope, Template};
 
 /// So many classes are named; the rest is counted.
 const NAMED: usize = 6;
@@ -25,7 +25,7 @@ impl Explanation {
                 ("ends with", self.end_of_attempts()),
             ] {
                 // Writing into a string does not fail.
-                let _ = writeln!(out, "  {title}  {text}");
+                let _ = writeln!(out, "  {title:<9}  {text}");
             }
         }
         let (own, rest): (Vec<_>, Vec<_>) = self.values.iter().partition(|value| is_set_in_files(value));
@@ -101,10 +101,24 @@ impl Explanation {
         let text = ["messages.exhausted", "messages.invalid"].iter().find_map(|path| self.get(path));
         match text {
             Some(text) => {
-                format!("reads {} ({}); {feedback}", short(&first_line(&text.value), LONGEST), text.at)
+                let shown = self.rendered(&text.value).unwrap_or_else(|| text.value.clone());
+                format!("reads {} ({}); {feedback}", short(&first_line(&shown), LONGEST), text.at)
             }
             None => format!("reads nothing of failed attempts; {feedback}"),
         }
+    }
+
+    /// What the text about a tool whose attempts are used up is, with an error that is left open.
+    fn rendered(&self, text: &Value) -> Option<Value> {
+        let attempts = self.delays.as_ref().and_then(|delays| delays.worst.calls).unwrap_or(1);
+        let vars = json!({
+            "tool": self.path.get(1)?, "error": "…", "error_type": "timeout", "attempts": attempts,
+            "may_have_acted": false,
+        });
+        let vars = vars.as_object()?;
+        let names: Vec<&str> = vars.keys().map(String::as_str).collect();
+        let text = Template::parse(text.as_str()?, &names).ok()?.render(vars).ok()?;
+        Some(text.into())
     }
 
     /// What ends the attempts, and what is done then.

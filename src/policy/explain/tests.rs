@@ -490,3 +490,19 @@ fn a_value_that_is_asked_for_alone_is_shown_whole() {
     let first = alone.lines().find(|line| line.contains("retry.retry_on = ")).unwrap();
     assert!(first.ends_with(']'), "{first}");
 }
+
+#[test]
+fn the_short_form_answers_in_five_lines_with_the_text_that_the_model_reads() {
+    let explained = Policy::builtin().explain_tool("look");
+    let brief = explained.brief();
+    let lines: Vec<&str> = brief.lines().take(5).collect();
+    for (line, begins) in lines.iter().zip([
+        "effective policy for tool `look`",
+        "  how often  4 attempts; retried: ",
+        "  how long   first wait 100ms to 200ms; ",
+        "  the model  reads `look` failed 4 times, the last time with timeout: … (builtin:default:",
+        "  ends with  max_attempts 4 (builtin:default:",
+    ]) {
+        assert!(line.starts_with(begins), "{line}");
+    }
+}
