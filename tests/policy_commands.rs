@@ -254,6 +254,11 @@ fn editors_have_nothing_against_what_init_writes() {
         let problems: Vec<_> = schema.iter_errors(&value).map(|error| error.to_string()).collect();
         assert!(problems.is_empty(), "{file}: {problems:#?}");
     }
+    let schema: Value = serde_json::from_str(&read("policy.schema.json")).unwrap();
+    for name in ["Duration", "PositiveDuration"] {
+        let says = schema["$defs"][name]["patternErrorMessage"].as_str().unwrap();
+        assert!(says.starts_with("A duration is a number with a unit"), "{says}");
+    }
 }
 
 #[test]
