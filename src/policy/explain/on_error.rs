@@ -243,11 +243,10 @@ impl Explanation {
     /// What is done when there is no further attempt at a model: the engine's `goes_on`, in words.
     fn then_of_model(&self, stops: bool, class: ErrorClass) -> &'static str {
         if !stops && self.together.as_ref().is_some_and(|advance| advance.says == "= rotate") {
-            return match self.holds("abort_on", class) {
-                true => "after the last attempt no other model is called; `on_exhausted` decides",
-                false => {
-                    "after `turn.targets.attempts` of them, or rather than waiting longer than `fallback_after`, the next model of the agent is called; after the last one `on_exhausted` decides"
-                }
+            return if self.holds("abort_on", class) {
+                "after the last attempt no other model is called; `on_exhausted` decides"
+            } else {
+                "after `turn.targets.attempts` of them, or rather than waiting longer than `fallback_after`, the next model of the agent is called; after the last one `on_exhausted` decides"
             };
         }
         let together = self.together.as_ref().filter(|advance| advance.says != "= rotate");
