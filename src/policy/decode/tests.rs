@@ -87,7 +87,10 @@ fn a_list_in_the_place_of_a_mapping_is_rewritten_by_its_names() {
     let keys = "names are keys here: write `hall: {...}`";
     assert_eq!(help("[{beds: 2, name: hall, kind: bedroom}, {name: b}]"), keys);
     assert_eq!(help("[hall, b]"), keys);
-    assert_eq!(help("[{a: {kind: bedroom, beds: 1}}]"), "write no `- ` and no `[…]`: each entry is `name: value`");
+    assert_eq!(
+        help("[{a: {kind: bedroom, beds: 1}}]"),
+        "write no `- ` and no `[…]`: each entry is `name: value`"
+    );
 }
 
 #[test]

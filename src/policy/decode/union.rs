@@ -94,7 +94,8 @@ impl super::Reader<'_> {
             return Some(entry);
         }
         let Some(entry) = entries.iter().take(MOST_LOOKED_AT).find(|(key, value)| {
-            let is_option = matches!(&value.data, Data::Text(text) if forms.iter().any(|(form, _)| form == &&**text));
+            let is_option =
+                matches!(&value.data, Data::Text(text) if forms.iter().any(|(form, _)| form == &&**text));
             is_option && !fields.contains(&&*key.name)
         }) else {
             self.missing_tag(node, entries, tag, forms);
