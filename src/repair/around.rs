@@ -146,6 +146,9 @@ fn trailing(cursor: &mut Cursor<'_>) -> Result<(), Refusal> {
         skipped => skipped?,
     }
     while matches!(cursor.peek(), Some(b'}' | b']')) {
+        if cursor.must_close {
+            return cursor.refuse(Reason::MismatchedBrackets);
+        }
         cursor.repaired(Repair::ExtraBracket);
         cursor.advance(1);
         cursor.skip()?;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::cursor::{Choice, Cursor};
-use super::quote::{ends_here, key_follows};
+use super::quote::{ends_here, key_follows, unopened_follows};
 use super::structure::Open;
 use super::{Reason, Refusal, Repair, number};
 
@@ -18,6 +18,9 @@ const NULL: [&str; 2] = ["NULL", "Null"];
 /// Reads a value that begins with none of the signs that begin one.
 pub(super) fn value(cursor: &mut Cursor<'_>, open: Open<'_>) -> Result<Value, Refusal> {
     let (start, rest) = (cursor.at, cursor.rest());
+    if let Some(value) = before_a_blank(cursor, start)? {
+        return Ok(value);
+    }
     let length = rest.bytes().take_while(|byte| !is_border(*byte)).count();
     cursor.work(length);
     let line = rest.get(..length).unwrap_or_default();
@@ -45,6 +48,28 @@ pub(super) fn value(cursor: &mut Cursor<'_>, open: Open<'_>) -> Result<Value, Re
         return Ok(number.clone());
     }
     text(cursor, Line { start, text: line, border, number }, open)
+}
+
+/// The number or literal that a blank ends: what follows on its line need not be looked at.
+fn before_a_blank(cursor: &mut Cursor<'_>, start: usize) -> Result<Option<Value>, Refusal> {
+    let rest = cursor.rest();
+    let length = rest.bytes().take_while(|byte| !is_border(*byte) && !byte.is_ascii_whitespace()).count();
+    cursor.work(length);
+    let word = rest.get(..length).unwrap_or_default();
+    if !matches!(cursor.byte(start.saturating_add(length)), Some(b' ' | b'\t')) {
+        return Ok(None);
+    }
+    let found = match literal(word) {
+        Some(value) => Some(value),
+        None => number::read(cursor, word, start)?,
+    };
+    if found.is_some() {
+        if matches!(word, "True" | "False" | "None") {
+            cursor.repaired(Repair::PythonLiteral);
+        }
+        cursor.at = start.saturating_add(length);
+    }
+    Ok(found)
 }
 
 /// What stands without quotes up to a sign that cannot be part of it.
@@ -95,11 +120,18 @@ fn unopened(cursor: &mut Cursor<'_>, found: Line<'_>, open: Open<'_>) -> Result<
     let Line { start, text: line, number, .. } = found;
     let quote = start.saturating_add(line.len());
     cursor.at = quote;
-    if !ends_here(cursor, quote.saturating_add(1), open) {
+    let after = quote.saturating_add(1);
+    if !ends_here(cursor, after, open) && !unopened_follows(cursor, after, open) {
         return Err(Refusal { reason: Reason::NotAValue, at: start });
     }
     if line.contains('\\') {
         return cursor.refuse(Reason::UnclearEscapes);
+    }
+    let guessed =
+        [Repair::MissingComma, Repair::UnquotedKey].iter().all(|repair| cursor.repairs.contains(*repair));
+    if guessed || open.inside() == Some(b'[') && !follows_a_quote(cursor, start) {
+        // What stands before the comma, or the key, may be the beginning of the text.
+        return Err(Refusal { reason: Reason::UnclearQuotes, at: start });
     }
     cursor.advance(1);
     if let Some(other) = number.or_else(|| literal(line))
@@ -110,6 +142,16 @@ fn unopened(cursor: &mut Cursor<'_>, found: Line<'_>, open: Open<'_>) -> Result<
     }
     cursor.repaired(Repair::MissingQuote);
     Ok(Value::String(line.to_owned()))
+}
+
+/// Whether the comma before `start`, if there is one, follows a quote.
+fn follows_a_quote(cursor: &mut Cursor<'_>, start: usize) -> bool {
+    let before = cursor.between(0, start).trim_ascii_end();
+    cursor.work(start.saturating_sub(before.len()));
+    let Some(before) = before.strip_suffix(',') else { return true };
+    let end = before.trim_ascii_end();
+    cursor.work(before.len().saturating_sub(end.len()));
+    end.ends_with('"')
 }
 
 /// The value of a literal of JSON or of Python.
@@ -209,8 +251,12 @@ pub(super) fn name(text: &str) -> usize {
     if !first.is_alphabetic() && !matches!(first, '_' | '$') {
         return 0;
     }
-    let part = |char: &char| char.is_alphanumeric() || matches!(char, '_' | '$' | '-');
-    text.chars().take_while(part).map(char::len_utf8).sum()
+    let bytes = text.as_bytes();
+    let dot = |at: usize| bytes.get(at.saturating_add(1)).is_some_and(u8::is_ascii_alphanumeric);
+    let part = |(at, char): &(usize, char)| {
+        char.is_alphanumeric() || matches!(char, '_' | '$' | '-') || *char == '.' && dot(*at)
+    };
+    text.char_indices().take_while(part).map(|(_, char)| char.len_utf8()).sum()
 }
 
 /// The length of the first word of a line.

@@ -13,6 +13,17 @@ pub(super) enum Choice {
     Second,
 }
 
+/// What a closing bracket means that does not fit what is open, where more than brackets follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Misfit {
+    /// Nothing: the text is refused.
+    Refused,
+    /// Brackets that close what is inside are missing before it.
+    Missing,
+    /// It was written for the other kind of bracket.
+    Mistyped,
+}
+
 /// A place in the text.
 pub(super) struct Cursor<'t> {
     text: &'t str,
@@ -23,14 +34,29 @@ pub(super) struct Cursor<'t> {
     pub(super) choice: Choice,
     /// There was something with two readings.
     pub(super) ambiguous: bool,
+    pub(super) misfit: Misfit,
+    /// Something was repaired that is only certain if all brackets are there from then on.
+    pub(super) must_close: bool,
+    /// The last quote of a text in the middle was put in: other quotes are not repaired then.
+    pub(super) unclosed: bool,
 }
 
 /// How often a byte may be looked at on average. The parser stays well below; this is the net under it.
 const LOOKS: usize = 16;
 
 impl<'t> Cursor<'t> {
-    pub(super) fn new(text: &'t str, choice: Choice) -> Self {
-        Self { text, at: 0, repairs: Repairs::default(), steps: 0, choice, ambiguous: false }
+    pub(super) fn new(text: &'t str, choice: Choice, misfit: Misfit) -> Self {
+        Self {
+            text,
+            at: 0,
+            repairs: Repairs::default(),
+            steps: 0,
+            choice,
+            ambiguous: false,
+            misfit,
+            must_close: false,
+            unclosed: false,
+        }
     }
 
     /// Which of two readings is taken.

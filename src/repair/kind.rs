@@ -107,6 +107,10 @@ impl Repairs {
         self.0 |= Self::bit(repair);
     }
 
+    pub(super) const fn remove(&mut self, repair: Repair) {
+        self.0 &= !Self::bit(repair);
+    }
+
     const fn bit(repair: Repair) -> u32 {
         1 << (repair as u32)
     }

@@ -6,9 +6,12 @@ use serde_json::Value;
 use super::*;
 
 fn steps(text: &str) -> usize {
-    let mut cursor = Cursor::new(text, Choice::Neither);
-    let _ = around::read(&mut cursor);
-    cursor.steps
+    let steps = |misfit| {
+        let mut cursor = Cursor::new(text, Choice::Neither, misfit);
+        let _ = around::read(&mut cursor);
+        cursor.steps
+    };
+    [Misfit::Refused, Misfit::Missing, Misfit::Mistyped].into_iter().map(steps).max().unwrap_or_default()
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -141,9 +144,10 @@ proptest! {
     #[test]
     fn a_quote_that_is_lost_or_doubled_never_makes_another_value(
         members in prop::collection::btree_map("[a-z]{1,4}", "([a-z0-9./-][a-z0-9 .,:'\"{}\\[\\]/\n-]{0,12})?", 0..4),
+        list in prop::collection::vec("([a-z0-9./-][a-z0-9 .,:'{}/-]{0,8})?", 0..4),
         at in any::<prop::sample::Index>(), doubled in any::<bool>(),
     ) {
-        let value = serde_json::json!([members, {"key": "text", "other": 1}]);
+        let value = serde_json::json!([members, {"key": "text", "other": list, "last": 1}]);
         let mut text = value.to_string();
         let (open, close) = *at.get(&strings(&text));
         let quote = if at.index(2) == 0 { open } else { close };
@@ -151,6 +155,30 @@ proptest! {
             text.insert(quote, '"');
         } else {
             text.remove(quote);
+        }
+        if let Ok(found) = repair_for(&text, &|_| false) {
+            prop_assert_eq!(found.value, value, "{}: {}", text, found.repairs);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_bracket_of_the_other_kind_or_too_many_never_makes_another_value(
+        value in container(), at in any::<prop::sample::Index>(), doubled in any::<bool>(),
+    ) {
+        let mut text = serde_json::json!([value, {"key": ["text", 1], "other": [{"a": [2]}]}]).to_string();
+        let outside = strings(&text);
+        let inside = |at: usize| outside.iter().any(|(open, close)| (*open..*close).contains(&at));
+        let closing: Vec<usize> = text.match_indices([']', '}']).map(|(at, _)| at).filter(|at| !inside(*at)).collect();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let at = *at.get(&closing);
+        let bracket = &text[at..=at];
+        if doubled {
+            text.insert_str(at, &bracket.to_owned());
+        } else {
+            let other = if bracket == "]" { "}" } else { "]" };
+            text.replace_range(at..=at, other);
         }
         if let Ok(found) = repair_for(&text, &|_| false) {
             prop_assert_eq!(found.value, value, "{}: {}", text, found.repairs);
@@ -191,6 +219,13 @@ fn a_megabyte_of_one_sign_is_gone_through_once() {
         "a:1,\n",
         "a // ",
         "\"x\", y ",
+        "1 2 ",
+        "\"x, \"b\": ",
+        "{\"a\": 1, ",
+        "{\"a\": \"x},",
+        "[{\"a\": \"x\"], ",
+        "\"a\", b\", ",
+        "[1}, ",
     ] {
         for prefix in ["", "{\"a\": \"", "{\"a\": ", "[\"", "["] {
             let text = prefix.to_owned() + &sign.repeat((MAX_BYTES - 16) / sign.len());

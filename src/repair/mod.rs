@@ -30,7 +30,7 @@ mod refusal;
 mod string;
 mod structure;
 
-use cursor::{Choice, Cursor};
+use cursor::{Choice, Cursor, Misfit};
 use serde_json::Value;
 
 pub use kind::{Repair, Repairs};
@@ -129,11 +129,52 @@ fn read(text: &str, choice: Choice) -> Result<Repaired, (Refusal, bool)> {
     if let Some(value) = escaped::read(text) {
         return Ok(Repaired { value, repairs: Repairs::from_iter([Repair::EscapedText]) });
     }
-    let mut cursor = Cursor::new(text, choice);
+    let refused = match read_as(text, choice, Misfit::Refused) {
+        Ok(found) => return Ok(found),
+        Err(refused) => refused,
+    };
+    if !brackets_may_be_at_fault(refused.0.reason) {
+        return Err(refused);
+    }
+    let mut readings: Vec<Repaired> = Vec::new();
+    for misfit in [Misfit::Missing, Misfit::Mistyped] {
+        if let Ok(found) = read_as(text, choice, misfit)
+            && !readings.iter().any(|known| known.value == found.value)
+        {
+            readings.push(found);
+        }
+    }
+    match (readings.len(), choice) {
+        (1, _) | (2, Choice::First) => readings.into_iter().next().ok_or(refused),
+        (2, Choice::Second) => readings.into_iter().nth(1).ok_or(refused),
+        (found, _) => Err((refused.0, refused.1 || found == 2)),
+    }
+}
+
+fn read_as(text: &str, choice: Choice, misfit: Misfit) -> Result<Repaired, (Refusal, bool)> {
+    let mut cursor = Cursor::new(text, choice, misfit);
     match around::read(&mut cursor) {
+        Ok(_) if misfit != Misfit::Refused && quotes_are_at_fault(cursor.repairs) => {
+            Err((Refusal { reason: Reason::MismatchedBrackets, at: text.len() }, false))
+        }
         Ok(value) => Ok(Repaired { value, repairs: cursor.repairs }),
         Err(refusal) => Err((refusal, cursor.ambiguous)),
     }
+}
+
+/// Whether quotes were repaired: a bracket that does not fit may be part of a text then.
+fn quotes_are_at_fault(repairs: Repairs) -> bool {
+    [Repair::MissingQuote, Repair::DoubledQuote, Repair::UnescapedQuote]
+        .iter()
+        .any(|repair| repairs.contains(*repair))
+}
+
+/// Whether a text may have been refused because a bracket in its middle is missing, of the other kind, or too many.
+const fn brackets_may_be_at_fault(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::MismatchedBrackets | Reason::UnclearQuotes | Reason::NotAMember | Reason::UnclearSurroundings
+    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The quotes a string may stand in, and what may follow the last of them.
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Misfit};
 use super::structure::Open;
 use super::{Repair, bare};
 
@@ -66,11 +66,33 @@ pub(super) fn ends_here(cursor: &mut Cursor<'_>, after: usize, open: Open<'_>) -
         ([] | [b'/', b'/' | b'*', ..] | [b'#', ..] | [b'`', b'`', b'`', ..], _)
         | ([b'}', ..], Some(b'{'))
         | ([b']', ..], Some(b'[')) => true,
-        ([b',', ..], Some(inside)) => member_follows(cursor, next.saturating_add(1), inside),
-        ([b'}' | b']', ..], Some(_)) => only_brackets_follow(cursor, rest),
+        ([b',', ..], Some(inside)) => {
+            let member = next.saturating_add(1);
+            member_follows(cursor, member, inside) || lost_brace(cursor, member, open)
+        }
+        ([b'}' | b']', ..], Some(_)) => {
+            only_brackets_follow(cursor, rest)
+                || cursor.misfit != Misfit::Refused && misfit_follows(cursor, next, open)
+        }
         // A comma is missing at the end of a line.
         ([b'"', ..], Some(_)) => cursor.between(after, next).contains('\n'),
         _ => false,
+    }
+}
+
+/// Whether an object begins at `at` where a key is due in a list of objects: the brace of the last one is missing.
+pub(super) fn lost_brace(cursor: &mut Cursor<'_>, at: usize, open: Open<'_>) -> bool {
+    let next = cursor.after_blanks(at);
+    cursor.misfit == Misfit::Missing && cursor.byte(next) == Some(b'{') && open.is_object_in(b'[')
+}
+
+/// Whether a bracket that does not fit stands at `at`, and what may follow one.
+fn misfit_follows(cursor: &mut Cursor<'_>, at: usize, open: Open<'_>) -> bool {
+    let next = cursor.after_blanks(at.saturating_add(1));
+    match cursor.byte(next) {
+        Some(b',') => open.0.len() > 1,
+        Some(byte) => matches!(byte, b'}' | b']'),
+        None => true,
     }
 }
 
@@ -161,6 +183,73 @@ fn whole_string_follows(cursor: &mut Cursor<'_>, at: usize, close: u8) -> bool {
     }
 }
 
+/// How long the punctuation is that stands between a text without its last quote, which began at `start`, and the key at the
+/// cursor: a comma, or the end of this object and the beginning of the next.
+pub(super) fn before_a_key(cursor: &mut Cursor<'_>, open: Open<'_>, start: usize) -> Option<usize> {
+    let text = cursor.between(start, cursor.at);
+    let kept = text.trim_end_matches(|char: char| char.is_ascii_whitespace() || ",{}[]".contains(char));
+    cursor.work(text.len().saturating_sub(kept.len()).saturating_add(open.0.len() / 8));
+    let punctuation = text.get(kept.len()..).unwrap_or_default();
+    // A blank may be the end of the text.
+    if punctuation.starts_with([' ', '\t']) {
+        return None;
+    }
+    let mut closing = open.closing();
+    let mut due = false;
+    for byte in punctuation.bytes().filter(|byte| !byte.is_ascii_whitespace()) {
+        let fits = match byte {
+            b',' => !due,
+            b'{' | b'[' => due,
+            _ => !due && closing.pop() == Some(byte),
+        };
+        if !fits || closing.is_empty() {
+            return None;
+        }
+        due = matches!(byte, b',' | b'{' | b'[');
+        match byte {
+            b'{' => closing.push(b'}'),
+            b'[' => closing.push(b']'),
+            _ => {}
+        }
+    }
+    (due && !kept.is_empty() && closing.last() == Some(&b'}')).then_some(punctuation.len())
+}
+
+/// Whether a string that lacks its first quote comes after the comma that follows `after`: the next of a list.
+pub(super) fn unopened_follows(cursor: &mut Cursor<'_>, after: usize, open: Open<'_>) -> bool {
+    let comma = cursor.after_blanks(after);
+    if open.inside() != Some(b'[') || cursor.byte(comma) != Some(b',') {
+        return false;
+    }
+    let at = cursor.after_blanks(comma.saturating_add(1));
+    let rest = cursor.rest_from(at);
+    let length = rest.bytes().take_while(|byte| !bare::is_border(*byte)).count();
+    cursor.work(length);
+    let quote = at.saturating_add(length);
+    let next = cursor.after_blanks(quote.saturating_add(1));
+    cursor.byte(quote) == Some(b'"')
+        && matches!(cursor.byte(next), Some(b',' | b']'))
+        && bare::is_text(rest.get(..length).unwrap_or_default())
+}
+
+/// Whether a number or a literal comes next in a list, after another one and a blank. Three digits may be a group of the
+/// digits of one number: `10 000`.
+pub(super) fn next_in_list(cursor: &mut Cursor<'_>, before: &str, at: usize) -> bool {
+    let rest = cursor.rest_from(at);
+    let ends = |byte: &u8| bare::is_border(*byte) || byte.is_ascii_whitespace();
+    let length = rest.bytes().take_while(|byte| !ends(byte)).count();
+    cursor.work(length);
+    let word = rest.get(..length).unwrap_or_default();
+    let next = cursor.after_blanks(at.saturating_add(length));
+    let digits = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let group = word.len() == 3 && digits(word) && before.ends_with(|last: char| last.is_ascii_digit());
+    let whole = bare::literal(word).is_some() || word.parse::<serde_json::Number>().is_ok();
+    let follows = cursor.byte(next);
+    let literal_or_digit =
+        matches!(follows, Some(b'0'..=b'9' | b'-' | b't' | b'f' | b'n' | b'T' | b'F' | b'N'));
+    whole && !group && (matches!(follows, Some(b',' | b']')) || literal_or_digit)
+}
+
 /// Whether a number or literal comes next, and after it a comma, `close`, or the end.
 fn whole_word_follows(cursor: &mut Cursor<'_>, at: usize, close: u8) -> bool {
     let rest = cursor.rest_from(at);
@@ -176,9 +265,24 @@ fn whole_word_follows(cursor: &mut Cursor<'_>, at: usize, close: u8) -> bool {
 fn closing(cursor: &mut Cursor<'_>, at: usize) -> Option<usize> {
     let quote = Quote::opened_by(cursor.rest_from(at).as_bytes())?;
     let inside = at.saturating_add(quote.len());
-    let length = cursor.rest_from(inside).find(quote.as_str());
-    cursor.work(length.unwrap_or(cursor.rest_from(inside).len()));
-    let length = length?;
-    let escaped = cursor.byte(inside.saturating_add(length).saturating_sub(1)) == Some(b'\\');
-    (!escaped).then(|| inside.saturating_add(length).saturating_add(quote.len()))
+    let mut next = inside;
+    let end = loop {
+        let rest = cursor.bytes().get(next..).unwrap_or_default();
+        let length = rest.iter().position(|byte| *byte == quote.first() || *byte == b'\\');
+        let Some(length) = length else {
+            next = cursor.bytes().len();
+            break None;
+        };
+        next = next.saturating_add(length);
+        if cursor.byte(next) == Some(b'\\') {
+            next = next.saturating_add(2);
+        } else if quote.stands_at(cursor, next) {
+            next = next.saturating_add(quote.len());
+            break Some(next);
+        } else {
+            next = next.saturating_add(1);
+        }
+    };
+    cursor.work(next.saturating_sub(inside));
+    end
 }

@@ -3,8 +3,10 @@
 //! A quote ends a string only where something follows that may follow a string. Other quotes belong to the text, if
 //! they come in pairs that look like pairs; else it is not clear what the model meant.
 
-use super::cursor::Cursor;
-use super::quote::{Quote, colon, colon_is_missing, comma_is_missing, ends_here};
+use super::cursor::{Choice, Cursor};
+use super::quote::{
+    Quote, before_a_key, colon, colon_is_missing, comma_is_missing, ends_here, key_follows, unopened_follows,
+};
 use super::structure::Open;
 use super::{Reason, Refusal, Repair, Repairs, bare};
 
@@ -27,6 +29,7 @@ struct Reading {
 /// Reads a string that stands in what is `open`.
 pub(super) fn value(cursor: &mut Cursor<'_>, open: Open<'_>) -> Result<String, Refusal> {
     let quote = Quote::open(cursor);
+    let (start, before) = (cursor.at, cursor.repairs);
     let mut reading = Reading::default();
     if quote.stands_at(cursor, cursor.at) {
         let after = cursor.at.saturating_add(quote.len());
@@ -48,13 +51,24 @@ pub(super) fn value(cursor: &mut Cursor<'_>, open: Open<'_>) -> Result<String, R
             cursor.advance(quote.len());
             return reading.finish(cursor);
         }
+        if reading.is_plain() && unopened_follows(cursor, after, open) {
+            cursor.advance(quote.len());
+            return reading.finish(cursor);
+        }
+        if reading.is_plain()
+            && key_follows(cursor, cursor.at)
+            && let Some(punctuation) = before_a_key(cursor, open, start)
+        {
+            return reading.unclosed(cursor, punctuation, start, before);
+        }
         let twice = quote.stands_at(cursor, after) && !reading.text.ends_with(is_measure);
         let past = after.saturating_add(quote.len());
         if twice && reading.inner.is_multiple_of(2) && ends_here(cursor, past, open) {
-            reading.doubled = true;
-            cursor.at = past;
-            cursor.work(quote.len());
-            return reading.finish(cursor);
+            if open.inside() == Some(b'[') && reading.text.contains(',') {
+                // The first of the two quotes may begin the next text.
+                return cursor.refuse(Reason::UnclearQuotes);
+            }
+            return reading.finish_twice(cursor, quote, past);
         }
         reading.inner_quote(cursor, quote)?;
     }
@@ -267,6 +281,48 @@ impl Reading {
         self.finish(cursor)
     }
 
+    /// Ends a string at two quotes. If the first quote is single and a member follows, the text may end in a quote.
+    fn finish_twice(mut self, cursor: &mut Cursor<'_>, quote: Quote, past: usize) -> Result<String, Refusal> {
+        let next = cursor.after_blanks(past);
+        let ends_in_a_quote = !self.doubled
+            && cursor.byte(next) == Some(b',')
+            && cursor.choose(Reason::TwoReadings, cursor.at)? == Choice::Second;
+        if ends_in_a_quote {
+            self.text.push_str(quote.as_str());
+        }
+        self.doubled = true;
+        cursor.at = past;
+        cursor.work(quote.len());
+        self.finish(cursor)
+    }
+
+    /// Ends a string whose last quote is missing, before the punctuation that is followed by a key.
+    fn unclosed(
+        mut self,
+        cursor: &mut Cursor<'_>,
+        punctuation: usize,
+        start: usize,
+        before: Repairs,
+    ) -> Result<String, Refusal> {
+        let kept = self.text.len().saturating_sub(punctuation);
+        let text = self.text.get(..kept).unwrap_or_default();
+        // After an escaped quote, the backslash may be the last sign of a path.
+        if text.ends_with('"') || !balanced(text) {
+            return cursor.refuse(Reason::UnclearQuotes);
+        }
+        self.text.truncate(kept);
+        cursor.at = cursor.at.saturating_sub(punctuation);
+        // The lines that end after the text are not part of it.
+        let control = cursor.between(start, cursor.at).bytes().any(|byte| byte < 0x20);
+        if !control && !before.contains(Repair::ControlCharacter) {
+            cursor.repairs.remove(Repair::ControlCharacter);
+        }
+        cursor.repaired(Repair::MissingQuote);
+        cursor.must_close = true;
+        cursor.unclosed = true;
+        self.finish(cursor)
+    }
+
     fn finish(self, cursor: &mut Cursor<'_>) -> Result<String, Refusal> {
         if !self.inner.is_multiple_of(2) || (self.inner > 0 && self.doubled) {
             return cursor.refuse(Reason::UnclearQuotes);
@@ -279,6 +335,10 @@ impl Reading {
         }
         if self.doubled {
             cursor.repaired(Repair::DoubledQuote);
+        }
+        let quotes_inside = [Repair::UnescapedQuote, Repair::DoubledQuote];
+        if cursor.unclosed && quotes_inside.iter().any(|repair| cursor.repairs.contains(*repair)) {
+            return cursor.refuse(Reason::UnclearQuotes);
         }
         Ok(self.text)
     }

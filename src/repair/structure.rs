@@ -2,8 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::cursor::Choice;
-use super::cursor::Cursor;
+use super::cursor::{Choice, Cursor, Misfit};
 use super::quote::{Quote, colon_is_missing, key_follows, name_follows};
 use super::{MAX_DEPTH, Reason, Refusal, Repair, bare, quote, string};
 
@@ -89,6 +88,17 @@ impl Open<'_> {
         self.0.last().map(Frame::bracket)
     }
 
+    /// The brackets that close what is open, innermost last.
+    pub(super) fn closing(self) -> Vec<u8> {
+        self.0.iter().map(|frame| if frame.bracket() == b'{' { b'}' } else { b']' }).collect()
+    }
+
+    /// Whether the innermost is an object, right inside of what `bracket` opens.
+    pub(super) fn is_object_in(self, bracket: u8) -> bool {
+        let mut innermost = self.0.iter().rev().map(Frame::bracket);
+        innermost.next() == Some(b'{') && innermost.next() == Some(bracket)
+    }
+
     /// Whether closing brackets close the innermost, and so on.
     pub(super) fn closed_by(self, mut brackets: impl Iterator<Item = u8>) -> bool {
         let mut open = self.0.iter().rev().map(|frame| if frame.bracket() == b'{' { b'}' } else { b']' });
@@ -154,10 +164,17 @@ impl Parser<'_, '_> {
             self.due = Due::AfterEllipsis;
             return Ok(None);
         }
-        // Before the first member, a member may be missing.
-        if byte == b',' && self.due == Due::Member {
-            self.cursor.repaired(Repair::ExtraComma);
-            self.cursor.advance(1);
+        if byte == b',' {
+            self.extra_comma()?;
+            return Ok(None);
+        }
+        let open = Open(&self.stack);
+        if self.due == Due::Member && quote::lost_brace(self.cursor, self.cursor.at, open)
+            || self.inside() == b'[' && self.list_is_over()
+        {
+            self.mended(Repair::MissingBracket);
+            self.pop()?;
+            self.due = Due::Member;
             return Ok(None);
         }
         if self.inside() == b'[' {
@@ -169,6 +186,35 @@ impl Parser<'_, '_> {
             _ => self.key()?,
         }
         Ok(None)
+    }
+
+    /// Goes past a comma where a member is due. Before the first one, a member may be missing.
+    fn extra_comma(&mut self) -> Result<(), Refusal> {
+        if self.due == Due::First {
+            let next = self.cursor.after_blanks(self.cursor.at.saturating_add(1));
+            if matches!(self.cursor.byte(next), None | Some(b'}' | b']' | b',')) {
+                return self.cursor.refuse(Reason::MissingValue);
+            }
+            self.cursor.must_close = true;
+        }
+        self.cursor.repaired(Repair::ExtraComma);
+        self.cursor.advance(1);
+        Ok(())
+    }
+
+    /// Whether a key comes next in a list that is a member of an object.
+    fn list_is_over(&mut self) -> bool {
+        let inside_object = self.stack.iter().rev().nth(1).is_some_and(|frame| frame.bracket() == b'{');
+        self.cursor.misfit == Misfit::Missing
+            && self.due == Due::Member
+            && inside_object
+            && key_follows(self.cursor, self.cursor.at)
+    }
+
+    /// Notes a repair of brackets in the middle of the text.
+    fn mended(&mut self, repair: Repair) {
+        self.cursor.repaired(repair);
+        self.cursor.must_close = true;
     }
 
     fn second_brace(&mut self) -> Result<(), Refusal> {
@@ -245,12 +291,24 @@ impl Parser<'_, '_> {
             (b'{', _) => name_follows(self.cursor, at),
             (_, b'{' | b'[' | b'\'') => true,
             (_, b'0'..=b'9' | b'-') if next_line => true,
+            (b'[', b'0'..=b'9' | b'-' | b't' | b'f' | b'n' | b'T' | b'F' | b'N')
+                if self.end < at && self.after_word() =>
+            {
+                let before = self.cursor.between(0, self.end);
+                quote::next_in_list(self.cursor, before, at)
+            }
             _ => {
                 let text = self.end.checked_sub(1).and_then(|at| self.cursor.byte(at));
                 let after_text = matches!(text, Some(b'"' | b'\''));
                 after_text && quote::comma_is_missing(self.cursor, self.end, Open(&self.stack))
             }
         }
+    }
+
+    /// Whether the last value was a number or a literal.
+    fn after_word(&self) -> bool {
+        let last = self.end.checked_sub(1).and_then(|at| self.cursor.byte(at));
+        last.is_some_and(|byte| byte.is_ascii_alphanumeric())
     }
 
     fn missing_comma(&mut self) -> Option<Value> {
@@ -274,9 +332,14 @@ impl Parser<'_, '_> {
     fn close(&mut self, bracket: u8) -> Result<Option<Value>, Refusal> {
         let fits = matches!((self.inside(), bracket), (b'{', b'}') | (b'[', b']'));
         if !fits {
-            return self.close_mismatched();
+            return self.close_mismatched(bracket);
         }
         self.cursor.advance(1);
+        self.pop()
+    }
+
+    /// Ends the innermost; the value, if it was the outermost.
+    fn pop(&mut self) -> Result<Option<Value>, Refusal> {
         let Some(frame) = self.stack.pop() else { return self.cursor.refuse(Reason::Unexpected) };
         if matches!(frame, Frame::Object { doubled: true, .. }) {
             self.cursor.take("}");
@@ -299,8 +362,17 @@ impl Parser<'_, '_> {
     }
 
     /// At the end of the text, brackets in the wrong order can only mean the end of everything.
-    fn close_mismatched(&mut self) -> Result<Option<Value>, Refusal> {
+    fn close_mismatched(&mut self, bracket: u8) -> Result<Option<Value>, Refusal> {
         let at = self.cursor.at;
+        match self.cursor.misfit {
+            Misfit::Refused => {}
+            Misfit::Missing => return self.close_up_to(bracket),
+            Misfit::Mistyped => {
+                self.mended(Repair::MismatchedBracket);
+                self.cursor.advance(1);
+                return self.pop();
+            }
+        }
         while matches!(self.cursor.peek(), Some(b'}' | b']')) {
             self.cursor.advance(1);
             self.cursor.skip()?;
@@ -311,9 +383,23 @@ impl Parser<'_, '_> {
         }
     }
 
+    /// Closes what is inside of the innermost that `bracket` closes, and that.
+    fn close_up_to(&mut self, bracket: u8) -> Result<Option<Value>, Refusal> {
+        let opening = if bracket == b'}' { b'{' } else { b'[' };
+        if !self.stack.iter().any(|frame| frame.bracket() == opening) {
+            return self.cursor.refuse(Reason::MismatchedBrackets);
+        }
+        self.mended(Repair::MissingBracket);
+        while self.inside() != opening {
+            self.pop()?;
+        }
+        self.cursor.advance(1);
+        self.pop()
+    }
+
     fn close_all(&mut self, repair: Repair) -> Result<Option<Value>, Refusal> {
         // The brackets may be in what was taken for a comment.
-        if self.cursor.repairs.contains(Repair::Comment) {
+        if self.cursor.must_close || self.cursor.repairs.contains(Repair::Comment) {
             return self.cursor.refuse(Reason::MismatchedBrackets);
         }
         self.cursor.repaired(repair);

@@ -94,7 +94,9 @@ impl Step<'_> {
             return None;
         }
         let raw = shown_call(message)?;
-        let repair::Repaired { value: arguments, repairs } = repair::repair(raw).ok()?;
+        // Nobody says whether the reply was cut.
+        let found = repair::repair(raw).ok().filter(repair::Repaired::is_certain)?;
+        let repair::Repaired { value: arguments, repairs } = found;
         if !arguments.is_object() {
             return None;
         }
