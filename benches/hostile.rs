@@ -76,6 +76,18 @@ const CASES: &[Case] = &[
             "",
         )
     }),
+    ("patterns with more expressions than are kept", || {
+        many(
+            10_000,
+            TOOLS,
+            |i| {
+                format!(
+                    "  \"p{i}_*\": {{calls: [{{when: args.a == {i}, approval: always}}, {{when: args.b > {i}, retry: {{max_attempts: 2}}}}]}}\n"
+                )
+            },
+            "",
+        )
+    }),
     ("patterns of expressions that are too large", || {
         many(
             40_000,

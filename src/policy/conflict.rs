@@ -4,7 +4,7 @@
 //! patterns that set a value are sorted by one of their ends, whichever sets more of them apart, and each is compared
 //! only with those whose end continues its own. What is left of work is bounded by [`Work`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::Value;
 
@@ -74,14 +74,18 @@ pub(crate) fn conflicts<T: Layer + Prioritized>(
 ) {
     let lost = findings.lost().clone();
     for (path, voices) in by_path(rules) {
-        // What could not be read may decide between others, or be meant for another value.
-        let Doubt::At(doubt) = lost.doubt(&path, T::NAME.unwrap_or_default(), T::BLOCK, profile) else {
-            return;
-        };
         let Some(first) = voices.first() else { continue };
         if voices.iter().all(|voice| voice.value == first.value) {
             continue;
         }
+        // Where something was lost there is an error already.
+        if !work.spend(lost.len()) {
+            return;
+        }
+        // What could not be read may decide between others, or be meant for another value.
+        let Doubt::At(doubt) = lost.doubt(&path, T::NAME.unwrap_or_default(), T::BLOCK, profile) else {
+            return;
+        };
         let search = Search { path: &path, rules, voices: &voices, doubt: &doubt };
         if !search.run(work, findings) {
             findings.push(Work::used_up(first.rule.span));
@@ -105,20 +109,26 @@ fn by_path<T: Layer + Prioritized>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voi
         })
         .collect();
     let paths = spoken.iter().flat_map(|(_, entries)| entries).map(|(path, ..)| path);
-    let for_one: BTreeMap<String, String> =
-        paths.filter_map(|path| Some((path.clone(), for_all(path)?))).collect();
+    // What is said of one class, by what is said of all.
+    let mut for_one: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in paths {
+        if let Some(general) = for_all(path) {
+            for_one.entry(general).or_default().insert(path.clone());
+        }
+    }
     let mut all: BTreeMap<String, Vec<Voice<'_, T>>> = BTreeMap::new();
     for (rule, entries) in spoken {
         let mut entries: Vec<_> =
             entries.into_iter().map(|(path, span, value)| (path, span, value, true)).collect();
         // What is said of all classes is said of each of which nothing else is said.
-        for (path, general) in &for_one {
-            if !entries.iter().any(|(said, ..)| said == path)
-                && let Some((_, span, value, _)) = entries.iter().find(|(said, ..)| said == general)
-            {
-                entries.push((path.clone(), *span, value.clone(), false));
-            }
+        let said: HashSet<String> = entries.iter().map(|(path, ..)| path.clone()).collect();
+        let mut of_each = Vec::new();
+        let mut known = HashSet::new();
+        for (general, span, value, _) in entries.iter().filter(|(path, ..)| known.insert(path.as_str())) {
+            let unsaid = for_one.get(general).into_iter().flatten().filter(|path| !said.contains(*path));
+            of_each.extend(unsaid.map(|path| (path.clone(), *span, value.clone(), false)));
         }
+        entries.extend(of_each);
         for (path, span, value, own) in entries {
             let voice = Voice { rule, span, value, own };
             let voices = all.entry(path).or_default();

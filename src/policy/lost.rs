@@ -58,6 +58,11 @@ impl Lost {
         !self.file && self.fields.is_empty()
     }
 
+    /// How many fields could not be read.
+    pub(crate) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
     /// Whether one of them is not known.
     pub(crate) fn any(&self, names: &[&str]) -> bool {
         self.file || self.fields.iter().any(|field| names.contains(&field.name.as_str()))
