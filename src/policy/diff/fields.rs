@@ -27,7 +27,8 @@ pub(super) struct Fields(IndexMap<String, (Value, Origin)>);
 type Conditional<'p> = Vec<(&'p str, Above<'p>)>;
 
 impl Sides<'_> {
-    pub(super) fn tool(self, name: &str) -> Vec<DiffRow> {
+    /// `left`: how many conditions may still be compared; where it does not suffice, all hold together only.
+    pub(super) fn tool(self, name: &str, left: &mut usize) -> Vec<DiffRow> {
         let explained: Explained<'_> = &|policy| Some(policy.explain_values_of_tool(name, &[]));
         let plain = self.rows(None, &tool(self.old, name, &[]), &tool(self.new, name, &[]), explained);
         let (old, new) = (conditional(self.old, name), conditional(self.new, name));
@@ -35,7 +36,9 @@ impl Sides<'_> {
         let mut conditions: Vec<&str> = old.iter().chain(&new).map(|(when, _)| *when).collect();
         conditions.sort_unstable();
         conditions.dedup();
-        for when in &conditions {
+        let each = left.checked_sub(conditions.len());
+        *left = each.unwrap_or_default();
+        for when in conditions.iter().filter(|_| each.is_some()) {
             let found = self.with(name, when, &old, &new, |held| held == *when);
             rows.extend(found.into_iter().filter(|row| !said(&plain, row)));
         }

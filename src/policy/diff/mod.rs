@@ -19,6 +19,9 @@ pub(super) fn verdict_of(path: &str, old: Option<&Value>, new: Option<&Value>) -
     verdict::of(path, old, new)
 }
 
+/// So many conditions of `calls` are compared, over all tools.
+const MOST_CONDITIONS: usize = 20_000;
+
 /// Names that are compared besides those the policies speak of.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
@@ -37,7 +40,7 @@ pub struct Comparison {
     pub tools: usize,
     /// How many models and patterns of models were compared.
     pub models: usize,
-    /// Whether patterns overlap, or rows of errors match, in more ways than were compared.
+    /// Whether patterns overlap, rows of errors match, or conditions hold, in more ways than were compared.
     pub incomplete: bool,
 }
 
@@ -51,7 +54,7 @@ pub struct DiffGroup {
 }
 
 /// Something that has rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DiffSubject {
     /// What it is.
     pub kind: SubjectKind,
@@ -133,8 +136,10 @@ impl Policy {
         let sides = Sides { old: self, new };
         let (tools, models) = (names::tools(self, new, &also.tools), names::models(self, new, &also.models));
         let mut found = Found::default();
+        // One more: what is left at the end says whether it sufficed.
+        let mut left = MOST_CONDITIONS.saturating_add(1);
         for named in &tools.all {
-            found.add(named.subject(SubjectKind::Tool), sides.tool(&named.example));
+            found.add(named.subject(SubjectKind::Tool), sides.tool(&named.example, &mut left));
         }
         for named in &models.all {
             found.add(named.subject(SubjectKind::Model), sides.model(&named.example));
@@ -151,7 +156,7 @@ impl Policy {
             groups: found.groups(),
             tools: tools.all.len(),
             models: models.all.len(),
-            incomplete: tools.incomplete || models.incomplete || !complete,
+            incomplete: tools.incomplete || models.incomplete || !complete || left == 0,
         }
     }
 }
@@ -165,19 +170,26 @@ impl Comparison {
     /// What is not told by `other` already, such as what a profile alone does differently.
     #[must_use]
     pub fn besides(&self, other: &Self) -> Self {
-        let told = |subject: &DiffSubject, row: &DiffRow| {
-            other.groups.iter().any(|group| group.subjects.contains(subject) && group.rows.contains(row))
-        };
+        let told = other.by_subject();
         let mut found = Found::default();
-        for subject in self.groups.iter().flat_map(|group| &group.subjects) {
-            if found.subjects.contains(subject) {
-                continue;
-            }
-            let rows = self.groups.iter().filter(|group| group.subjects.contains(subject));
-            let rows = rows.flat_map(|group| &group.rows).filter(|row| !told(subject, row));
-            found.add(subject.clone(), rows.cloned().collect());
+        for (subject, groups) in self.by_subject() {
+            let known = told.get(subject).map_or(&[][..], Vec::as_slice);
+            let unsaid = |row: &&DiffRow| !known.iter().any(|rows| rows.contains(*row));
+            let rows = groups.into_iter().flatten().filter(unsaid).cloned().collect();
+            found.add(subject.clone(), rows);
         }
         Self { groups: found.groups(), ..self.clone() }
+    }
+
+    /// The rows of each subject, group by group.
+    fn by_subject(&self) -> IndexMap<&DiffSubject, Vec<&[DiffRow]>> {
+        let mut all: IndexMap<&DiffSubject, Vec<&[DiffRow]>> = IndexMap::new();
+        for group in &self.groups {
+            for subject in &group.subjects {
+                all.entry(subject).or_default().push(&group.rows);
+            }
+        }
+        all
     }
 }
 

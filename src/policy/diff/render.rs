@@ -48,7 +48,7 @@ impl fmt::Display for Comparison {
         if self.incomplete {
             writeln!(
                 f,
-                "note: the patterns match in more ways than were compared; name tools with --tool to compare them"
+                "note: patterns match, or conditions hold, in more ways than were compared; name tools with --tool to compare them"
             )?;
         }
         Ok(())

@@ -196,7 +196,23 @@ fn patterns_that_meet_in_too_many_ways_are_said_not_to_be_compared() {
     }
     let found = diff(&text, &text);
     assert!(found.is_empty() && found.incomplete);
-    assert!(found.human().contains("note: the patterns match in more ways than were compared"));
+    assert!(
+        found.human().contains("note: patterns match, or conditions hold, in more ways than were compared")
+    );
+}
+
+#[test]
+fn conditions_that_hold_for_too_many_tools_are_said_not_to_be_compared() {
+    let text = |attempts: usize, tools: usize| {
+        let calls = |i| format!("{{when: args.a == {i}, retry: {{max_attempts: {attempts}}}}}");
+        let calls: Vec<String> = (0..100).map(calls).collect();
+        let tools: String = (0..tools).map(|i| format!("  t{i}: {{effect: idempotent}}\n")).collect();
+        format!("version: 1\ntools:\n  '*': {{calls: [{}]}}\n{tools}", calls.join(", "))
+    };
+    let found = diff(&text(2, 20), &text(3, 20));
+    assert!(!found.incomplete && found.human().contains("a == 99"), "{found}");
+    let found = diff(&text(2, 300), &text(3, 300));
+    assert!(found.incomplete && found.human().contains("a == 99"), "{found}");
 }
 
 /// What an explanation says about a field of a row: its value, or what is done about a class.
@@ -306,7 +322,7 @@ proptest! {
             found.groups.iter().flat_map(|group| &group.rows).map(|row| format!("{row:?}")).collect();
         let sides = Sides { old: &old, new: &new };
         for name in words() {
-            for row in sides.tool(&name) {
+            for row in sides.tool(&name, &mut usize::MAX.clone()) {
                 prop_assert!(told.contains(&format!("{row:?}")), "{name}: {row:?}\nis not in\n{found}\n{}{}", file(&old), file(&new));
             }
         }
