@@ -9,6 +9,7 @@ mod explain;
 mod json;
 mod path;
 mod scan;
+mod strict;
 
 use core::fmt;
 use core::ops::Range;
@@ -65,11 +66,24 @@ impl Expr {
     /// assert_eq!(error.help.unwrap(), "did you mean `args`?");
     /// ```
     pub fn parse(text: &str, variables: &[&str]) -> Result<Self, ExprError> {
+        Self::compile(text, variables, false)
+    }
+
+    /// As [`parse`](Self::parse), for the condition of a gate: compared with a value of another type that is written out, a
+    /// value has no result.
+    pub(crate) fn parse_gate(text: &str, variables: &[&str]) -> Result<Self, ExprError> {
+        Self::compile(text, variables, true)
+    }
+
+    fn compile(text: &str, variables: &[&str], gate: bool) -> Result<Self, ExprError> {
         scan::scan(text)?;
         let parser = env().parser().max_recursion_depth(PARSER_DEPTH);
         let (mut ast, positions) =
             parser.parse_with_source_info(text).map_err(|errors| explain::parse_error(text, &errors))?;
         let checked = check::check(&mut ast, &positions, text, variables)?;
+        if gate {
+            strict::make_strict(&mut ast);
+        }
         Ok(Self(Arc::new(Compiled {
             text: text.to_owned(),
             path: Path::of(&ast),
@@ -163,6 +177,10 @@ fn env() -> &'static Arc<Env> {
             json::each_element,
         );
         let _ = env.add_overload(check::EACH, "each_map", vec![cel::common::types::MAP_TYPE], json::each_key);
+        for [value, like] in strict::overloads() {
+            let id = format!("same_type_{}_{}", value.name(), like.name());
+            let _ = env.add_overload(strict::SAME_TYPE, &id, vec![value, like], json::each_element);
+        }
         Arc::new(env)
     })
 }

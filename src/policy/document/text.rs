@@ -37,10 +37,12 @@ pub(crate) trait Variables {
     const NAMES: &'static [&'static str];
     /// An expression over them that may be shown; empty: each field shows its own.
     const EXAMPLE: &'static str = "";
+    /// Whether an expression over them is the condition of a gate.
+    const GATE: bool = false;
 }
 
 macro_rules! variables {
-    ($($(#[doc = $doc:literal])+ $name:ident = [$($variable:literal),+] $(, $example:literal)?;)+) => {$(
+    ($($(#[doc = $doc:literal])+ $name:ident = [$($variable:literal),+] $(, $example:literal)? $(, gate: $gate:literal)?;)+) => {$(
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub(crate) enum $name {}
@@ -48,6 +50,7 @@ macro_rules! variables {
         impl $crate::policy::document::text::Variables for $name {
             const NAMES: &'static [&'static str] = &[$($variable),+];
             $(const EXAMPLE: &'static str = $example;)?
+            $(const GATE: bool = $gate;)?
         }
     )+};
 }
@@ -74,7 +77,9 @@ impl<V: Variables> Decode for Cel<V> {
         if reader.is_spent() {
             return None;
         }
-        match Expr::parse(&source, V::NAMES) {
+        let parsed =
+            if V::GATE { Expr::parse_gate(&source, V::NAMES) } else { Expr::parse(&source, V::NAMES) };
+        match parsed {
             Ok(expr) => {
                 reader.spend(expr.cost().saturating_add(EXPRESSION_COST), node.span)?;
                 Some(Self { expr, source, variables: PhantomData })

@@ -41,7 +41,7 @@ variables! {
     /// What is known when it was found out that a run has acted.
     Acted = ["tool", "error", "error_type", "by"];
     /// What is known before a call.
-    Call = ["args", "tool"], "size(args.query) >= 3";
+    Call = ["args", "tool"], "size(args.query) >= 3", gate: true;
     /// What is known when a report is checked.
     Reported = ["output"], "size(output.answer) >= 3";
     /// What is known when the model gave text or nothing.

@@ -104,6 +104,7 @@ fn operands<'a>(function: &str, types: impl Iterator<Item = &'a str>) -> Told {
         "div" => "/",
         "rem" => "%",
         "@in" => "in",
+        super::strict::SAME_TYPE => "==",
         other => other.trim_matches('_'),
     };
     let mixed = types.contains(&"int") && types.contains(&"double");

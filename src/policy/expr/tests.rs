@@ -245,3 +245,44 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_gate_has_no_result_for_a_value_of_another_type_than_what_is_written_out() {
+    let held = |text: &str, args: Value| {
+        let vars = Map::from_iter([("args".to_owned(), args)]);
+        Expr::parse_gate(text, &["args"]).unwrap().holds(&vars).map_err(|error| error.message)
+    };
+    let strict = [
+        ("args.a == 'x'", json!("x"), json!("y"), json!(["x"])),
+        ("'x' == args.a", json!("x"), json!("y"), json!(null)),
+        ("args['a'] == 12", json!(12), json!(13), json!("12")),
+        ("args.a == -1.5", json!(-1.5), json!(1), json!("-1.5")),
+        ("args.a == true", json!(true), json!(false), json!("true")),
+        ("args.a in ['x', 'y']", json!("y"), json!("z"), json!({"x": 1})),
+        ("args.a in [1, 2.0]", json!(2), json!(3), json!("1")),
+        ("!(args.a != 'x')", json!("x"), json!("y"), json!(1)),
+    ];
+    for (text, yes, no, other) in strict {
+        assert_eq!(held(text, json!({ "a": yes })), Ok(true), "{text}");
+        assert_eq!(held(text, json!({ "a": no })), Ok(false), "{text}");
+        assert!(held(text, json!({ "a": other })).is_err(), "{text}");
+        assert!(held(text, json!({})).is_err(), "{text}");
+    }
+    assert_eq!(
+        held("args.a == 12", json!({"a": "12"})).unwrap_err(),
+        "`args.a == 12`: `==` does not take string and int"
+    );
+    // What speaks of the type itself, or of null, has a result.
+    for (text, expected) in [
+        ("type(args.a) == string && args.a == 'x'", false),
+        ("args.a == null || args.a == 'x'", true),
+        ("args.a != null && args.a == 'x'", false),
+        ("args.a in ['x', 1]", false),
+    ] {
+        assert_eq!(held(text, json!({"a": null})), Ok(expected), "{text}");
+    }
+    // One element that is it suffices; else those of another type may have been meant.
+    let tags = "args.a.exists(tag, tag == 'x')";
+    assert_eq!(held(tags, json!({"a": [1, "x"]})), Ok(true));
+    assert!(held(tags, json!({"a": [1, "y"]})).is_err());
+}

@@ -9,7 +9,11 @@ use crate::policy::{Code, Diagnostic, Expr};
 /// So many evaluations are made at most; more of them find the same.
 const MOST: usize = 20_000;
 /// Schemas are followed so deep.
-const DEPTH: usize = 4;
+const DEPTH: usize = 6;
+/// A schema has so many forms at most; what has more is not understood here.
+const MOST_FORMS: usize = 16;
+
+type Keywords = Map<String, Value>;
 
 /// Reports them for the tools whose schemas are known.
 pub(super) fn judge(layers: &Layers, options: &LintOptions, found: &mut Found<'_>) {
@@ -31,6 +35,11 @@ pub(super) fn judge(layers: &Layers, options: &LintOptions, found: &mut Found<'_
 fn without_value(schema: &Value, when: &Expr, left: &mut usize) -> Option<String> {
     let mut names: Vec<&str> = when.fields_of("args").collect();
     names.dedup();
+    let forms = forms(schema, DEPTH)?;
+    forms.iter().find_map(|form| without_value_of_form(form, &names, when, left))
+}
+
+fn without_value_of_form(schema: &Keywords, names: &[&str], when: &Expr, left: &mut usize) -> Option<String> {
     let required = |name: &str| {
         schema.get("required").and_then(Value::as_array).is_some_and(|all| all.contains(&json!(name)))
     };
@@ -65,14 +74,69 @@ fn without_value(schema: &Value, when: &Expr, left: &mut usize) -> Option<String
     None
 }
 
-/// A value of each kind that a schema allows; `None`: it says what is not understood here.
-fn samples(schema: &Value, depth: usize) -> Option<Vec<Value>> {
-    const UNKNOWN: [&str; 6] = ["$ref", "allOf", "anyOf", "oneOf", "not", "if"];
+/// The forms a value may have, without unions: what each says. `None`: the schema says what is not understood here.
+fn forms(schema: &Value, depth: usize) -> Option<Vec<Keywords>> {
+    const UNKNOWN: [&str; 3] = ["$ref", "not", "if"];
     let depth = depth.checked_sub(1)?;
-    let Value::Object(keywords) = schema else { return Some(vec![json!(1), json!("a"), Value::Null]) };
+    let Value::Object(keywords) = schema else { return Some(vec![Keywords::new()]) };
     if UNKNOWN.iter().any(|keyword| keywords.contains_key(*keyword)) {
         return None;
     }
+    let mut plain = keywords.clone();
+    plain.retain(|keyword, _| !["allOf", "anyOf", "oneOf"].contains(&keyword.as_str()));
+    let mut found = vec![plain];
+    let parts = |keyword: &str| keywords.get(keyword).and_then(Value::as_array);
+    for part in parts("allOf").into_iter().flatten() {
+        found = each_with_each(&found, &forms(part, depth)?)?;
+    }
+    for union in ["anyOf", "oneOf"].into_iter().filter_map(parts) {
+        let each: Option<Vec<Vec<Keywords>>> = union.iter().map(|part| forms(part, depth)).collect();
+        found = each_with_each(&found, &each?.concat())?;
+    }
+    Some(found)
+}
+
+fn each_with_each(all: &[Keywords], others: &[Keywords]) -> Option<Vec<Keywords>> {
+    if all.len().saturating_mul(others.len()) > MOST_FORMS {
+        return None;
+    }
+    all.iter().flat_map(|one| others.iter().map(move |other| both(one, other))).collect()
+}
+
+/// What two parts of a schema say together; `None`: they contradict each other, as far as is understood here.
+fn both(one: &Keywords, other: &Keywords) -> Option<Keywords> {
+    const SAYS_NOTHING: [&str; 5] = ["title", "description", "default", "examples", "$comment"];
+    let mut all = one.clone();
+    for (keyword, value) in other.iter().filter(|(keyword, _)| !SAYS_NOTHING.contains(&keyword.as_str())) {
+        match (all.get_mut(keyword), value) {
+            (Some(Value::Array(names)), Value::Array(more)) if keyword == "required" => {
+                names.extend(more.iter().cloned());
+            }
+            (Some(Value::Object(fields)), Value::Object(more)) if keyword == "properties" => {
+                for (name, field) in more {
+                    let known = fields.remove(name);
+                    let field = known.map_or_else(|| field.clone(), |known| json!({"allOf": [known, field]}));
+                    fields.insert(name.clone(), field);
+                }
+            }
+            (Some(known), value) if known != value => return None,
+            (_, value) => {
+                all.insert(keyword.clone(), value.clone());
+            }
+        }
+    }
+    Some(all)
+}
+
+/// A value of each kind that a schema allows; `None`: it says what is not understood here.
+fn samples(schema: &Value, depth: usize) -> Option<Vec<Value>> {
+    let all: Option<Vec<Vec<Value>>> =
+        forms(schema, depth)?.iter().map(|form| samples_of_form(form, depth)).collect();
+    Some(all?.concat())
+}
+
+fn samples_of_form(keywords: &Keywords, depth: usize) -> Option<Vec<Value>> {
+    let depth = depth.checked_sub(1)?;
     if let Some(value) = keywords.get("const") {
         return Some(vec![value.clone()]);
     }
@@ -105,4 +169,49 @@ fn samples(schema: &Value, depth: usize) -> Option<Vec<Value>> {
         })
     };
     kinds.iter().map(sample).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(schema: &Value, when: &str) -> Option<String> {
+        without_value(schema, &Expr::parse_gate(when, &["args", "tool"]).unwrap(), &mut MOST.clone())
+    }
+
+    #[test]
+    fn unions_are_looked_through() {
+        let number = json!({"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]});
+        let text = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
+        let when = "args.a > 100";
+        for union in ["anyOf", "oneOf"] {
+            assert_eq!(said(&json!({ union: [number, number] }), when), None);
+            assert_eq!(said(&json!({ union: [number, text] }), when).unwrap(), "`a: \"a\"`");
+            assert_eq!(said(&json!({ union: [number, {"type": "object"}] }), when).unwrap(), "no `a`");
+            let field = json!({"properties": {"a": {union: [{"type": "integer"}, {"type": "null"}]}}, "required": ["a"]});
+            assert_eq!(said(&field, when).unwrap(), "`a: null`");
+        }
+        let required = json!({"required": ["a"]});
+        let fields = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+        assert_eq!(said(&json!({"allOf": [fields, required]}), when), None);
+        assert_eq!(said(&json!({"allOf": [fields]}), when).unwrap(), "no `a`");
+        let narrowed = json!({"allOf": [fields, required, {"properties": {"a": {"minimum": 1}}}]});
+        assert_eq!(said(&narrowed, when), None);
+    }
+
+    #[test]
+    fn a_comparison_with_a_value_of_another_type_has_no_value() {
+        let of = |kind: Value| json!({"properties": {"a": {"type": kind}}, "required": ["a"]});
+        assert_eq!(said(&of(json!("string")), "args.a == 'x'"), None);
+        assert_eq!(said(&of(json!("string")), "args.a == 12").unwrap(), "`a: \"a\"`");
+        assert_eq!(said(&of(json!(["string", "null"])), "args.a in ['x', 'y']").unwrap(), "`a: null`");
+        assert_eq!(said(&of(json!(["string", "null"])), "args.a != null && args.a in ['x', 'y']"), None);
+    }
+
+    #[test]
+    fn schemas_of_many_forms_end() {
+        let two = json!({"anyOf": [{"type": "object"}, {"required": ["a"]}]});
+        let many = json!({"allOf": vec![two; 60]});
+        assert_eq!(said(&many, "args.a > 1"), None);
+    }
 }
