@@ -173,11 +173,10 @@ proptest! {
         let closing: Vec<usize> = text.match_indices([']', '}']).map(|(at, _)| at).filter(|at| !inside(*at)).collect();
         let value: Value = serde_json::from_str(&text).unwrap();
         let at = *at.get(&closing);
-        let bracket = &text[at..=at];
+        let (bracket, other) = if text[at..].starts_with(']') { ("]", "}") } else { ("}", "]") };
         if doubled {
-            text.insert_str(at, &bracket.to_owned());
+            text.insert_str(at, bracket);
         } else {
-            let other = if bracket == "]" { "}" } else { "]" };
             text.replace_range(at..=at, other);
         }
         if let Ok(found) = repair_for(&text, &|_| false) {

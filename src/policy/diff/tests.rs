@@ -206,8 +206,8 @@ fn conditions_that_hold_for_too_many_tools_are_said_not_to_be_compared() {
     let text = |attempts: usize, tools: usize| {
         let calls = |i| format!("{{when: args.a == {i}, retry: {{max_attempts: {attempts}}}}}");
         let calls: Vec<String> = (0..100).map(calls).collect();
-        let tools: String = (0..tools).map(|i| format!("  t{i}: {{effect: idempotent}}\n")).collect();
-        format!("version: 1\ntools:\n  '*': {{calls: [{}]}}\n{tools}", calls.join(", "))
+        let tools: Vec<String> = (0..tools).map(|i| format!("  t{i}: {{effect: idempotent}}\n")).collect();
+        format!("version: 1\ntools:\n  '*': {{calls: [{}]}}\n{}", calls.join(", "), tools.concat())
     };
     let found = diff(&text(2, 20), &text(3, 20));
     assert!(!found.incomplete && found.human().contains("a == 99"), "{found}");

@@ -1,7 +1,7 @@
 //! What is wrong with a value where the report of everything would cost too much: the errors of a union hold those of all its
 //! forms, and they multiply with each union inside. So it is made part by part, from the outside in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jsonschema::{Draft, Registry, RegistryBuilder, Validator};
 use serde_json::Value;
@@ -30,7 +30,12 @@ pub(super) fn part_by_part(schema: &Value, draft: Draft, plan: &Plan, value: &Va
         problems: Vec::new(),
     };
     let mut stack = vec![(0, value, String::new())];
+    // Forms lead to the same parts again and again.
+    let mut seen = HashSet::new();
     while let Some((place, value, pointer)) = stack.pop() {
+        if !seen.insert((place, pointer.clone())) {
+            continue;
+        }
         if report.problems.len() > MAX_PROBLEMS {
             break;
         }
@@ -75,18 +80,30 @@ impl Report<'_> {
             );
             return Vec::new();
         }
+        let mut failing = self.failing(parts(self.plan, place, value, pointer));
+        let forms = self.plan.rules.get(place).map_or(&[][..], |rule| &rule.forms);
+        if failing.is_empty() {
+            // What is wrong inside of a form is said; a form that does not fit by itself may not be meant.
+            for form in forms.iter().filter(|_| forms.len() <= MAX_PROBLEMS) {
+                failing.extend(self.failing(parts(self.plan, *form, value, pointer)));
+            }
+        }
+        if failing.is_empty() {
+            self.add(core::iter::once(unsaid(pointer, forms.len())));
+        }
+        failing
+    }
+
+    /// Those of the parts that fail.
+    fn failing<'v>(&mut self, parts: Vec<Part<'v>>) -> Vec<Part<'v>> {
         let mut failing = Vec::new();
-        for part in parts(self.plan, place, value, pointer) {
+        for part in parts {
             if failing.len() > MAX_PROBLEMS {
                 break;
             }
             if self.fails(part.0, part.1) {
                 failing.push(part);
             }
-        }
-        if failing.is_empty() {
-            let forms = self.plan.rules.get(place).map_or(0, |rule| rule.forms.len());
-            self.add(core::iter::once(unsaid(pointer, forms)));
         }
         failing
     }

@@ -36,10 +36,10 @@ fn a_report_does_not_multiply_over_the_branches_of_nested_unions() {
         let report = said(&filter(), &negated(depth, json!({"field": 1})));
         assert!(!report.is_empty() && report.len() < 1_000, "{depth}: {report}");
     }
-    assert_eq!(
-        said(&filter(), &negated(40, json!({"field": 1}))),
-        "/filter: fits none of the 2 forms allowed; the schema is too costly to say why\n"
-    );
+    // It says how far the value fits, and not that it would cost too much to say so.
+    let report = said(&filter(), &negated(40, json!({"field": 1})));
+    assert!(report.starts_with(&format!("/filter{}: fits none", "/not".repeat(32))), "{report}");
+    assert!(!report.contains("too costly"), "{report}");
 }
 
 /// Each level asks about the one below twice: `unevaluatedProperties` asks which fields others have looked at, and the
