@@ -6,6 +6,7 @@ mod row;
 mod search;
 mod status;
 mod table;
+mod unstated;
 
 pub(crate) use fold::{folded, identifier, phrase};
 pub use row::ErrorRow;

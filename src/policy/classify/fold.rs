@@ -24,7 +24,8 @@ pub(super) const COUNTS_AS: [u8; 256] = {
     }
 };
 
-/// The text with what is beyond ASCII folded character by character; ASCII is left to [`COUNTS_AS`].
+/// The text with what is beyond ASCII folded character by character; ASCII is left to [`COUNTS_AS`], but for quotes of all
+/// other kinds, which become those of ASCII.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -36,6 +37,8 @@ pub(super) fn plain(text: &str) -> Cow<'_, str> {
             '\u{17f}' => plain.push('s'),
             // What combines with the letter before it belongs to the word.
             '\u{300}'..='\u{36f}' => plain.push(c),
+            '‘' | '’' | '“' | '”' => plain.push('\''),
+            _ if c.is_ascii() => plain.push(c),
             _ if c.is_alphanumeric() => plain.extend(c.to_lowercase()),
             _ => plain.push(' '),
         }

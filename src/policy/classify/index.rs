@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
-use super::fold::{folded, identifier, phrase};
+use super::fold::{folded, identifier, phrase, plain};
 use super::search::Search;
+use super::unstated::{MARKERS, Unstated};
 use super::{ErrorRow, Evidence};
 
 /// Codes and types that only say that there is an error. Their words tell nothing about which.
@@ -60,6 +61,8 @@ struct Texts {
     search: Search,
     /// For each text, whether it is looked for in codes and types too, and the rows that are asked when it is found.
     asks: Vec<(bool, Vec<usize>)>,
+    /// The texts that parts which state nothing begin with.
+    markers: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -81,6 +84,7 @@ impl Index {
     pub(super) fn new(rows: &[ErrorRow]) -> Self {
         let (mut codes, mut kinds) = (Names::default(), Names::default());
         let (mut messages, mut details) = (Collected::default(), Collected::default());
+        let markers = MARKERS.map(|marker| messages.add(phrase(marker), true, None)).to_vec();
         let mut always = RowSet::of(rows.len());
         let mut all = Vec::with_capacity(rows.len());
         for (number, row) in rows.iter().enumerate() {
@@ -103,7 +107,8 @@ impl Index {
             let detail = row.detail.iter().map(|text| details.add(folded(text), false, by(Key::Detail)));
             all.push(Needs { message, words, detail: detail.collect() });
         }
-        Self { codes, kinds, always, messages: messages.texts(), details: details.texts(), needs: all }
+        let (messages, details) = (messages.texts(markers), details.texts(vec![]));
+        Self { codes, kinds, always, messages, details, needs: all }
     }
 
     /// The first of the rows that matches.
@@ -123,17 +128,26 @@ impl Index {
         };
         let named = |name: &String| evidence.provider.is_some_and(|known| known.eq_ignore_ascii_case(name));
         let has = |found: &[bool], text: &usize| found.get(*text).copied().unwrap_or(false);
-        asked.iter().find_map(|number| {
-            let (row, needs) = (rows.get(number)?, self.needs.get(number)?);
-            let matches =
-                any(&row.status, |pattern| evidence.status.is_some_and(|status| pattern.matches(status)))
-                    && same_kind(row)
-                    && any(&row.provider, named)
-                    && any(&needs.detail, |text| has(&details, text))
-                    && any(&needs.message, |text| has(&messages, text))
-                    && needs.words.iter().all(|concept| concept.iter().any(|text| has(&messages, text)));
-            matches.then_some(row)
-        })
+        // `stated`: what the message has of phrases, without what it only denies, supposes or names.
+        let first = |stated: &[bool]| {
+            asked.iter().find_map(|number| {
+                let (row, needs) = (rows.get(number)?, self.needs.get(number)?);
+                let said = if row.states() { stated } else { &messages };
+                let matches =
+                    any(&row.status, |pattern| evidence.status.is_some_and(|status| pattern.matches(status)))
+                        && same_kind(row)
+                        && any(&row.provider, named)
+                        && any(&needs.detail, |text| has(&details, text))
+                        && any(&needs.message, |text| has(&messages, text))
+                        && needs.words.iter().all(|concept| concept.iter().any(|text| has(said, text)));
+                matches.then_some(row)
+            })
+        };
+        let row = first(&messages)?;
+        if !row.states() || !self.messages.is_in_doubt(evidence, &messages) {
+            return Some(row);
+        }
+        first(&self.messages.stated(evidence))
     }
 }
 
@@ -196,8 +210,8 @@ impl Collected {
         number
     }
 
-    fn texts(self) -> Texts {
-        Texts { search: Search::new(&self.texts), asks: self.asks }
+    fn texts(self, markers: Vec<usize>) -> Texts {
+        Texts { search: Search::new(&self.texts), asks: self.asks, markers }
     }
 }
 
@@ -206,16 +220,49 @@ impl Texts {
     fn found_in_message(&self, evidence: &Evidence<'_>, asked: &mut RowSet) -> Vec<bool> {
         let mut found = vec![false; self.asks.len()];
         self.search.each(evidence.message, |text| self.mark(text, &mut found, asked));
+        self.in_names(evidence, |text| self.mark(text, &mut found, asked));
+        found
+    }
+
+    /// Whether the message may have parts that state nothing.
+    fn is_in_doubt(&self, evidence: &Evidence<'_>, found: &[bool]) -> bool {
+        // Without a way out inside, the compiler looks at many bytes at once.
+        let quotes = |bytes: &[u8]| {
+            bytes.iter().fold(0_u32, |sum, byte| sum | u32::from(matches!(byte, b'\'' | b'"' | b'`')))
+        };
+        self.markers.iter().any(|marker| found.get(*marker) == Some(&true))
+            || !evidence.message.is_ascii()
+            || quotes(evidence.message.as_bytes()) != 0
+    }
+
+    /// As [`Self::found_in_message`], without what the message does not state.
+    fn stated(&self, evidence: &Evidence<'_>) -> Vec<bool> {
+        let mut found = vec![false; self.asks.len()];
+        let mark = |found: &mut Vec<bool>, text: usize| {
+            found.get_mut(text).into_iter().for_each(|found| *found = true);
+        };
+        let message = plain(evidence.message);
+        let unstated = Unstated::of(&message);
+        self.search.each_at(&message, |text, at| {
+            if !unstated.covers(&at) {
+                mark(&mut found, text);
+            }
+        });
+        self.in_names(evidence, |text| mark(&mut found, text));
+        found
+    }
+
+    /// The phrases in the code or the type.
+    fn in_names(&self, evidence: &Evidence<'_>, mut found: impl FnMut(usize)) {
         for name in [evidence.code, evidence.kind].into_iter().flatten() {
             if !EMPTY.contains(&name) && name.bytes().any(|byte| byte.is_ascii_alphabetic()) {
                 self.search.each(&identifier(name), |text| {
                     if self.asks.get(text).is_some_and(|(everywhere, _)| *everywhere) {
-                        self.mark(text, &mut found, asked);
+                        found(text);
                     }
                 });
             }
         }
-        found
     }
 
     /// Which are in one of the texts.

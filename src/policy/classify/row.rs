@@ -51,6 +51,17 @@ impl ErrorRow {
         if shown.is_empty() { "everything".to_owned() } else { shown.join(", ") }
     }
 
+    /// Whether its words tell a failure by what the message states: that something is used up, full, too large or refused.
+    /// Other rows read denials themselves: `tool_use` ids that are *not* followed by results.
+    pub(super) const fn states(&self) -> bool {
+        use ErrorClass::{AuthError, ContentFilter, ContextOverflow, Overloaded, QuotaExceeded, RateLimit};
+        let of_limits = matches!(
+            self.class,
+            QuotaExceeded | ContextOverflow | RateLimit | Overloaded | ContentFilter | AuthError
+        );
+        of_limits && !self.words.is_empty()
+    }
+
     /// What it says of such a failure: `malformed_tool_call, request_at_fault`, `rate_limit, wait 1m`.
     pub fn tells(&self) -> String {
         let mut told = self.class.to_string();

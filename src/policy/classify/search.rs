@@ -1,5 +1,7 @@
 //! The texts that the rows of a table look for, searched for all at once.
 
+use core::ops::Range;
+
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::{Anchored, MatchKind, StartKind, dfa::DFA};
@@ -46,6 +48,15 @@ impl Search {
             Self::Nothing => {}
         }
     }
+
+    /// As [`Self::each`], for a text that is [`plain`], with where in it the words of each stand.
+    pub(super) fn each_at(&self, text: &str, found: impl FnMut(usize, Range<usize>)) {
+        match self {
+            Self::Steps(steps) => walk_at(steps, text, found),
+            Self::Many(many) => walk_at(many, text, found),
+            Self::Nothing => {}
+        }
+    }
 }
 
 /// The text begins and ends with the space between words.
@@ -69,6 +80,37 @@ fn walk(automaton: &impl Automaton, text: &str, mut found: impl FnMut(usize)) {
         state = automaton.next_state(Anchored::No, state, b' ');
         if automaton.is_special(state) {
             tell(automaton, state, &mut found);
+        }
+    }
+}
+
+/// As [`walk`], which does without the places.
+fn walk_at(automaton: &impl Automaton, text: &str, mut found: impl FnMut(usize, Range<usize>)) {
+    let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
+    let counts_as = |byte: u8| COUNTS_AS.get(usize::from(byte)).copied().unwrap_or(b' ');
+    let is_word = |at: &usize| text.as_bytes().get(*at).is_some_and(|byte| counts_as(*byte) != b' ');
+    let around = |at| core::iter::once((at, b' '));
+    let mut places = Vec::with_capacity(text.len());
+    let mut before = None;
+    for (at, byte) in around(0).chain(text.bytes().enumerate()).chain(around(text.len())) {
+        let byte = counts_as(byte);
+        if byte == b' ' && before == Some(b' ') {
+            continue;
+        }
+        before = Some(byte);
+        places.push(at);
+        state = automaton.next_state(Anchored::No, state, byte);
+        if !automaton.is_match(state) {
+            continue;
+        }
+        for number in 0..automaton.match_len(state) {
+            let pattern = automaton.match_pattern(state, number);
+            let first = places.len().saturating_sub(automaton.pattern_len(pattern));
+            let mut inside = places.get(first..).unwrap_or_default().iter().copied().filter(is_word);
+            let Some(start) = inside.next() else { continue };
+            let last = inside.next_back().unwrap_or(start);
+            let end = (last..).find(|at| !is_word(at)).unwrap_or(last);
+            found(pattern.as_usize(), start..end);
         }
     }
 }
@@ -104,6 +146,16 @@ mod tests {
         assert_eq!(found(&[], "a"), [0; 0]);
         assert_eq!(found(&[" a ", "a b"], "a_\"b\""), [0, 1], "a text begins and ends between words");
         assert_eq!(found(&["b "], "a b"), [0]);
+    }
+
+    #[test]
+    fn a_text_is_found_where_its_words_stand() {
+        let texts = [" tool call", " day ", "l-c"].map(super::super::folded);
+        for search in [Search::new(&texts), Search::Many(NFA::new(&texts).unwrap())] {
+            let mut found = Vec::new();
+            search.each_at("`Tool_calls`  a \"day\"", |number, at| found.push((number, at)));
+            assert_eq!(found, [(2, 4..11), (0, 1..11), (1, 17..20)]);
+        }
     }
 
     #[test]

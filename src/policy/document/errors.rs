@@ -25,7 +25,9 @@ record! {
         pub(crate) message: Option<Sought<Piece>>,
         /// What the message, the code or the type speaks of: every element, in any order. An element is a phrase, or a
         /// list of phrases of which one is enough. A phrase begins where a word begins, and its last word stands for all
-        /// words that begin with it (`exceed` for `exceeded`), if it has more than three letters.
+        /// words that begin with it (`exceed` for `exceeded`), if it has more than three letters. For a limit, a quota, an
+        /// overload, a window, a filter or a key a phrase does not count where the message denies or supposes it, in an
+        /// address, or as a part of a quoted name.
         /// Example: `["tool result", ["without", "no matching"], ["tool call", "function call"]]`
         pub(crate) words: Option<Sought<Concept>>,
         /// Pieces of the words in the body's detail fields, such as the name of a quota; compared as those of `message` are.

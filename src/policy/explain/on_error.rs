@@ -121,6 +121,10 @@ impl Explanation {
             let path = "errors.request_at_fault".to_owned();
             let layer = row.origin.scope.to_string();
             told.reasons = self.stops(row.class, Some(Reason { path, says, layer, at: at.clone() }));
+        } else if let Some(wait) = row.wait.filter(|_| sent_again) {
+            let says = format!("= {wait}, where the server does not say how long to wait");
+            let (path, layer) = ("errors.wait".to_owned(), row.origin.scope.to_string());
+            told.reasons.push(Reason { path, says, layer, at: at.clone() });
         }
         ErrorExplanation { row: Some((row.matcher(), at)), ..told }
     }

@@ -484,6 +484,21 @@ fn a_request_that_is_itself_at_fault_is_told_with_the_row() {
 }
 
 #[test]
+fn the_wait_of_a_row_is_told_where_it_is_retried() {
+    let text = "version: 1\nerrors:\n  - {status: 418, class: rate_limit, wait: 1m}\n  - {status: 419, class: auth_error, wait: 1m}\n";
+    let policy = Policy::from_yaml("x.yaml", text).unwrap();
+    let wait = |status| {
+        let evidence = crate::policy::Evidence { status: Some(status), ..Default::default() };
+        let (row, at) = policy.error_row(&evidence).unwrap();
+        let reasons = policy.explain_model("m").on_row(row, at).reasons;
+        reasons.into_iter().find(|reason| reason.path == "errors.wait")
+    };
+    let told = wait(418).unwrap();
+    assert!(told.says.starts_with("= 1m") && told.at.line == 3, "{told:?}");
+    assert_eq!(wait(419), None, "what is not retried waits for nothing");
+}
+
+#[test]
 fn a_value_that_is_asked_for_alone_is_shown_whole() {
     let policy = Policy::from_yaml("a.yaml", "version: 1").unwrap();
     let alone = policy.explain_tool("t").only("retry.retry_on").unwrap().human();

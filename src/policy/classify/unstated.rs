@@ -1,0 +1,237 @@
+//! What a message speaks of without stating it: what it denies (`your account is not suspended`), what it supposes (`if you
+//! run out of credits`), addresses, and names that it only quotes (`'gpt-4-32k-context-window'`). A phrase there is no
+//! evidence that the limit, the account or the filter is what failed.
+
+use core::ops::Range;
+
+/// What such parts of a message begin with, as phrases are searched for; without one, and without a quote, it has none.
+pub(super) const MARKERS: [&str; 9] =
+    ["if", "unless", "whether", "in case", "not", "never", "no", "t", "http"];
+
+/// What stands before `not` where it denies. After `must`, `can` and the like it states a limit: `must not exceed 4096`.
+const IS: [&str; 10] = ["is", "are", "was", "were", "be", "been", "has", "have", "had", "does"];
+/// The same with `not` behind it, of which the apostrophe has made a word of its own.
+const IS_NOT: [&str; 9] = ["isn", "aren", "wasn", "weren", "hasn", "haven", "hadn", "doesn", "didn"];
+/// What may stand between a denial and what is denied.
+const BETWEEN: [&str; 17] = [
+    "a",
+    "an",
+    "the",
+    "any",
+    "your",
+    "yet",
+    "been",
+    "being",
+    "currently",
+    "actually",
+    "due",
+    "to",
+    "caused",
+    "by",
+    "related",
+    "about",
+    "because",
+];
+/// What `no` denies. Of what one needs it states that it is gone: `no credit`.
+const TROUBLES: [&str; 8] =
+    ["rate", "limit", "limits", "content", "filter", "throttling", "suspension", "overload"];
+/// Before these a quoted name is that of a limit or of an error, and tells what failed.
+const TELLS: [&str; 12] = [
+    "metric",
+    "quota",
+    "limit",
+    "code",
+    "error",
+    "type",
+    "reason",
+    "status",
+    "exception",
+    "bucket",
+    "dimension",
+    "policy",
+];
+/// The longest name that is looked for between quotes.
+const LONGEST_NAME: usize = 128;
+
+/// The parts of a message that state nothing, in bytes of it.
+#[derive(Debug, Default)]
+pub(super) struct Unstated {
+    /// What is denied or supposed, and addresses: a phrase that begins there.
+    spoken_of: Vec<Range<usize>>,
+    /// Quoted names: a phrase that is only a part of one.
+    names: Vec<Range<usize>>,
+}
+
+/// A word of a message, in lower case if it is short, and where it stands.
+struct Word<'t> {
+    text: &'t str,
+    at: Range<usize>,
+}
+
+impl Unstated {
+    /// Finds them.
+    pub(super) fn of(text: &str) -> Self {
+        let mut found = Self::default();
+        found.addresses(text);
+        found.quoted(text);
+        let words: Vec<_> = words(text).collect();
+        for (number, word) in words.iter().enumerate() {
+            let before = number.checked_sub(1).and_then(|before| words.get(before));
+            let after = words.get(number.saturating_add(1)..).unwrap_or_default();
+            found.spoken_of.extend(supposed(text, word, after).or_else(|| denied(before, word, after)));
+        }
+        found
+    }
+
+    /// Whether a phrase that stands there is not stated.
+    pub(super) fn covers(&self, phrase: &Range<usize>) -> bool {
+        let inside = |part: &Range<usize>| part.contains(&phrase.start);
+        let within = |name: &Range<usize>| inside(name) && phrase.end <= name.end && phrase != name;
+        self.spoken_of.iter().any(inside) || self.names.iter().any(within)
+    }
+
+    /// Addresses, up to where their words end.
+    fn addresses(&mut self, text: &str) {
+        for (at, _) in text.match_indices("://") {
+            let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ')' | '>' | ']');
+            let rest = text.get(at..).unwrap_or_default();
+            let end = at.saturating_add(rest.find(ends).unwrap_or(rest.len()));
+            self.spoken_of.push(at..end);
+        }
+    }
+
+    /// Names of several words between quotes, but those of limits and errors.
+    fn quoted(&mut self, text: &str) {
+        let mut from = 0_usize;
+        while let Some(at) = text.get(from..).and_then(|rest| rest.find(['\'', '"', '`'])) {
+            let opens = from.saturating_add(at);
+            let (before, rest) = text.split_at_checked(opens).unwrap_or_default();
+            from = opens.saturating_add(1);
+            let Some((name, _)) = rest.get(1..).and_then(|inside| inside.split_once(rest.get(..1)?)) else {
+                continue;
+            };
+            let is_name = name.len() <= LONGEST_NAME
+                && !name.contains(char::is_whitespace)
+                && name.contains(['-', '_', '.', '/'])
+                && !before.ends_with(char::is_alphanumeric);
+            if !is_name {
+                continue;
+            }
+            let last = words(before).last();
+            if !last.is_some_and(|word| is_one_of(word.text, &TELLS)) {
+                self.names.push(from..from.saturating_add(name.len()));
+            }
+            from = from.saturating_add(name.len()).saturating_add(1);
+        }
+    }
+}
+
+/// What a word supposes: all up to the end of its clause.
+fn supposed(text: &str, word: &Word<'_>, after: &[Word<'_>]) -> Option<Range<usize>> {
+    let in_case =
+        || is_one_of(word.text, &["in"]) && after.first().is_some_and(|word| is_one_of(word.text, &["case"]));
+    if !is_one_of(word.text, &["if", "unless", "whether"]) && !in_case() {
+        return None;
+    }
+    let rest = text.get(word.at.end..)?;
+    let stops = |(at, c): (usize, char)| match c {
+        ',' | ';' | ':' | '!' | '?' | '(' | ')' | '\n' => true,
+        // But not in `1.5` and `example.com`.
+        '.' => rest.get(at.saturating_add(1)..).is_none_or(|rest| !rest.starts_with(char::is_alphanumeric)),
+        _ => false,
+    };
+    let end = rest.char_indices().find(|&at| stops(at)).map_or(rest.len(), |(at, _)| at);
+    Some(word.at.end..word.at.end.saturating_add(end))
+}
+
+/// What a word denies: what comes next.
+fn denied(before: Option<&Word<'_>>, word: &Word<'_>, after: &[Word<'_>]) -> Option<Range<usize>> {
+    let follows = |words: &[&str]| before.is_some_and(|before| is_one_of(before.text, words));
+    let next = after.iter().find(|word| !is_one_of(word.text, &BETWEEN))?;
+    let denies = match word.text.to_ascii_lowercase().as_str() {
+        "not" => follows(&IS),
+        "t" => follows(&IS_NOT),
+        "never" => true,
+        "no" => is_one_of(next.text, &TROUBLES),
+        _ => false,
+    };
+    denies.then(|| word.at.end..next.at.end)
+}
+
+/// The words of a text, in their order.
+fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
+    let mut from = 0_usize;
+    core::iter::from_fn(move || {
+        let rest = text.get(from..)?;
+        let start = from.saturating_add(rest.find(char::is_alphanumeric)?);
+        let word = text.get(start..)?;
+        let end = start.saturating_add(word.find(|c: char| !c.is_alphanumeric()).unwrap_or(word.len()));
+        from = end;
+        Some(Word { text: text.get(start..end)?, at: start..end })
+    })
+}
+
+fn is_one_of(word: &str, words: &[&str]) -> bool {
+    words.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What of a message states nothing.
+    fn parts(text: &str) -> Vec<&str> {
+        let Unstated { spoken_of, names } = Unstated::of(text);
+        spoken_of.into_iter().chain(names).map(|part| text[part].trim()).collect()
+    }
+
+    #[test]
+    fn what_is_denied_or_supposed_is_not_stated() {
+        for (text, unstated) in [
+            ("Your account is not suspended; slow down", vec!["suspended"]),
+            ("it hasn't been rate limited, it failed", vec!["been rate"]),
+            ("This is not a quota problem: wait", vec!["a quota"]),
+            ("The input must not exceed 4096 tokens", vec![]),
+            ("It cannot exceed the limit, nor may it not be longer", vec![]),
+            (
+                "If you run out of 1.5 credits you see another error. Retry",
+                vec!["you run out of 1.5 credits you see another error"],
+            ),
+            ("Check whether the quota is exhausted, or wait", vec!["the quota is exhausted"]),
+            ("In case of overload, wait", vec!["case of overload"]),
+            ("no content filter was applied", vec!["content"]),
+            ("you have no credit", vec![]),
+            ("see https://x.dev/rate-limits#window).", vec!["://x.dev/rate-limits#window"]),
+        ] {
+            assert_eq!(parts(text), unstated, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_quoted_name_states_nothing_but_that_of_a_limit() {
+        for (text, unstated) in [
+            ("'gpt-4-32k-context-window' is larger than supported", vec!["gpt-4-32k-context-window"]),
+            ("`max_tokens` isn't in \"a b-c\"", vec!["in", "max_tokens"]),
+            ("Quota metric 'requests_per_day' is used up", vec![]),
+            ("error code: \"context_length_exceeded\"", vec![]),
+            ("it's odd, isn't it", vec!["it"]),
+            ("'open-ended", vec![]),
+        ] {
+            assert_eq!(parts(text), unstated, "{text}");
+        }
+        let text = Unstated::of("'max_tokens' is odd");
+        assert!(!text.covers(&(1..11)), "a whole name is what is spoken of");
+        assert!(text.covers(&(1..4)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_looked_at(text in r#"( |if|not|is|no|'|"|`|a-b|://|\.|,|é|it's|余){0,30}"#) {
+            let found = Unstated::of(&text);
+            for part in found.spoken_of.iter().chain(&found.names) {
+                prop_assert!(text.get(part.clone()).is_some(), "{text:?} {part:?}");
+            }
+        }
+    }
+}
