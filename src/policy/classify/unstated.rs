@@ -13,7 +13,7 @@ const IS: [&str; 10] = ["is", "are", "was", "were", "be", "been", "has", "have",
 /// The same with `not` behind it, of which the apostrophe has made a word of its own.
 const IS_NOT: [&str; 9] = ["isn", "aren", "wasn", "weren", "hasn", "haven", "hadn", "doesn", "didn"];
 /// What may stand between a denial and what is denied.
-const BETWEEN: [&str; 17] = [
+const BETWEEN: [&str; 15] = [
     "a",
     "an",
     "the",
@@ -24,13 +24,11 @@ const BETWEEN: [&str; 17] = [
     "being",
     "currently",
     "actually",
-    "due",
     "to",
     "caused",
     "by",
     "related",
     "about",
-    "because",
 ];
 /// What `no` denies. Of what one needs it states that it is gone: `no credit`.
 const TROUBLES: [&str; 8] =
@@ -126,11 +124,16 @@ impl Unstated {
     }
 }
 
-/// What a word supposes: all up to the end of its clause.
+/// What a word supposes, or denies as a reason: all up to the end of its clause.
 fn supposed(text: &str, word: &Word<'_>, after: &[Word<'_>]) -> Option<Range<usize>> {
-    let in_case =
-        || is_one_of(word.text, &["in"]) && after.first().is_some_and(|word| is_one_of(word.text, &["case"]));
-    if !is_one_of(word.text, &["if", "unless", "whether"]) && !in_case() {
+    let next = |words: &[&str]| after.first().is_some_and(|word| is_one_of(word.text, words));
+    let begins = match word.text.to_ascii_lowercase().as_str() {
+        "if" | "unless" | "whether" => true,
+        "in" => next(&["case"]),
+        "not" => next(&["because", "due"]),
+        _ => false,
+    };
+    if !begins {
         return None;
     }
     let rest = text.get(word.at.end..)?;
@@ -200,6 +203,7 @@ mod tests {
             ),
             ("Check whether the quota is exhausted, or wait", vec!["the quota is exhausted"]),
             ("In case of overload, wait", vec!["case of overload"]),
+            ("limited by a burst, not because your credits ran out.", vec!["because your credits ran out"]),
             ("no content filter was applied", vec!["content"]),
             ("you have no credit", vec![]),
             ("see https://x.dev/rate-limits#window).", vec!["://x.dev/rate-limits#window"]),
