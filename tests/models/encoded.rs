@@ -139,6 +139,61 @@ async fn a_mark_before_an_answer_that_is_not_encoded_is_skipped() {
 }
 
 #[tokio::test]
+async fn what_is_encoded_and_does_not_say_so_is_known_by_its_mark() {
+    let events = format!("data: {DELTA}\n\ndata: {END}\n\ndata: [DONE]\n\n");
+    for coding in ["gzip", "zstd"] {
+        for (kind, body) in [("application/json", JSON), ("text/event-stream", &events)] {
+            for said in ["", "content-encoding: identity\r\n"] {
+                let head =
+                    format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{said}connection: close\r\n\r\n");
+                let bytes = [head.into_bytes(), encoded(body.as_bytes(), coding).await].concat();
+                for pieces in [1, 3, bytes.len()] {
+                    let reply = answered(false, true, bytes.clone(), pieces).await;
+                    assert_eq!(reply.unwrap().text, "hi", "{coding} {kind} {said:?} {pieces}");
+                }
+            }
+        }
+        let head = b"HTTP/1.1 429 Too Many Requests\r\nconnection: close\r\n\r\n";
+        let body = encoded(br#"{"error":{"code":"insufficient_quota","message":"no money"}}"#, coding).await;
+        let failure = answered(false, true, [head.to_vec(), body].concat(), 2).await.unwrap_err();
+        assert_eq!(failure.code.as_deref(), Some("insufficient_quota"), "{coding}");
+        let zeros = encoded(" ".repeat(12 * 1024 * 1024).as_bytes(), coding).await;
+        let bomb = [&b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n"[..], &zeros].concat();
+        let failure = answered(false, false, bomb, 1).await.unwrap_err();
+        assert_eq!(failure.message, "the answer is larger than 8 MiB", "{coding}");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_answer_that_is_called_a_stream_is_read() {
+    const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    let lines = JSON.replace(',', ",\n  ").replace('{', "{\n  ");
+    for body in [JSON.to_owned(), format!("{MARK}{JSON}\n"), format!("\r\n\r\n{lines}\n\n")] {
+        let bytes = format!("{HEAD}{body}").into_bytes();
+        for pieces in [1, 3, bytes.len()] {
+            assert_eq!(answered(false, true, bytes.clone(), pieces).await.unwrap().text, "hi", "{body}");
+        }
+        // The connection stays open behind it.
+        let model = |base_url: &str| -> Box<dyn Model> { Box::new(client(base_url, true)) };
+        let stays = |mut socket: TcpStream| async move {
+            socket.write_all(&bytes).await.unwrap();
+            let mut rest = [0; 64];
+            while socket.read(&mut rest).await.is_ok_and(|read| read > 0) {}
+        };
+        let (reply, _) = served(model, CallTimeouts::default(), Nanos::from_secs(5), stays).await;
+        assert_eq!(reply.unwrap().text, "hi", "{body}");
+    }
+    let bytes = format!("{HEAD}{BLOCKS}").into_bytes();
+    assert_eq!(answered(true, true, bytes, 2).await.unwrap().text, "hi");
+    let error = r#"{"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#;
+    for rest in ["", "\n", "\n\ndata: [DONE]\n\n"] {
+        let bytes = format!("{HEAD}{error}{rest}").into_bytes();
+        let failure = answered(false, true, bytes, 1).await.unwrap_err();
+        assert_eq!(failure.code.as_deref(), Some("rate_limit_exceeded"), "{rest:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_error_in_any_coding_has_its_class_and_its_message() {
     let body = r#"{"error":{"code":"insufficient_quota","message":"no money"}}"#;
     for coding in CODINGS {

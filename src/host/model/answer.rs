@@ -5,7 +5,8 @@ use serde::de::IgnoredAny;
 
 use super::failure::{inside_success, unreadable};
 use super::sse::{SseEvent, SseParser};
-use super::wire::{Assembly, Format, Progress, without_mark};
+use super::transport::{MOST_LOOKS, is_whole};
+use super::wire::{Assembly, BYTE_ORDER_MARK, Format, Progress, without_mark};
 use crate::engine::{Failure, ModelReply};
 use crate::session::Message;
 
@@ -14,8 +15,17 @@ const LONGEST_START: usize = 1024;
 
 /// An answer that is being read.
 pub(super) enum Answer<F: Format> {
-    Body(Vec<u8>),
+    Body(Body),
     Events(Box<Events<F>>),
+}
+
+/// A body, or the start of what the headers call a stream: some servers say so of a whole answer too.
+pub(super) struct Body {
+    bytes: Vec<u8>,
+    /// Whether the headers say that it is a stream of events.
+    announced: bool,
+    /// How often it may still be looked at whether it is whole.
+    looks: usize,
 }
 
 /// A stream of events.
@@ -29,13 +39,9 @@ pub(super) struct Events<F: Format> {
 
 impl<F: Format> Answer<F> {
     /// What the headers say that will come.
-    pub(super) fn announced_by(format: &F, headers: &HeaderMap) -> Self {
+    pub(super) fn announced_by(headers: &HeaderMap) -> Self {
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if kind.contains("event-stream") {
-            Self::Events(Box::new(Events::of(format)))
-        } else {
-            Self::Body(Vec::new())
-        }
+        Self::Body(Body { bytes: Vec::new(), announced: kind.contains("event-stream"), looks: MOST_LOOKS })
     }
 
     /// Takes the next bytes.
@@ -52,13 +58,12 @@ impl<F: Format> Answer<F> {
             Self::Body(body) => body,
             Self::Events(events) => return events.take(bytes, headers),
         };
-        body.extend_from_slice(bytes);
-        // Some servers stream without saying so.
-        if !looks_like_events(body) {
-            return Ok(Progress::More);
+        body.bytes.extend_from_slice(bytes);
+        if !body.is_events() {
+            return Ok(if body.is_done() { Progress::Done } else { Progress::More });
         }
         let mut events = Box::new(Events::of(format));
-        let progress = events.take(body, headers);
+        let progress = events.take(&body.bytes, headers);
         *self = Self::Events(events);
         progress
     }
@@ -74,7 +79,7 @@ impl<F: Format> Answer<F> {
     /// About how many bytes of it are kept: of a stream what the model says, of a body all.
     pub(super) fn kept(&self) -> usize {
         match self {
-            Self::Body(body) => body.len(),
+            Self::Body(body) => body.bytes.len(),
             Self::Events(events) => events.assembly.kept(),
         }
     }
@@ -89,7 +94,10 @@ impl<F: Format> Answer<F> {
 
     /// Whether the model has begun to answer.
     pub(super) fn has_begun(&self) -> bool {
-        matches!(self, Self::Body(_)) || self.received() > 0
+        match self {
+            Self::Body(body) => !body.announced || !body.bytes.trim_ascii().is_empty(),
+            Self::Events(_) => self.received() > 0,
+        }
     }
 
     /// Whether what is still to come can no longer change it.
@@ -108,17 +116,43 @@ impl<F: Format> Answer<F> {
         conversation: &[Message],
     ) -> Result<ModelReply, Failure> {
         match self {
-            Self::Body(body) => format.read(&body, headers, conversation),
+            // What never began, or an error between events, is read as the stream that it was called.
+            Self::Body(Body { bytes, announced: true, .. }) if !is_whole(&bytes, &mut 1) => {
+                let mut events = Events::of(format);
+                events.take(&bytes, headers)?;
+                events.reply(headers, conversation)
+            }
+            Self::Body(body) => format.read(&body.bytes, headers, conversation),
             Self::Events(events) => events.reply(headers, conversation),
         }
     }
 }
 
-/// Whether a body that is not declared as a stream of events is one all the same.
-fn looks_like_events(body: &[u8]) -> bool {
-    // However long it becomes: what it is, its beginning says.
-    let body = without_mark(body.get(..LONGEST_START).unwrap_or(body)).trim_ascii_start();
-    [&b"data:"[..], b"event:", b"id:", b"retry:", b":"].iter().any(|start| body.starts_with(start))
+impl Body {
+    /// Whether it is a stream of events. However long it becomes: what it is, its beginning says.
+    fn is_events(&self) -> bool {
+        const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+        let start = self.bytes.get(..LONGEST_START).unwrap_or(&self.bytes);
+        let start = without_mark(start).trim_ascii_start();
+        if !self.announced {
+            // Some servers stream without saying so.
+            return FIELDS.iter().any(|field| start.starts_with(field));
+        }
+        // JSON may be an error before the events, too. No line of JSON begins with a field.
+        let events_follow = || start.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"data:"));
+        match start.first() {
+            Some(b'{' | b'[') => events_follow(),
+            // A part of the mark before what will come.
+            Some(_) if BYTE_ORDER_MARK.starts_with(start) => false,
+            Some(_) => true,
+            None => self.bytes.len() > LONGEST_START,
+        }
+    }
+
+    /// Whether all of it has come though the connection may stay open, as it does behind a stream.
+    fn is_done(&mut self) -> bool {
+        self.announced && is_whole(&self.bytes, &mut self.looks)
+    }
 }
 
 impl<F: Format> Events<F> {

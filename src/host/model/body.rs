@@ -45,11 +45,14 @@ pub(in crate::host) struct Body {
 }
 
 enum Source {
+    /// Nothing of it has been read, and no header says that it is encoded.
+    Unread(Response),
     /// As it was sent.
     Plain(Response),
     /// Nothing of it has been read: what its first bytes are decides too.
     Coded(Vec<Coding>, Bytewise),
     Decoded(Bytewise),
+    Ended,
 }
 
 type Bytewise = Box<dyn AsyncBufRead + Send + Unpin>;
@@ -80,17 +83,29 @@ impl Body {
     pub(in crate::host) fn of(response: Response) -> Result<Self, BodyError> {
         let codings = codings(response.headers())?;
         let ended = Arc::new(AtomicBool::new(false));
-        if codings.is_empty() {
-            return Ok(Self { source: Source::Plain(response), ended });
-        }
-        let at_the_end = Arc::clone(&ended);
-        let end = poll_fn(move |_| {
-            at_the_end.store(true, Ordering::Relaxed);
-            Poll::Ready(None)
-        });
-        let stream = response.bytes_stream().map_err(io::Error::other).chain(end);
-        let reader = StreamReader::new(Box::pin(stream));
-        Ok(Self { source: Source::Coded(codings, Box::new(reader)), ended })
+        let source = if codings.is_empty() {
+            Source::Unread(response)
+        } else {
+            Source::Coded(codings, bytewise(Bytes::new(), response, &ended))
+        };
+        Ok(Self { source, ended })
+    }
+
+    /// The first piece of a body of which no header says that it is encoded, unless its bytes say so.
+    async fn first(&mut self) -> Result<Option<Bytes>, BodyError> {
+        let Source::Unread(response) = &mut self.source else { return Ok(None) };
+        let first = response.chunk().await.map_err(|error| BodyError::Broken(cause(&error)))?;
+        let Source::Unread(response) = std::mem::replace(&mut self.source, Source::Ended) else {
+            return Ok(first);
+        };
+        let Some((coding, first)) =
+            first.as_ref().and_then(|first| Some((unannounced(first)?, first.clone())))
+        else {
+            self.source = Source::Plain(response);
+            return Ok(first);
+        };
+        self.source = Source::Coded(vec![coding], bytewise(first, response, &self.ended));
+        Ok(None)
     }
 
     /// The next piece; `None`: it has ended.
@@ -98,6 +113,12 @@ impl Body {
     /// # Errors
     /// The connection broke, or the bytes cannot be decoded.
     pub(in crate::host) async fn chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if matches!(self.source, Source::Unread(_)) {
+            let first = self.first().await?;
+            if first.is_some() || matches!(self.source, Source::Plain(_)) {
+                return Ok(first);
+            }
+        }
         if let Source::Coded(codings, reader) = &mut self.source {
             let (codings, mut reader) =
                 (std::mem::take(codings), std::mem::replace(reader, Box::new(tokio::io::empty())));
@@ -119,7 +140,7 @@ impl Body {
                 let read = read.map_err(|error| self.error(&error))?;
                 Ok((read > 0).then(|| piece.freeze()))
             }
-            Source::Coded(..) => Ok(None),
+            Source::Unread(_) | Source::Coded(..) | Source::Ended => Ok(None),
         }
     }
 
@@ -135,6 +156,27 @@ impl Body {
                 BodyError::Undecodable(format!("the answer cannot be decoded as its headers say: {error}"))
             }
         }
+    }
+}
+
+/// The bytes of a response, behind those that have been read of it; `ended`: the last has come.
+fn bytewise(read: Bytes, response: Response, ended: &Arc<AtomicBool>) -> Bytewise {
+    let at_the_end = Arc::clone(ended);
+    let end = poll_fn(move |_| {
+        at_the_end.store(true, Ordering::Relaxed);
+        Poll::Ready(None)
+    });
+    let stream = response.bytes_stream().map_err(io::Error::other).chain(end);
+    Box::new(Cursor::new(read).chain(StreamReader::new(Box::pin(stream))))
+}
+
+/// The coding whose mark bytes begin with. Some proxies take the header away and leave the body as it is; no JSON, no
+/// event and no page begins so.
+fn unannounced(bytes: &[u8]) -> Option<Coding> {
+    match bytes {
+        [0x1f, 0x8b, ..] | [0x1f] => Some(Coding::Gzip),
+        [0x28, 0xb5, ..] | [0x28] => Some(Coding::Zstd),
+        _ => None,
     }
 }
 

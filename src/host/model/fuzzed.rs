@@ -87,7 +87,7 @@ fn arrives<F: Format>(format: &F, bytes: &[u8], split: &[&[u8]]) {
 /// Reads an answer that arrives in these pieces.
 fn read_as<F: Format>(format: &F, kind: &'static str, pieces: &[&[u8]]) -> Result<ModelReply, Failure> {
     let headers: HeaderMap = [(CONTENT_TYPE, HeaderValue::from_static(kind))].into_iter().collect();
-    let mut answer = Answer::announced_by(format, &headers);
+    let mut answer = Answer::announced_by(&headers);
     let mut read = Ok(Progress::More);
     for piece in pieces {
         read = answer.take(format, piece, &headers);

@@ -33,7 +33,7 @@ const MIB: usize = 1024 * 1024;
 const MAX_ERROR: usize = 64 * 1024;
 const ERROR_WAIT: Duration = Duration::from_secs(5);
 /// How often a body that goes on is looked at whether it is whole.
-const MOST_LOOKS: usize = 64;
+pub(super) const MOST_LOOKS: usize = 64;
 /// How long the tokens are waited for that a stream tells after the reason to stop, which ends the answer.
 const TAIL: Duration = Duration::from_secs(1);
 /// How long the end of a stream that is done is waited for, so that the connection can be used again.
@@ -166,7 +166,7 @@ impl Transport {
         let timeouts = request.timeouts;
         let headers = response.headers().clone();
         let mut body = Body::of(response).map_err(|error| broken(&error))?;
-        let mut answer = Answer::announced_by(format, &headers);
+        let mut answer = Answer::announced_by(&headers);
         let (mut size, mut whole_since) = (0, None);
         loop {
             let begun = answer.has_begun();
@@ -292,7 +292,7 @@ async fn read_failure(response: Response, request: &ModelRequest<'_>) -> Failure
 }
 
 /// Whether a body is a whole value in JSON: some servers leave the connection open after it.
-fn is_whole(body: &[u8], looks: &mut usize) -> bool {
+pub(super) fn is_whole(body: &[u8], looks: &mut usize) -> bool {
     let body = without_mark(body);
     let ended = matches!(body.trim_ascii_end().last(), Some(b'}' | b']'));
     if !ended || *looks == 0 {

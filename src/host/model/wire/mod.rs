@@ -84,9 +84,12 @@ pub(crate) enum Progress {
     Done,
 }
 
-/// A body without the byte order mark that some servers write before it, though RFC 8259 forbids it.
+/// Some servers write it before a body, though RFC 8259 forbids it.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// A body without the byte order mark.
 pub(crate) fn without_mark(body: &[u8]) -> &[u8] {
-    body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)
+    body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body)
 }
 
 /// How many characters a text has.
