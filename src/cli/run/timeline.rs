@@ -270,15 +270,20 @@ impl<W: Write + Send> Timeline<W> {
             // What came of it is told by a note.
             Work::RepairHistory(_) | Work::ReduceContext(_) => {}
             Work::Summarize(call) => {
-                self.line("→", INFO, &format!("model {} is asked for a summary", call.target));
+                let most =
+                    call.max_output.map(|most| format!(" of at most {most} tokens")).unwrap_or_default();
+                self.line("→", INFO, &format!("model {} is asked for a summary{most}", call.target));
                 self.status.set(format!("model {}", call.target));
             }
             Work::CallModel(call) => {
                 let attempt = attempt(call.attempt, call.max_attempts);
                 (self.speaker, self.spoke) = (one_line(&call.target), false);
                 self.status.set(format!("model {}{attempt}", call.target));
-                if call.attempt > 1 {
-                    self.line("→", INFO, &format!("model {}{attempt}", call.target));
+                // Of a first attempt the answer alone is shown, unless a budget leaves its reply less.
+                let most = call.max_output.map(|most| format!(", with at most {most} tokens for its reply"));
+                if call.attempt > 1 || most.is_some() {
+                    let most = most.unwrap_or_default();
+                    self.line("→", INFO, &format!("model {}{attempt}{most}", call.target));
                 }
             }
             Work::RunTool(run) => {

@@ -1,5 +1,6 @@
 //! What people see of a run on a terminal.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -69,17 +70,18 @@ impl Model for Breaks {
 }
 
 /// What is on the screen at the end of a run, and the last line of it after each piece.
-async fn seen(streaming: bool) -> (String, Vec<String>) {
+async fn seen(streaming: bool, limits: &str) -> (String, Vec<String>) {
     let screen = Screen::default();
     let status = Status::on(screen.clone(), || None);
     let seen = Arc::default();
     let (calls, looks) = (AtomicUsize::new(0), Arc::clone(&seen));
     let model = Breaks { calls, status: status.clone(), screen: screen.clone(), seen: looks };
-    let policy =
-        "version: 1\nmodels: {\"*\": {retry: {backoff: {kind: constant, delay: 1s, jitter: none}}}}\n";
+    let policy = format!(
+        "version: 1\nmodels: {{\"*\": {{retry: {{backoff: {{kind: constant, delay: 1s, jitter: none}}}}}}}}\n{limits}"
+    );
     let clock = Clock::starting_at(Instant(1_000_000_000_000));
-    let agent = Agent::new(Policy::from_yaml("p.yaml", policy).unwrap()).model("main", model).clock(clock);
-    let mut timeline = Timeline::new(screen.clone(), status, true);
+    let agent = Agent::new(Policy::from_yaml("p.yaml", &policy).unwrap()).model("main", model).clock(clock);
+    let mut timeline = Timeline::new(screen.clone(), status, limits.is_empty());
     if streaming {
         timeline = timeline.streaming(48);
     }
@@ -92,14 +94,28 @@ async fn seen(streaming: bool) -> (String, Vec<String>) {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_shown_while_it_comes_and_what_is_taken_back_is_said() {
-    let (screen, pieces) = seen(true).await;
+    let (screen, pieces) = seen(true, "").await;
     insta::assert_snapshot!(format!("{screen}\nafter each piece:\n{}", pieces.join("\n")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_streaming_the_answer_is_a_line_of_its_own() {
-    let (screen, _) = seen(false).await;
+    let (screen, _) = seen(false, "").await;
     insta::assert_snapshot!(screen);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_budget_leaves_is_said_below_the_call_that_has_it() {
+    let (screen, _) = seen(false, "limits: {run: {tokens: 6000}}\n").await;
+    let lines: Vec<_> = screen.lines().collect();
+    let told = |line: &&str| line.contains("tokens are left");
+    let calls = lines.windows(2).filter(|two| two[1].contains("tokens are left"));
+    for two in calls.clone() {
+        assert!(two[0].contains("→ model main") && two[0].contains("at most"), "{screen}");
+    }
+    let (said, mut each) = (lines.iter().filter(|line| told(line)).count(), HashSet::new());
+    assert!(said > 0 && calls.count() == said, "{screen}");
+    assert!(lines.into_iter().filter(told).all(|line| each.insert(line)), "said twice: {screen}");
 }
 
 #[test]
