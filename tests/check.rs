@@ -613,3 +613,36 @@ fn a_profile_that_is_not_there_is_told_with_what_chooses_it() {
     `unfazed rule P0201` says more
     ");
 }
+
+#[test]
+fn a_budget_that_the_first_request_of_an_agent_takes_is_told_before_it_runs() {
+    let agent = |words: usize, task: &str| {
+        let system = "Follow this. ".repeat(words);
+        format!(
+            "version: 1\nname: a\nsystem: {system}\ntask: {task}\npolicy: policy.yaml\n\
+             models: {{main: {{api: scripted, script: model.yaml}}}}\ntools: {{calc: {{kind: builtin}}}}\n"
+        )
+    };
+    let script = "version: 1\nreplies: [{text: Done.}]\n";
+    let long_task = "Look at it all. ".repeat(2_000);
+    for (words, task, limit, short) in [
+        (2_000, "go", "tokens: 6000", true),
+        (2_000, "go", "tokens: 60000", false),
+        (1, "go", "tokens: 6000", false),
+        (1, long_task.as_str(), "tokens: 6000", true),
+        (2_000, "go", "model_calls: 9", false),
+    ] {
+        let policy = format!("version: 1\nlimits: {{run: {{{limit}}}}}\n");
+        let agent = agent(words, task);
+        let dir = folder(&[("agent.yaml", &agent), ("policy.yaml", &policy), ("model.yaml", script)]);
+        let check = unfazed(&dir, &["check", "agent.yaml"]);
+        let said = out(&check);
+        assert_eq!(said.contains("warning[W0256]"), short, "{limit}: {said}");
+        assert_eq!(said.contains("--> policy.yaml:2:24"), short, "{limit}: {said}");
+        let run = unfazed(&dir, &["run", "agent.yaml", "--quiet"]);
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(said.contains("limits.run.tokens is too small for one turn"), short, "{limit}: {said}");
+        // The engine itself decides so: the first turn is the final one.
+        assert_eq!(said.contains("turn 1 is the last"), short, "{limit}: {said}");
+    }
+}

@@ -104,7 +104,7 @@ pub use explain::{
 pub(crate) use expr::kind;
 pub use expr::{Expr, ExprError};
 pub use json_schema::{Problem, Schema, SchemaError};
-pub use lint::{Completeness, KnownModel, KnownNames, KnownTool, LintOptions};
+pub use lint::{Completeness, KnownModel, KnownNames, KnownTool, LintOptions, ShortBudget};
 pub use load::{CallPolicy, Policy, json_schema};
 #[cfg(feature = "host")]
 pub(crate) use loader::Text;

@@ -1,6 +1,7 @@
 //! `unfazed check`: all problems of policy, agent and script files at once, and what their policies hardly mean.
 
 pub(super) mod agents;
+pub(super) mod first_turn;
 mod fix;
 mod github;
 mod sarif;
@@ -215,6 +216,7 @@ impl Checker<'_> {
             };
             options.witnesses = Some(tools.iter().map(|tool| known(tool.spec())).collect());
         }
+        options.short_budget = first_turn::short_budget(named, path);
         named.policy.lint(&options)
     }
 

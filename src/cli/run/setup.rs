@@ -16,10 +16,10 @@ use unfazed::host::{
     PolicyWatch, ProcessConfig, ProcessTool, Processes, SharedState, Tool, ToolInput, Tools, WindowQuestion,
     builtin,
 };
-use unfazed::policy::{Completeness, KnownNames, Loader, Policy};
+use unfazed::policy::{Completeness, KnownNames, Loader, Policy, ShortBudget};
 use unfazed::store::{Fsync, Resumed, SessionId, SessionLog, StoreError};
 
-use crate::cli::check::agents;
+use crate::cli::check::{agents, first_turn};
 use crate::cli::exit::Failed;
 use crate::cli::files;
 use crate::cli::named::{self, Named};
@@ -82,6 +82,12 @@ impl Setup {
         let all_known = known.completeness == Completeness::All;
         if all_known {
             unknown_names(&named.policy, known.clone())?;
+        }
+        if let Some(short) = first_turn::short_budget(&named, path).filter(|_| resume.is_none()) {
+            let ShortBudget { path, why } = short;
+            out::say(&format!(
+                "warning  {path} is too small for one turn before the final one (W0256): {why}\n"
+            ));
         }
         let Named { file, policy, mut scripts, models } = named;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();

@@ -64,6 +64,18 @@ pub struct LintOptions {
     pub inner_retries: u32,
     /// The most attempts that one call may lead to, over all layers.
     pub most_attempts: u32,
+    /// The budget that makes the first turn of an agent its final one, as the engine reserves; `None`: there is none, or
+    /// no agent is known.
+    pub short_budget: Option<ShortBudget>,
+}
+
+/// A budget of a run that leaves an agent nothing before its final turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShortBudget {
+    /// The budget: `limits.run.tokens`.
+    pub path: String,
+    /// What is left of it, and what the first turn would send.
+    pub why: String,
 }
 
 /// A tool of the host.
@@ -143,6 +155,7 @@ impl Default for LintOptions {
             models: None,
             inner_retries: 0,
             most_attempts: Self::MOST_ATTEMPTS,
+            short_budget: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::found::Found;
 use super::view::View;
-use crate::policy::{Code, Cost, Diagnostic, Origin, RunLimits};
+use crate::policy::{Code, Cost, Diagnostic, Origin, RunLimits, Setting};
 use crate::time::Nanos;
 
 /// The tokens that a turn takes before the final one, whatever the conversation is: its reply, room for results, and the
@@ -37,6 +37,7 @@ pub(super) fn judge(view: &View<'_>, found: &mut Found<'_>) {
     {
         too_small(calls.origin, "`model_calls` is 1: that one is the final turn", found);
     }
+    short(view, found);
     let Some(cost) = &limits.cost else { return };
     let prices = view
         .models()
@@ -55,6 +56,20 @@ pub(super) fn judge(view: &View<'_>, found: &mut Found<'_>) {
         too_small(cost.origin, &kept, found);
     }
     unpriced(view, cost.origin, found);
+}
+
+/// What a constant does not tell: an agent whose first request alone is too large.
+fn short(view: &View<'_>, found: &mut Found<'_>) {
+    let Some(short) = &view.options.short_budget else { return };
+    let limits = view.layers.run_limits();
+    let enough_alone = |tokens: &&Setting<u64>| tokens.value >= ONE_TURN;
+    let origin = match short.path.as_str() {
+        "limits.run.tokens" => limits.tokens.as_ref().filter(enough_alone).map(|tokens| tokens.origin),
+        _ => limits.cost.as_ref().map(|cost| cost.origin),
+    };
+    if let Some(origin) = origin {
+        too_small(origin, &format!("the first turn of the agent is its final one: {}", short.why), found);
+    }
 }
 
 fn too_small(origin: Origin, why: &str, found: &mut Found<'_>) {
