@@ -27,7 +27,7 @@ pub(in crate::cli) fn short_budget(named: &Named, path: &Path) -> Option<ShortBu
     }
     let because = first_turn(named, path.parent().unwrap_or(Path::new("")))?;
     let told = because.into_iter().find(|because| OF_TOKENS.contains(&because.rule.as_ref()))?;
-    Some(ShortBudget { path: told.rule.to_string(), why: told.facts.join(", ") })
+    Some(ShortBudget { path: told.rule, why: told.facts.join(", ") })
 }
 
 /// Why the first turn is the final one; `None`: it is not, or the agent cannot run.

@@ -109,7 +109,7 @@ fn walk_at(automaton: &impl Automaton, text: &str, mut found: impl FnMut(usize, 
             let mut inside = places.get(first..).unwrap_or_default().iter().copied().filter(is_word);
             let Some(start) = inside.next() else { continue };
             let last = inside.next_back().unwrap_or(start);
-            let end = (last..).find(|at| !is_word(at)).unwrap_or(last);
+            let end = (last..text.len()).find(|at| !is_word(at)).unwrap_or(text.len());
             found(pattern.as_usize(), start..end);
         }
     }

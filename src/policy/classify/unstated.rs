@@ -158,7 +158,7 @@ fn denied(before: Option<&Word<'_>>, word: &Word<'_>, after: &[Word<'_>]) -> Opt
         "no" => is_one_of(next.text, &TROUBLES),
         _ => false,
     };
-    denies.then(|| word.at.end..next.at.end)
+    denies.then_some(word.at.end..next.at.end)
 }
 
 /// The words of a text, in their order.
