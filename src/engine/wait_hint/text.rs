@@ -62,6 +62,7 @@ fn fours(part: &[u8]) -> impl Iterator<Item = [u8; 4]> {
 }
 
 /// Whether a number begins with the last of the bytes, behind a space and the last letters of a marker.
+#[expect(clippy::needless_bitwise_bool, reason = "many bytes at a time have no branches")]
 fn may_begin([a, b, space, digit]: [u8; 4]) -> bool {
     let after_or_for = ((a == b'e') | (a == b'o')) & (b == b'r');
     let in_wait_or_least = ((a == b'i') | (a == b's')) & ((b == b'n') | (b == b't'));
