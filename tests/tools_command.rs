@@ -112,6 +112,68 @@ fn a_run_says_so_of_every_server_too() {
     assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), (said, Some(1)));
 }
 
+const UNUSABLE: &str = "warning: MCP server `s`: left out `bare`, `without a name`: no input schema
+warning: MCP server `s`: left out `deep`: nested too deep
+warning: MCP server `s`: cut `long`: description too long
+";
+
+#[test]
+fn tools_that_are_left_out_or_cut_are_told_by_whoever_asks_the_server() {
+    let dir = agent(&json!({"s": server("lists")}));
+    assert_eq!(String::from_utf8_lossy(&tools(&dir, &[]).stderr), UNUSABLE);
+    let output = tools(&dir, &["--format", "json"]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), UNUSABLE);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |issue: &Value| (issue["tool"].clone(), issue["left_out"].clone(), issue["reason"].clone());
+    assert_eq!(
+        told["issues"].as_array().unwrap().iter().map(of).collect::<Vec<_>>(),
+        [
+            (json!("bare"), json!(true), json!("no_input_schema")),
+            (json!("deep"), json!(true), json!("nested_too_deep")),
+            (json!("long"), json!(false), json!("description_too_long")),
+            (json!("without a name"), json!(true), json!("no_input_schema")),
+        ]
+    );
+    let message = "tool `bare` declares no `inputSchema`, so its arguments are not known";
+    assert_eq!((&told["issues"][0]["server"], &told["issues"][0]["message"]), (&json!("s"), &json!(message)));
+    assert_eq!(output.status.code(), Some(0), "the others can be used");
+
+    fs::write(dir.path().join("tools.json"), &output.stdout).unwrap();
+    let check = ["check", "policy.yaml", "--tools", "tools.json", "--format", "json"];
+    let output = command::unfazed(dir.path(), &check).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), UNUSABLE);
+}
+
+#[test]
+fn a_run_tells_of_tools_that_are_left_out_or_cut() {
+    let dir = agent(&json!({"s": server("lists")}));
+    let mut file: Value = serde_json::from_slice(&fs::read(dir.path().join("agent.yaml")).unwrap()).unwrap();
+    file["models"] = json!({"m": {"api": "scripted", "script": "model.yaml"}});
+    file.as_object_mut().unwrap().remove("policy");
+    fs::write(dir.path().join("agent.yaml"), file.to_string()).unwrap();
+    fs::write(dir.path().join("model.yaml"), "version: 1\nreplies: [{text: done}]\n").unwrap();
+    let output = command::unfazed(dir.path(), &["run", "agent.yaml", "--task", "t"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains(UNUSABLE) && output.status.success(), "{errors}");
+}
+
+#[test]
+fn a_server_with_many_tools_that_cannot_be_used_fills_no_screen() {
+    let dir = agent(&json!({}));
+    let issue = |number: usize| {
+        json!({
+            "server": "s", "tool": format!("t{number}\n"), "left_out": true, "reason": "no_input_schema", "message": "",
+        })
+    };
+    let issues: Vec<Value> = (0..1000).map(issue).collect();
+    let printed = json!({"v": 1, "tools": [], "models": [], "failed": [], "issues": issues});
+    fs::write(dir.path().join("tools.json"), printed.to_string()).unwrap();
+    let output =
+        command::unfazed(dir.path(), &["check", "policy.yaml", "--tools", "tools.json"]).output().unwrap();
+    let line = "warning: MCP server `s`: left out `t0`, `t1`, `t2`, `t3`, `t4`, 995 more: no input schema\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), line);
+}
+
 #[test]
 fn an_agent_without_tools_says_so() {
     let dir = tempfile::tempdir().unwrap();

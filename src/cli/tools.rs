@@ -100,7 +100,8 @@ fn document(inventory: &Inventory) -> Value {
         })
     });
     json!({
-        "v": 1, "tools": tools.collect::<Vec<_>>(), "models": inventory.models, "tokens": total(&inventory.tools), "failed": inventory.failed,
+        "v": 1, "tools": tools.collect::<Vec<_>>(), "models": inventory.models, "tokens": total(&inventory.tools),
+        "failed": inventory.failed, "issues": inventory.issues,
     })
 }
 

@@ -65,5 +65,5 @@ pub use tool::{
     ProcessTool, Processes, Stdin, ToolContext, ToolError, Tools, builtin,
 };
 #[cfg(feature = "mcp")]
-pub use tool::{McpConfig, McpError, McpReach, McpServer, McpServers};
+pub use tool::{McpConfig, McpError, McpIssueReason, McpReach, McpServer, McpServers, McpToolIssue};
 pub use windows::known_window;

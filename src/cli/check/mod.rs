@@ -24,6 +24,7 @@ use self::agents::Agents;
 use self::fix::Fixed;
 use super::exit::{self, Exit, Failed};
 use super::named::{self, Kind, Named};
+use super::run::Issue;
 use super::{files, out, policies};
 
 /// So many codes are named.
@@ -305,6 +306,7 @@ fn print(reports: &[Report], unread: &[Failed], format: Format) -> Result<(), Fa
 /// What the host has. Mistakes in the file are reported with all others, and nothing is known then.
 fn known(path: &Path, reports: &mut Vec<Report>) -> Result<LintOptions, Failed> {
     let bytes = files::read(path)?;
+    super::run::tell_issues(&issues(&bytes));
     Ok(match ToolsFile::read_options(&path.display().to_string(), &bytes) {
         Ok(options) => options,
         Err(report) => {
@@ -312,4 +314,14 @@ fn known(path: &Path, reports: &mut Vec<Report>) -> Result<LintOptions, Failed> 
             LintOptions::default()
         }
     })
+}
+
+/// The tools that an agent's servers declare and it cannot use, if that is what `unfazed tools` printed.
+fn issues(bytes: &[u8]) -> Vec<Issue> {
+    #[derive(serde::Deserialize)]
+    struct Printed {
+        #[serde(default)]
+        issues: Vec<Issue>,
+    }
+    serde_json::from_slice::<Printed>(bytes).map(|printed| printed.issues).unwrap_or_default()
 }

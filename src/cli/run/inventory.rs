@@ -8,6 +8,7 @@ use unfazed::host::agent_file::{AgentFile, ModelEntry, ToolEntry};
 use unfazed::host::{Agent, ToolSource, counter_for};
 use unfazed::policy::{Effect, Loader, Policy};
 
+use super::issues::{self, Issue};
 use super::secrets::Secrets;
 use super::signals::Signals;
 use super::{mcp, setup};
@@ -24,6 +25,8 @@ pub(crate) struct Inventory {
     pub(crate) models: Vec<String>,
     /// Which servers could not be asked, and why.
     pub(crate) failed: Vec<String>,
+    /// The tools of servers that are left out or cut. They have been told of on standard error.
+    pub(crate) issues: Vec<Issue>,
 }
 
 /// A tool as a model may be shown it.
@@ -84,6 +87,8 @@ impl Inventory {
                 tools.map(|tool| (tool.spec().name.clone(), server.name().to_owned()))
             })
             .collect();
+        let issues = issues::of(&servers);
+        issues::tell(&issues);
         mcp::shutdown(&servers).await;
         let offered = offered.map_err(|error| Failed::Stopped(error.to_string()))?;
         let tools = offered.into_iter().map(|spec| {
@@ -96,7 +101,7 @@ impl Inventory {
             let tokens = tool_tokens(&*counter, &[&spec]);
             Offered { spec, kind, effect, tokens, from }
         });
-        Ok(Self { tools: tools.collect(), models: models.into_keys().collect(), failed })
+        Ok(Self { tools: tools.collect(), models: models.into_keys().collect(), failed, issues })
     }
 }
 

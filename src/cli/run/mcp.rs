@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use unfazed::host::agent_file::{AgentFile, HeaderEntry, McpEntry};
 use unfazed::host::{McpConfig, McpError, McpReach, McpServer};
 
+use super::issues;
 use super::secrets::Secrets;
 use crate::cli::exit::{self, Failed};
 
@@ -25,6 +26,7 @@ pub(super) async fn start(
             Err(error) => failed.push(error),
         }
     }
+    issues::tell(&issues::of(&started));
     if failed.is_empty() {
         return Ok(started);
     }

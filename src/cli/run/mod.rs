@@ -4,6 +4,7 @@ mod answer;
 mod approval;
 mod ended;
 mod inventory;
+mod issues;
 mod json;
 mod mcp;
 mod metrics;
@@ -31,6 +32,7 @@ use unfazed::store::Recorder;
 
 use self::approval::{Approve, Person};
 pub(crate) use self::inventory::{Inventory, Offered};
+pub(crate) use self::issues::{Issue, tell as tell_issues};
 use self::json::{JsonLines, Unwritten};
 use self::metrics::MetricsServer;
 use self::request::{Request, Wanted};

@@ -13,7 +13,7 @@ pub use builtin::{BUILTINS, builtin};
 pub use error::ToolError;
 pub use function::{FunctionTool, ToolContext};
 #[cfg(feature = "mcp")]
-pub use mcp::{McpConfig, McpError, McpReach, McpServer, McpServers};
+pub use mcp::{McpConfig, McpError, McpIssueReason, McpReach, McpServer, McpServers, McpToolIssue};
 pub use process::{
     Argument, DEFAULT_ENV, OnTimeout, OutputFormat, PROCESS_TOOLS, ProcessConfig, ProcessTool, Processes,
     Stdin,

@@ -3,6 +3,7 @@
 use rmcp::model::{Tool as Declared, ToolAnnotations};
 use serde_json::Value;
 
+use super::issue::{McpIssueReason, McpToolIssue};
 use crate::engine::{Catalogue, ToolSpec};
 use crate::policy::Effect;
 
@@ -19,7 +20,7 @@ pub(super) const TOO_DEEP: &str = "nested too deep";
 /// One page of a server's list of tools.
 pub(super) struct Page {
     /// The tools, or why one cannot be used.
-    pub(super) tools: Vec<Result<Declared, String>>,
+    pub(super) tools: Vec<Result<Declared, McpToolIssue>>,
     /// Where the next page begins.
     pub(super) next: Option<String>,
 }
@@ -32,24 +33,29 @@ pub(super) fn page(page: Value) -> Option<Page> {
     Some(Page { tools: tools.into_iter().map(declared).collect(), next })
 }
 
-fn declared(tool: Value) -> Result<Declared, String> {
+fn declared(tool: Value) -> Result<Declared, McpToolIssue> {
     let name = tool.get("name").and_then(Value::as_str).unwrap_or("without a name").to_owned();
+    let issue = |reason, message: String| Err(McpToolIssue::new(&name, reason, &message));
     let schema = tool.get("inputSchema").filter(|schema| !schema.is_null());
     match schema {
         None => {
-            return Err(format!("tool `{name}` declares no `inputSchema`, so its arguments are not known"));
+            let message = format!("tool `{name}` declares no `inputSchema`, so its arguments are not known");
+            return issue(McpIssueReason::NoInputSchema, message);
         }
         Some(Value::String(text)) if text == TOO_DEEP => {
-            return Err(format!("the declaration of tool `{name}` is nested too deep to be read"));
+            let message = format!("the declaration of tool `{name}` is nested too deep to be read");
+            return issue(McpIssueReason::NestedTooDeep, message);
         }
         Some(_) => {}
     }
-    serde_json::from_value(tool)
-        .map_err(|error| format!("the declaration of tool `{name}` cannot be read: {error}"))
+    serde_json::from_value(tool).or_else(|error| {
+        let message = format!("the declaration of tool `{name}` cannot be read: {error}");
+        issue(McpIssueReason::UnreadableDeclaration, message)
+    })
 }
 
-/// Cuts a description that no model should be shown whole. Returns how long it was, if it was too long.
-pub(super) fn shorten(spec: &mut ToolSpec) -> Option<usize> {
+/// Cuts a description that no model should be shown whole, and says so.
+pub(super) fn shorten(declared: &str, spec: &mut ToolSpec) -> Option<McpToolIssue> {
     let length = spec.description.len();
     if length <= MOST_DESCRIPTION {
         return None;
@@ -57,11 +63,13 @@ pub(super) fn shorten(spec: &mut ToolSpec) -> Option<usize> {
     let end = (0..=MOST_DESCRIPTION).rev().find(|end| spec.description.is_char_boundary(*end)).unwrap_or(0);
     spec.description.truncate(end);
     spec.description.push_str(" [... cut]");
-    Some(length)
+    let message =
+        format!("the description of tool `{declared}` has {length} bytes; {MOST_DESCRIPTION} are kept");
+    Some(McpToolIssue::new(declared, McpIssueReason::DescriptionTooLong, &message))
 }
 
 /// The tool under the name the model calls it by, or why it cannot be used.
-pub(super) fn spec(prefix: &str, declared: &Declared) -> Result<ToolSpec, String> {
+pub(super) fn spec(prefix: &str, declared: &Declared) -> Result<ToolSpec, McpToolIssue> {
     let spec = ToolSpec {
         name: name(prefix, &declared.name),
         description: declared.description.clone().unwrap_or_default().into_owned(),
@@ -71,11 +79,13 @@ pub(super) fn spec(prefix: &str, declared: &Declared) -> Result<ToolSpec, String
     let size = spec.parameters.to_string().len();
     if size > MOST_SCHEMA {
         let name = spec.name;
-        return Err(format!(
-            "the parameters of tool `{name}` have {size} bytes; at most {MOST_SCHEMA} are taken"
-        ));
+        let message =
+            format!("the parameters of tool `{name}` have {size} bytes; at most {MOST_SCHEMA} are taken");
+        return Err(McpToolIssue::new(&declared.name, McpIssueReason::InputSchemaTooLarge, &message));
     }
-    Catalogue::new([spec.clone()]).map_err(|error| error.to_string())?;
+    Catalogue::new([spec.clone()]).map_err(|error| {
+        McpToolIssue::new(&declared.name, McpIssueReason::InvalidInputSchema, &error.to_string())
+    })?;
     Ok(spec)
 }
 
@@ -165,7 +175,9 @@ mod tests {
         let said: Vec<_> = page
             .tools
             .iter()
-            .map(|tool| tool.as_ref().map_or_else(Clone::clone, |tool| tool.name.to_string()))
+            .map(|tool| {
+                tool.as_ref().map_or_else(|issue| issue.message.clone(), |tool| tool.name.to_string())
+            })
             .collect();
         assert_eq!(
             said[..3],
@@ -184,17 +196,19 @@ mod tests {
     fn a_description_of_any_length_is_cut_and_a_schema_of_any_size_is_refused() {
         let long = tool_of(json!({"name": "t", "description": "é".repeat(1 << 20), "inputSchema": {}}));
         let mut long = spec("a__", &long).unwrap();
-        assert_eq!(shorten(&mut long), Some(2 << 20));
+        let issue = shorten("t", &mut long).unwrap();
+        assert_eq!(issue.message, "the description of tool `t` has 2097152 bytes; 16384 are kept");
+        assert!(!issue.reason.leaves_out());
         assert!(long.description.len() <= MOST_DESCRIPTION + 10 && long.description.ends_with("é [... cut]"));
-        assert_eq!(shorten(&mut long.clone()).is_some(), long.description.len() > MOST_DESCRIPTION);
+        assert_eq!(shorten("t", &mut long.clone()).is_some(), long.description.len() > MOST_DESCRIPTION);
         let wide = tool_of(json!({"name": "t", "inputSchema": {"description": "x".repeat(1 << 20)}}));
-        assert!(spec("a__", &wide).unwrap_err().contains("the parameters of tool `a__t` have"));
+        assert!(spec("a__", &wide).unwrap_err().message.contains("the parameters of tool `a__t` have"));
     }
 
     #[test]
     fn a_tool_whose_schema_is_none_cannot_be_used() {
         let tool = tool_of(json!({"name": "t", "inputSchema": {"type": "objekt"}}));
-        let said = spec("a__", &tool).unwrap_err();
+        let said = spec("a__", &tool).unwrap_err().message;
         assert!(said.contains("the parameters of tool `a__t` are not a JSON Schema"), "{said}");
     }
 }

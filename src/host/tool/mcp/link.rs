@@ -20,6 +20,7 @@ use secrecy::ExposeSecret;
 use super::declare::{self, Page};
 use super::failure;
 use super::http::HttpClient;
+use super::issue::McpToolIssue;
 use super::stdio::{Process, Program};
 use super::{McpConfig, McpReach};
 use crate::engine::EffectState;
@@ -133,7 +134,7 @@ impl Link {
     }
 
     /// All tools the server declares, over as many pages as it takes.
-    pub(super) async fn list(&self) -> Result<Vec<Result<Declared, String>>, String> {
+    pub(super) async fn list(&self) -> Result<Vec<Result<Declared, McpToolIssue>>, String> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MOST_PAGES {
             let asked = PaginatedRequestParams::default().with_cursor(cursor.take());

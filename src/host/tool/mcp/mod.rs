@@ -11,6 +11,7 @@ mod declare;
 mod events;
 mod failure;
 mod http;
+mod issue;
 mod link;
 mod set;
 mod stdio;
@@ -21,10 +22,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rmcp::model::Tool as Declared;
 use secrecy::SecretString;
 use serde_json::Value;
 
-use self::declare::MOST_DESCRIPTION;
+pub use self::issue::{McpIssueReason, McpToolIssue};
 use self::link::Link;
 pub use self::set::McpServers;
 use super::{DEFAULT_ENV, ToolError, allowed, expiry};
@@ -97,6 +99,7 @@ struct Server {
     /// How many of these had been when its tools were looked at last. Who looks holds it: the others wait and see the same.
     seen: tokio::sync::Mutex<u64>,
     tools: Mutex<Vec<(String, ToolSpec)>>,
+    issues: Mutex<Vec<McpToolIssue>>,
     /// How often its tools were others.
     version: AtomicU64,
 }
@@ -156,7 +159,8 @@ impl McpServer {
             failed_starts: AtomicU64::new(0),
             changes: Arc::default(),
             seen: tokio::sync::Mutex::default(),
-            tools: Mutex::new(Vec::new()),
+            tools: Mutex::default(),
+            issues: Mutex::default(),
             version: AtomicU64::new(0),
         };
         let link = server.link().await?;
@@ -171,6 +175,11 @@ impl McpServer {
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.0.config.name
+    }
+
+    /// Its tools that are left out, and those whose descriptions are cut, as it listed them last.
+    pub fn issues(&self) -> Vec<McpToolIssue> {
+        self.0.issues.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends the conversation and the server: closes its input, waits, tells its processes to end, waits, kills them.
@@ -241,40 +250,41 @@ impl Server {
         let declared = listed
             .unwrap_or_else(|_| Err(format!("it did not list its tools within {within}")))
             .map_err(|why| self.error(why))?;
-        let mut tools: Vec<(String, ToolSpec)> = Vec::new();
-        for tool in &declared {
-            let spec = tool.as_ref().map_err(Clone::clone);
-            match spec.and_then(|tool| Ok((tool, declare::spec(&self.config.prefix, tool)?))) {
-                Ok((_, spec)) if tools.iter().any(|(_, known)| known.name == spec.name) => {
-                    tracing::warn!(
-                        server = self.config.name,
-                        tool = spec.name,
-                        "the server lists a tool twice"
-                    );
-                }
-                Ok((tool, mut spec)) => {
-                    if let Some(length) = declare::shorten(&mut spec) {
-                        tracing::warn!(
-                            server = self.config.name,
-                            tool = spec.name,
-                            length,
-                            most = MOST_DESCRIPTION,
-                            "the description of a tool is cut"
-                        );
-                    }
-                    tools.push((tool.name.to_string(), spec));
-                }
-                Err(error) => {
-                    tracing::warn!(server = self.config.name, error, "a tool of the server is left out");
-                }
-            }
+        let (tools, issues) = self.usable(declared);
+        for McpToolIssue { tool, reason, message } in &issues {
+            let (server, reason) = (&self.config.name, reason.name());
+            tracing::warn!(server, tool, reason, message, "a tool of the server is left out or cut");
         }
+        *self.issues.lock().unwrap_or_else(PoisonError::into_inner) = issues;
         let mut known = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != tools {
             *known = tools;
             self.version.fetch_add(1, Ordering::AcqRel);
         }
         Ok(())
+    }
+
+    /// The tools that models can be shown, and what is wrong with tools.
+    fn usable(
+        &self,
+        declared: Vec<Result<Declared, McpToolIssue>>,
+    ) -> (Vec<(String, ToolSpec)>, Vec<McpToolIssue>) {
+        let (mut tools, mut issues) = (Vec::<(String, ToolSpec)>::new(), Vec::new());
+        for tool in declared {
+            let read = tool.and_then(|tool| Ok((declare::spec(&self.config.prefix, &tool)?, tool.name)));
+            match read {
+                Ok((spec, remote)) if tools.iter().any(|(_, known)| known.name == spec.name) => {
+                    let message = format!("the server lists tool `{remote}` more than once");
+                    issues.push(McpToolIssue::new(&remote, McpIssueReason::DuplicateName, &message));
+                }
+                Ok((mut spec, remote)) => {
+                    issues.extend(declare::shorten(&remote, &mut spec));
+                    tools.push((remote.into_owned(), spec));
+                }
+                Err(issue) => issues.push(issue),
+            }
+        }
+        (tools, issues)
     }
 
     async fn refresh(&self) {
