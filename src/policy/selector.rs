@@ -74,14 +74,25 @@ impl Selector {
             alternatives(&self.text).filter(|names| names.iter().all(|name| !name.contains(&refused)));
         let help = match several {
             Some(names) => {
+                let one = self.text.split_whitespace().eq(names.iter());
                 let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-                format!("write an entry for each of {}", names.join(", "))
+                let each = format!("an entry for each of {}", names.join(", "));
+                // Words may be two names, or one.
+                match usable(&self.text, &refused).filter(|_| one) {
+                    Some(name) => format!("write `{name}`, or {each}"),
+                    None => format!("write {each}"),
+                }
             }
             None => match as_star(&self.text).filter(|text| !text.contains(&refused)) {
                 Some(star) => {
                     format!("`*` is the only sign of a pattern, for any run of characters: `{star}`")
                 }
-                None => "write a name, or a pattern in which `*` stands for any run of characters".to_owned(),
+                None => match usable(&self.text, &refused) {
+                    Some(name) => format!("write `{name}`"),
+                    None => {
+                        "write a name, or a pattern in which `*` stands for any run of characters".to_owned()
+                    }
+                },
             },
         };
         Some(SelectorError { message: format!("no name holds `{sign}`: `{}`", self.text), help: Some(help) })
@@ -222,6 +233,12 @@ fn alternatives(text: &str) -> Option<Vec<String>> {
     };
     let names = parts.into_iter().map(|part| format!("{before}{part}{after}"));
     Some(names.collect::<Vec<_>>()).filter(|names| (2..=MOST_NAMES).contains(&names.len()))
+}
+
+/// The text as a name, with `_` in place of what no name holds; `None`: it is a pattern, or nothing is left.
+fn usable(text: &str, refused: impl Fn(char) -> bool) -> Option<String> {
+    let words: Vec<&str> = text.split(refused).filter(|word| !word.is_empty()).collect();
+    (!words.is_empty() && !text.contains('*')).then(|| words.join("_"))
 }
 
 /// A pattern of another language with `*` in place of what stands for more than itself: `x?` and `^x.*$` are `x*`.
@@ -411,6 +428,12 @@ mod tests {
             ("(get|list)_user", "`get_user`, `list_user`"),
         ] {
             assert_eq!(help(text), format!("write an entry for each of {names}"));
+        }
+        assert_eq!(help("re fund"), "write `re_fund`, or an entry for each of `re`, `fund`");
+        for (text, name) in
+            [("refund!", "refund"), ("a&b", "a_b"), (" refund", "refund"), ("re\u{a0}fund", "re_fund")]
+        {
+            assert_eq!(help(text), format!("write `{name}`"));
         }
         for (text, star) in [
             ("x?", "x*"),
