@@ -104,6 +104,15 @@ fn names_of_an_agent_are_held_against_its_policy_unasked() {
     let asked = refunder("a", "policy.yaml", "mcp: {more: {command: [server]}}\n");
     let (said, code) = found(&[("agent.yaml", &asked), ("policy.yaml", own)], &["agent.yaml"]);
     assert!(code == 0 && said.contains("warning[W0204]: the agent has no tool `refnd`"), "{said}");
+    // What begins as the names of its tools do is its own, but for a slip of a tool there is.
+    let own_and_far = "version: 1\ntools: {more__pay: {effect: read_only}, 'more__*': {priority: 1}, 'mo*e': {priority: 2}, '*_pay': {priority: 3}, mor__pay: {effect: read_only}, 'les*': {priority: 4}}\n";
+    let (said, code) = found(&[("agent.yaml", &asked), ("policy.yaml", own_and_far)], &["agent.yaml"]);
+    assert_eq!((said.lines().count(), code), (2, 0), "{said}");
+    assert!(said.contains("no tool `mor__pay`") && said.contains("`les*` matches no tool"), "{said}");
+    let bare = refunder("a", "policy.yaml", "mcp: {more: {command: [server], prefix: ''}}\n");
+    let slip = "version: 1\ntools: {refnd: {effect: read_only}, zap: {effect: read_only}}\n";
+    let (said, _) = found(&[("agent.yaml", &bare), ("policy.yaml", slip)], &["agent.yaml"]);
+    assert!(said.contains("no tool `refnd`") && !said.contains("zap"), "{said}");
     // A file below, or one that others extend, may speak of what others have.
     let layers = refunder("a", "[policy.yaml, top.yaml]", "");
     let top = ("top.yaml", "version: 1\nextends: policy.yaml\n");

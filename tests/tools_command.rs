@@ -86,6 +86,19 @@ fn a_server_that_cannot_be_asked_hides_no_other() {
 }
 
 #[test]
+fn names_that_a_server_which_could_not_be_asked_may_bring_are_not_warned_of() {
+    let dir = agent(&json!({"lost": server("early")}));
+    let output = tools(&dir, &["--format", "json"]);
+    fs::write(dir.path().join("tools.json"), output.stdout).unwrap();
+    let policy = "version: 1\ntools: {lost__a: {effect: read_only}, s__plain: {effect: read_only}}\n";
+    fs::write(dir.path().join("policy.yaml"), policy).unwrap();
+    let check = ["check", "policy.yaml", "--tools", "tools.json", "--format", "short"];
+    let said = command::unfazed(dir.path(), &check).output().unwrap().stdout;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("no tool `s__plain`") && !said.contains("lost__a"), "{said}");
+}
+
+#[test]
 fn every_server_that_cannot_be_asked_says_why_in_plain_words() {
     let at_once = json!({"command": ["sh", "-c", "exit 3"]});
     let servers = json!({"a": at_once, "b": at_once, "c": {"url": "http://127.0.0.1:9/mcp"}});

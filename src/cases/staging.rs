@@ -376,6 +376,7 @@ fn unknown_tools(file: &TestFile, policies: Vec<Policy>) -> Vec<Report> {
             models: None,
             completeness: Completeness::Few,
             shared: Vec::new(),
+            unasked: Vec::new(),
         };
         policy.hold_against(names)
     });

@@ -101,7 +101,7 @@ fn document(inventory: &Inventory) -> Value {
     });
     json!({
         "v": 1, "tools": tools.collect::<Vec<_>>(), "models": inventory.models, "tokens": total(&inventory.tools),
-        "failed": inventory.failed, "issues": inventory.issues,
+        "failed": inventory.failed, "unasked": inventory.unasked, "issues": inventory.issues,
     })
 }
 

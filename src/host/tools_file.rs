@@ -109,10 +109,11 @@ fn of_agent(bytes: &[u8]) -> Option<LintOptions> {
         })
     };
     let tools: Vec<KnownTool> = rows.iter().map(tool).collect::<Option<_>>()?;
-    let models: Option<Vec<String>> = document
-        .get("models")
-        .and_then(Value::as_array)
-        .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    let texts = |key: &str| -> Option<Vec<String>> {
+        let texts = document.get(key)?.as_array()?.iter();
+        Some(texts.filter_map(Value::as_str).map(str::to_owned).collect())
+    };
+    let models = texts("models");
     let complete = document.get("failed").and_then(Value::as_array).is_none_or(Vec::is_empty);
     let known = |name: &String| KnownModel { name: name.clone(), inner_retries: 0 };
     Some(LintOptions {
@@ -122,6 +123,7 @@ fn of_agent(bytes: &[u8]) -> Option<LintOptions> {
             models: models.clone(),
             completeness: if complete { Completeness::All } else { Completeness::More },
             shared: Vec::new(),
+            unasked: texts("unasked").unwrap_or_default(),
         }),
         models: models.filter(|_| complete).map(|names| names.iter().map(known).collect()),
         tools: complete.then_some(tools),

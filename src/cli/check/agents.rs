@@ -25,6 +25,8 @@ struct Member {
     policies: Vec<PathBuf>,
     tools: Vec<String>,
     models: Vec<String>,
+    /// How the names of the tools begin that its servers bring.
+    unasked: Vec<String>,
     all_known: bool,
 }
 
@@ -57,7 +59,9 @@ impl Agents {
         tools.extend(others().flat_map(|member| member.tools.iter().cloned()));
         let mut models: Vec<String> = file.models.keys().cloned().collect();
         models.extend(others().flat_map(|member| member.models.iter().cloned()));
-        for names in [&mut tools, &mut models] {
+        let mut unasked = prefixes(file);
+        unasked.extend(others().flat_map(|member| member.unasked.iter().cloned()));
+        for names in [&mut tools, &mut models, &mut unasked] {
             let mut seen = HashSet::new();
             names.retain(|name| seen.insert(name.clone()));
         }
@@ -70,6 +74,7 @@ impl Agents {
             models: Some(models),
             completeness: if all_known { Completeness::All } else { Completeness::More },
             shared: shared.map(|path| path.display().to_string()).collect(),
+            unasked,
         }
     }
 }
@@ -86,9 +91,14 @@ fn member(path: &Path, folder: &Path, bytes: &[u8]) -> Option<Member> {
         policies: policies(&file, folder),
         tools: file.tools.keys().cloned().collect(),
         models: file.models.keys().cloned().collect(),
+        unasked: prefixes(&file),
         // What could not be read may be a tool.
         all_known: file.mcp.is_empty() && report.is_none(),
     })
+}
+
+fn prefixes(file: &AgentFile) -> Vec<String> {
+    file.mcp.iter().map(|(name, entry)| entry.prefix_for(name)).collect()
 }
 
 fn policies(file: &AgentFile, folder: &Path) -> Vec<PathBuf> {

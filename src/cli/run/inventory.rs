@@ -25,6 +25,8 @@ pub(crate) struct Inventory {
     pub(crate) models: Vec<String>,
     /// Which servers could not be asked, and why.
     pub(crate) failed: Vec<String>,
+    /// How the names of the tools of these servers begin.
+    pub(crate) unasked: Vec<String>,
     /// The tools of servers that are left out or cut. They have been told of on standard error.
     pub(crate) issues: Vec<Issue>,
 }
@@ -64,11 +66,14 @@ impl Inventory {
         let models = std::mem::take(&mut file.value.models);
         let mut secrets = Secrets::read(&file, folder)?;
         let file = file.value;
-        let (mut servers, mut failed) = (Vec::new(), Vec::new());
+        let (mut servers, mut failed, mut unasked) = (Vec::new(), Vec::new(), Vec::new());
         for result in mcp::start_each(&file, folder, &mut secrets).await {
             match result {
                 Ok(server) => servers.push(server),
-                Err(error) => failed.push(error.to_string()),
+                Err(error) => {
+                    unasked.extend(file.mcp.get(&error.server).map(|entry| entry.prefix_for(&error.server)));
+                    failed.push(error.to_string());
+                }
             }
         }
         let mut agent = Agent::new(policy.clone()).tools(setup::tools(&file, folder));
@@ -101,7 +106,7 @@ impl Inventory {
             let tokens = tool_tokens(&*counter, &[&spec]);
             Offered { spec, kind, effect, tokens, from }
         });
-        Ok(Self { tools: tools.collect(), models: models.into_keys().collect(), failed, issues })
+        Ok(Self { tools: tools.collect(), models: models.into_keys().collect(), failed, unasked, issues })
     }
 }
 

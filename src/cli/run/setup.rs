@@ -136,7 +136,7 @@ impl Setup {
         }
         if let (false, Ok(offered)) = (all_known, agent.offered()) {
             let tools = Some(offered.into_iter().map(|tool| tool.name).collect());
-            unknown_names(&policy_now, KnownNames { tools, ..known })?;
+            unknown_names(&policy_now, KnownNames { tools, unasked: Vec::new(), ..known })?;
         }
         let store = place.open(fsync(file.session.fsync))?;
         let (session, past) = if resume.is_some() {

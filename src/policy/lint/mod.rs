@@ -119,6 +119,8 @@ pub struct KnownNames {
     pub completeness: Completeness,
     /// Files that others use too, so that a name in them may be meant for somebody else.
     pub shared: Vec<String>,
+    /// How the names of further tools begin: those of servers that were not asked. What they may bring is not told.
+    pub unasked: Vec<String>,
 }
 
 /// How many of the names that somebody has are known.
@@ -210,6 +212,7 @@ impl Policy {
     ///     models: None,
     ///     completeness: Completeness::All,
     ///     shared: Vec::new(),
+    ///     unasked: Vec::new(),
     /// };
     /// let policy = Policy::from_yaml("policy.yaml", "version: 1\ntools: {refnd: {effect: read_only}}\n")?;
     /// let report = policy.hold_against(names);
@@ -243,11 +246,11 @@ impl Policy {
                 names.completeness == Completeness::All && !names.shared.iter().any(|one| one == name)
             })
         });
-        let (name, completeness) = match &options.names {
-            Some(names) => (names.owner, names.completeness),
-            None => ("host", Completeness::More),
+        let (name, completeness, unasked) = match &options.names {
+            Some(names) => (names.owner, names.completeness, names.unasked.as_slice()),
+            None => ("host", Completeness::More, &[][..]),
         };
-        Owner { name, own, slips: completeness == Completeness::Few }
+        Owner { name, own, slips: completeness == Completeness::Few, unasked }
     }
 
     /// What is left when suppressions have had their say.

@@ -18,6 +18,21 @@ pub(super) struct Owner<'o> {
     pub(super) own: Option<SourceId>,
     /// Only slips of known names are told.
     pub(super) slips: bool,
+    /// How the names of tools begin that servers may bring.
+    pub(super) unasked: &'o [String],
+}
+
+impl Owner<'_> {
+    /// Whether a server may bring what the selector matches.
+    fn may_get(&self, selector: &str) -> bool {
+        let (beginning, pattern) = match selector.split_once('*') {
+            Some((beginning, _)) => (beginning, true),
+            None => (selector, false),
+        };
+        self.unasked.iter().any(|prefix| {
+            beginning.starts_with(prefix.as_str()) || (pattern && prefix.starts_with(beginning))
+        })
+    }
 }
 
 /// The selectors of all views, by their places, and whether any name matches.
@@ -96,6 +111,10 @@ impl Seen {
             };
             let names = self.names.iter().map(String::as_str).filter(|_| number < COMPARED);
             let near = closest(selector, names);
+            // A slip of a tool there is may still be one: without prefixes any name may come.
+            if kind == "tool" && owner.may_get(selector) && near.is_none() {
+                continue;
+            }
             if owner.slips && near.is_none_or(|near| !exact || self.has_rules(near)) {
                 continue;
             }
