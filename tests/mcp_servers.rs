@@ -675,6 +675,50 @@ async fn an_answer_that_cannot_be_read_fails_its_call_at_once() {
 }
 
 #[tokio::test]
+async fn an_answer_that_names_no_request_or_is_a_batch_fails_its_call_at_once() {
+    let notes = Notes::new();
+    let (_json, in_json) = far("http-nameless").await;
+    let (_events, in_events) = far("sse-nameless").await;
+    let configs = [
+        config("nameless", &notes),
+        McpConfig::new("s", http(&in_json, "sesame")),
+        McpConfig::new("s", http(&in_events, "sesame")),
+    ];
+    for (number, config) in configs.into_iter().enumerate() {
+        let server = McpServer::start(config).await.unwrap();
+        let begun = std::time::Instant::now();
+        for (tool, says) in [
+            ("s__unread", "Parse error (-32700)"),
+            ("s__anonymous", "the server's answer does not say by its id whose it is"),
+            ("s__batch", "the server's answer is a JSON-RPC batch"),
+        ] {
+            let (_, _, message) = failed(call(&server, tool, json!({})).await);
+            assert!(message.contains(says), "{number}, {tool}: {message}");
+        }
+        if number > 0 {
+            // Over HTTP it is plain that no other answer comes.
+            let (_, _, message) = failed(call(&server, "s__babel", json!({})).await);
+            assert!(message.contains("the server"), "{number}: {message}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{number}: {:?}", begun.elapsed());
+        assert_eq!(said(call(&server, "s__echo", json!({"text": "on"})).await), json!("on"));
+        server.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_is_not_json_is_passed_over_and_told_when_no_answer_comes() {
+    let notes = Notes::new();
+    let server = server("nameless", &notes).await;
+    let limit = Some(Nanos::from_millis(300));
+    let outcome = call_within(&server, "s__babel", &json!({}), limit, CancellationToken::new()).await;
+    let (class, _, message) = failed(outcome);
+    assert_eq!(class, ErrorClass::Timeout);
+    assert!(message.contains("it wrote a line that is no message: the answer is 42"), "{message}");
+    server.shutdown().await;
+}
+
+#[tokio::test]
 async fn an_answer_nested_too_deep_is_refused_while_it_is_read_and_hangs_nobody() {
     let notes = Notes::new();
     let server = server("normal", &notes).await;

@@ -51,6 +51,8 @@ def tools():
         del bare["inputSchema"]
         return [tool("half"), bare, tool("deep", deep), {**tool("long"), "description": "x" * 2_000_000},
                 tool("lost"), tool("void"), {"name": 7}]
+    if MODE.endswith("nameless"):
+        return [tool("unread"), tool("anonymous"), tool("batch"), tool("echo", text), tool("babel")]
     if shrunk:
         all_tools = [kept for kept in all_tools if kept["name"] != "send"]
     return all_tools + ([tool("grown")] if grown else [])
@@ -138,6 +140,18 @@ def call(ident, params):
         return None
     if name == "void":
         say_raw(json.dumps({"jsonrpc": "2.0", "id": ident}))
+        return None
+    if name == "unread":
+        say_raw(json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}}))
+        return None
+    if name == "anonymous":
+        say_raw(json.dumps({"jsonrpc": "2.0", "id": None, "result": text("whose?")}))
+        return None
+    if name == "batch":
+        say_raw(json.dumps([{"jsonrpc": "2.0", "id": ident, "result": text("first")}]))
+        return None
+    if name == "babel":
+        say_raw("the answer is 42")
         return None
     if name == "odd":
         return arguments["answer"]

@@ -15,6 +15,8 @@ const MOST_LEVELS: usize = 120;
 const MOST_TOOL_LEVELS: usize = MOST_LEVELS - 4;
 /// What is said of an answer that is broken.
 pub(super) const NO_JSON: &str = "the server's answer is not JSON";
+/// What is said of several messages at once: MCP has none since its version 2025-06-18.
+pub(super) const BATCH: &str = "the server's answer is a JSON-RPC batch, which MCP does not have any more";
 
 /// What a line is.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,6 +25,10 @@ pub(super) enum Read {
     Message,
     /// An answer that cannot be read, and what is passed on in its place.
     Instead(Vec<u8>),
+    /// An answer that says nothing of whose it is: an error object.
+    Nameless(Value),
+    /// A batch with answers: the ids of these.
+    Batch(Vec<Option<Value>>),
     /// An answer that cannot be read, and does not say whose it is.
     Unanswerable,
     /// No message: what a server writes for people.
@@ -32,6 +38,8 @@ pub(super) enum Read {
 /// What of a message says what it is.
 #[derive(Deserialize)]
 struct Head<'a> {
+    #[serde(default)]
+    jsonrpc: Option<IgnoredAny>,
     #[serde(default, borrow)]
     id: Option<&'a RawValue>,
     #[serde(default)]
@@ -56,10 +64,16 @@ pub(super) fn read(line: &[u8]) -> Read {
     if !begins_a_message(line) {
         return Read::Noise;
     }
+    if line.trim_ascii_start().starts_with(b"[") {
+        return batch(line);
+    }
     // Whatever is in it is only passed over here, however deep.
     let Ok(head) = serde_json::from_slice::<Head<'_>>(line) else { return broken(line) };
     let Some(id) = head.id.and_then(id_of).filter(|_| head.method.is_none()) else {
-        // What a server asks or tells, or a list of messages.
+        if let Some(error) = nameless(&head) {
+            return Read::Nameless(error);
+        }
+        // What a server asks or tells.
         return if levels(line) <= MOST_LEVELS { Read::Message } else { Read::Noise };
     };
     if levels(line) > MOST_LEVELS {
@@ -71,6 +85,33 @@ pub(super) fn read(line: &[u8]) -> Read {
         return whole(line, &id);
     }
     refused(&id, "the server's answer has neither a result nor an error that can be read")
+}
+
+/// The error in an answer without an id that can be read, or what is said in its place; `None`: it is no answer.
+fn nameless(head: &Head<'_>) -> Option<Value> {
+    if head.jsonrpc.is_none() || head.method.is_some() || (head.result.is_none() && head.error.is_none()) {
+        return None;
+    }
+    let said = head.error.filter(|error| levels(error.get().as_bytes()) <= MOST_LEVELS);
+    let said = said.and_then(|error| serde_json::from_str::<Value>(error.get()).ok());
+    let is_error = |error: &Value| error["code"].is_i64() && error["message"].is_string();
+    Some(
+        said.filter(is_error)
+            .unwrap_or_else(|| error_of("the server's answer does not say by its id whose it is")),
+    )
+}
+
+/// Several messages at once. They are noise unless there is an answer among them.
+fn batch(line: &[u8]) -> Read {
+    let Ok(messages) = serde_json::from_slice::<Vec<&RawValue>>(line) else { return broken(line) };
+    let answers = messages.iter().filter(|message| message.get().starts_with('{')).filter_map(|message| {
+        let head = serde_json::from_str::<Head<'_>>(message.get()).ok()?;
+        let id = head.id.and_then(id_of);
+        let answers = head.method.is_none() && (head.result.is_some() || head.error.is_some());
+        (answers && (id.is_some() || head.jsonrpc.is_some())).then_some(id)
+    });
+    let answers: Vec<_> = answers.collect();
+    if answers.is_empty() { Read::Noise } else { Read::Batch(answers) }
 }
 
 /// An answer that the client takes, or what it takes instead: it knows none without its version, and none with half a
@@ -102,8 +143,25 @@ fn refused(id: &Value, message: &str) -> Read {
 
 /// The error that is passed on in the place of an answer.
 pub(super) fn instead(id: &Value, message: &str) -> Vec<u8> {
-    let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": message}});
-    format!("{error}\n").into_bytes()
+    error_line(Some(id), &error_of(message))
+}
+
+fn error_of(message: &str) -> Value {
+    json!({"code": -32603, "message": message})
+}
+
+/// An error as a message.
+pub(super) fn error_line(id: Option<&Value>, error: &Value) -> Vec<u8> {
+    let mut message = json!({"jsonrpc": "2.0", "error": error});
+    if let Some(id) = id {
+        message["id"] = id.clone();
+    }
+    format!("{message}\n").into_bytes()
+}
+
+/// What is passed on in the place of a batch with answers of these ids.
+pub(super) fn instead_of_batch(ids: &[Option<Value>]) -> Vec<u8> {
+    ids.iter().flat_map(|id| error_line(id.as_ref(), &error_of(BATCH))).collect()
 }
 
 /// A list of tools in which those that are too deep say so in the place of their schema: the others can be used.
@@ -240,6 +298,39 @@ mod tests {
         assert_eq!((&told["id"], &told["error"]["code"]), (&json!(7), &json!(-32603)));
         let told = instead(r#"{"id":7,"result":{"content":[]}}"#);
         assert_eq!(told, json!({"jsonrpc": "2.0", "id": 7, "result": {"content": []}}));
+    }
+
+    #[test]
+    fn an_answer_without_an_id_is_an_error_to_whoever_it_may_be_for() {
+        let parse = json!({"code": -32700, "message": "Parse error"});
+        for line in [
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
+            r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"}}"#,
+            r#"{"jsonrpc":"2.0","id":{},"error":{"code":-32700,"message":"Parse error"}}"#,
+        ] {
+            assert_eq!(of(line), Read::Nameless(parse.clone()), "{line}");
+        }
+        for line in [
+            r#"{"jsonrpc":"2.0","id":null,"result":{"content":[]}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"error":"boom"}"#,
+        ] {
+            let Read::Nameless(error) = of(line) else { panic!("{line} is {:?}", of(line)) };
+            assert_eq!(error["message"], "the server's answer does not say by its id whose it is", "{line}");
+        }
+        assert_eq!(of(r#"{"level":"error","error":"boom"}"#), Read::Message, "what is logged is no answer");
+    }
+
+    #[test]
+    fn a_batch_with_answers_is_an_error_to_each_that_asked() {
+        let batch = r#"[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"m"},
+            {"jsonrpc":"2.0","id":null,"error":{}}]"#;
+        assert_eq!(of(batch), Read::Batch(vec![Some(json!(1)), None]));
+        let lines = String::from_utf8(instead_of_batch(&[Some(json!(1)), None])).unwrap();
+        assert_eq!(lines.matches(BATCH).count(), 2);
+        assert_eq!(lines.lines().filter(|line| line.contains("\"id\":1")).count(), 1);
+        for line in ["[1, 2]", "[]", r#"[{"jsonrpc":"2.0","method":"m"}]"#, r#"[{"error":"boom"}]"#] {
+            assert_eq!(of(line), Read::Noise, "{line}");
+        }
     }
 
     #[test]

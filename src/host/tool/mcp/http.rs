@@ -204,10 +204,13 @@ impl HttpClient {
 /// What a server says, in a form that can be decoded; `None`: it is no message. `asked` is whose answer it is if it does not
 /// say so itself.
 pub(super) fn readable(said: &[u8], asked: Option<&RequestId>) -> Option<Vec<u8>> {
+    let asked = asked.map(|id| id.clone().into_json_value());
     match answer::read(said) {
         Read::Message => Some(said.to_vec()),
         Read::Instead(other) => Some(other),
-        Read::Unanswerable => asked.map(|id| answer::instead(&id.clone().into_json_value(), answer::NO_JSON)),
+        Read::Nameless(error) => Some(answer::error_line(asked.as_ref(), &error)),
+        Read::Batch(_) => asked.map(|id| answer::instead(&id, answer::BATCH)),
+        Read::Unanswerable => asked.map(|id| answer::instead(&id, answer::NO_JSON)),
         Read::Noise => None,
     }
 }

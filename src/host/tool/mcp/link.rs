@@ -17,6 +17,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
 use secrecy::ExposeSecret;
 
+use super::awaited::Awaited;
 use super::declare::{self, Page};
 use super::failure;
 use super::http::HttpClient;
@@ -90,7 +91,7 @@ impl Link {
                     grace: config.grace.to_std(),
                 };
                 let (process, near, stdin) = Process::start(&program)?;
-                let transport = AsyncRwTransport::new_client(near, stdin);
+                let transport = Awaited::new(AsyncRwTransport::new_client(near, stdin));
                 let result = tokio::time::timeout(within.to_std(), listener.serve(transport)).await;
                 let why = match result {
                     Ok(Ok(service)) => return Ok(Self::of(service, Some(process), progress)),

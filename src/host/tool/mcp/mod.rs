@@ -5,6 +5,7 @@
 //! the delays, and stopped by the breaker, that the policy gives its tool.
 
 mod answer;
+mod awaited;
 mod base64;
 mod content;
 mod declare;

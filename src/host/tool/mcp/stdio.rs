@@ -208,24 +208,25 @@ impl Keeper {
         let mut lines = Lines::new(stdout);
         loop {
             match lines.next().await {
-                Line::Whole(line) => match answer::read(line) {
-                    Read::Message => {
-                        if far.write_all(line).await.is_err() {
-                            return None;
-                        }
-                    }
-                    Read::Instead(other) => {
+                Line::Whole(line) => {
+                    let read = answer::read(line);
+                    if read != Read::Message {
                         self.noise(line);
-                        if far.write_all(&other).await.is_err() {
-                            return None;
+                    }
+                    let passed = match &read {
+                        Read::Message => line,
+                        Read::Instead(other) => other,
+                        Read::Nameless(error) => &answer::error_line(None, error),
+                        Read::Batch(ids) => &answer::instead_of_batch(ids),
+                        Read::Unanswerable => {
+                            return Some("it sent an answer that cannot be read and was ended".to_owned());
                         }
+                        Read::Noise => continue,
+                    };
+                    if far.write_all(passed).await.is_err() {
+                        return None;
                     }
-                    Read::Unanswerable => {
-                        self.noise(line);
-                        return Some("it sent an answer that cannot be read and was ended".to_owned());
-                    }
-                    Read::Noise => self.noise(line),
-                },
+                }
                 Line::TooLong => {
                     return Some(format!("it sent a message longer than {MOST_MESSAGE} bytes and was ended"));
                 }
