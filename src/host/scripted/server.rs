@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -71,6 +71,19 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// Responses cannot be dated.
+    #[error(
+        "the clock of this machine shows a time before 1970 or after 9999; no HTTP response can be dated"
+    )]
+    Clock,
+}
+
+/// Whether a response can be dated at that time. `hyper` keeps the date of responses up to date in every case, and panics at
+/// any other time.
+fn can_be_dated(now: SystemTime) -> bool {
+    // The end of the year 9999 (RFC 9110, section 5.6.7, has years of four digits), with a day to serve in.
+    const END: u64 = 253_402_300_800 - 86_400;
+    now.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|since| since.as_secs() < END)
 }
 
 /// The latest requests.
@@ -108,8 +121,11 @@ impl ScriptedServer {
     /// Serves `script` on 127.0.0.1; port 0 is any free one. The server is ready when this returns.
     ///
     /// # Errors
-    /// The port cannot be opened.
+    /// The port cannot be opened, or the clock is set to a time that no HTTP response can show.
     pub async fn start(script: impl Into<Arc<Script>>, port: u16) -> Result<Self, ServeError> {
+        if !can_be_dated(SystemTime::now()) {
+            return Err(ServeError::Clock);
+        }
         let bind = |source: io::Error| match source.kind() {
             io::ErrorKind::AddrInUse => ServeError::PortInUse(port),
             _ => ServeError::Bind { port, source },
@@ -409,6 +425,14 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_starts_at_times_that_a_response_can_show() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        assert!(can_be_dated(at(0)) && can_be_dated(SystemTime::now()));
+        assert!(!can_be_dated(SystemTime::UNIX_EPOCH - Duration::from_nanos(1)));
+        assert!(!can_be_dated(at(253_402_300_800)));
+    }
 
     #[test]
     fn requests_are_remembered_by_number_and_by_size() {
