@@ -97,6 +97,30 @@ fn says(text: &str, wanted: &[&str]) {
 }
 
 #[test]
+fn a_file_beside_the_log_that_cannot_be_written_is_told_with_its_path() {
+    let scene = Scene::new();
+    let id = scene.run();
+    let beside = ["state", "meta.json"].map(|end| scene.store().path(&id).with_extension(end));
+    for path in &beside {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    }
+    let output = scene.unfazed(&["run", "--resume", id.as_str(), "And the chair?"]);
+    let told = err(&output);
+    let warnings: Vec<_> = told.lines().filter(|line| line.starts_with("warning: ")).collect();
+    assert_eq!(warnings.len(), 2, "{told}");
+    for path in beside {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(
+            warnings.iter().any(|line| line.contains(&name) && line.contains("it is a folder")),
+            "{told}"
+        );
+    }
+    let again = scene.unfazed(&["run", "--resume", id.as_str(), "--format", "json", "And the table?"]);
+    assert!(err(&again).contains("warning: cannot write "), "{}", err(&again));
+}
+
+#[test]
 fn a_run_that_was_killed_goes_on_without_a_word_about_its_agent() {
     let scene = Scene::new();
     let id = scene.run();

@@ -228,7 +228,7 @@ impl SessionLog for JsonlLog {
     fn keep_state(&mut self, state: &[u8]) -> Result<(), StoreError> {
         let path = list::state_path(&self.path);
         beside::replace(&path, &[&self.state, b"\n", state, b"\n"], false)
-            .map_err(|source| self.write_error(source))?;
+            .map_err(|source| io_error("write", &path, source))?;
         self.state.clear();
         self.state.extend_from_slice(state);
         Ok(())
@@ -240,7 +240,8 @@ impl SessionLog for JsonlLog {
     }
 
     fn meta(&self) -> Option<SessionMeta> {
-        list::read_meta(&self.path)
+        // Where it is lost, the log knows it.
+        list::read_meta(&self.path).or_else(|| list::of_log(&self.path).ok())
     }
 
     fn set_meta(&mut self, meta: &SessionMeta) -> Result<(), StoreError> {
@@ -248,7 +249,7 @@ impl SessionLog for JsonlLog {
         let titled = given.map(|known| SessionMeta { title: known.title, named: true, ..meta.clone() });
         // The log has it all, should it be lost.
         list::write_meta(&self.path, titled.as_ref().unwrap_or(meta), false)
-            .map_err(|source| self.write_error(source))
+            .map_err(|source| io_error("write", &list::meta_path(&self.path), source))
     }
 }
 

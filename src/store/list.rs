@@ -85,7 +85,7 @@ pub(super) fn write_meta(log: &Path, meta: &SessionMeta, sync: bool) -> io::Resu
 }
 
 /// What the log says, where nothing is kept beside it.
-fn of_log(log: &Path) -> Result<SessionMeta, StoreError> {
+pub(super) fn of_log(log: &Path) -> Result<SessionMeta, StoreError> {
     let file = File::open(log).map_err(|source| io_error("open", log, source))?;
     let mut meta: Option<SessionMeta> = None;
     for record in read_log(BufReader::new(file)) {

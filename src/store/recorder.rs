@@ -6,24 +6,40 @@ use crate::host::{Journal, JournalError};
 
 /// Of the 64 MiB of a record the rest is for what is written down beside a result.
 const MOST_OF_A_RESULT: usize = 48 << 20;
+/// So many different problems with the files beside the log are kept.
+const MOST_PROBLEMS: usize = 8;
 
 /// A journal that is the open log of a session.
 pub struct Recorder {
     log: Box<dyn SessionLog>,
     /// What is known of the session without its log, as it should be by now.
     meta: Option<SessionMeta>,
+    problems: Vec<String>,
 }
 
 impl Recorder {
     /// Writes into `log`.
     pub fn new(log: Box<dyn SessionLog>) -> Self {
         let meta = log.meta();
-        Self { log, meta }
+        Self { log, meta, problems: Vec::new() }
     }
 
     /// Where people find the session.
     pub fn path(&self) -> &std::path::Path {
         self.log.path()
+    }
+
+    /// Why the files beside the log could not be written, each reason once. The log is whole without them.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    fn problem(&mut self, error: &StoreError) {
+        tracing::warn!(error = %error, "a file beside the session's log is not up to date");
+        let problem = error.to_string();
+        if self.problems.len() < MOST_PROBLEMS && !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
     }
 
     fn add(&mut self, records: &[RecordRef<'_>]) -> Result<(), JournalError> {
@@ -35,7 +51,7 @@ impl Recorder {
         let Some(meta) = &self.meta else { return };
         // The log has it all: this is no reason to stop a run.
         if let Err(error) = self.log.set_meta(meta) {
-            tracing::warn!(error = %error, "the session's description is not up to date");
+            self.problem(&error);
         }
     }
 
@@ -74,7 +90,7 @@ impl Journal for Recorder {
         // Kept first: then the log names no state that is nowhere. The file only helps to resume under another policy, so a
         // run does not end for it.
         if let Err(error) = self.log.keep_state(&bytes) {
-            tracing::warn!(error = %error, "the state beside the session's log is not up to date");
+            self.problem(&error);
         }
         self.add(&[
             RecordRef::Directives { seq, policy, list: directives },

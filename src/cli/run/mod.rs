@@ -223,6 +223,9 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         result = ended => result,
     };
     listening.abort();
+    for problem in recorder.problems() {
+        out::say(&format!("warning: {problem}; the session's log is whole without it\n"));
+    }
     let Some(result) = result else {
         out::say_raw(&format!(
             "Cancelled at once; running tools were killed\nresume   unfazed run --resume {id}\n"
