@@ -223,9 +223,7 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         result = ended => result,
     };
     listening.abort();
-    for problem in recorder.problems() {
-        out::say(&format!("warning: {problem}; the session's log is whole without it\n"));
-    }
+    warn_of(recorder.problems());
     let Some(result) = result else {
         out::say_raw(&format!(
             "Cancelled at once; running tools were killed\nresume   unfazed run --resume {id}\n"
@@ -324,4 +322,11 @@ fn history(given_up: &[RetryExhausted]) -> String {
         }
     }
     lines.concat()
+}
+
+/// Says which files beside the session's log could not be written.
+fn warn_of(problems: &[String]) {
+    for problem in problems {
+        out::say(&format!("warning: {problem}; the session's log is whole without it\n"));
+    }
 }
