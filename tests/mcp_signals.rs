@@ -68,7 +68,10 @@ async fn a_signal_while_servers_start_ends_every_command_at_once_and_all_of_them
         let output = live.ended().await;
         assert_eq!(
             (output.status.code(), text(&output.stderr)),
-            (Some(130), "Cancelled\n".into()),
+            (
+                Some(130),
+                "warning: MCP server `deaf`: left out `broken`: invalid input schema\nCancelled\n".into()
+            ),
             "{command}"
         );
         assert_eq!(text(&output.stdout), "", "{command}");
@@ -84,7 +87,10 @@ async fn a_signal_while_servers_are_ended_after_they_were_asked_kills_them() {
         let output = live.ended().await;
         assert_eq!(
             (output.status.code(), text(&output.stderr)),
-            (Some(130), "Cancelled\n".into()),
+            (
+                Some(130),
+                "warning: MCP server `deaf`: left out `broken`: invalid input schema\nCancelled\n".into()
+            ),
             "{command}"
         );
     }
