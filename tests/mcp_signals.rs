@@ -68,10 +68,7 @@ async fn a_signal_while_servers_start_ends_every_command_at_once_and_all_of_them
         let output = live.ended().await;
         assert_eq!(
             (output.status.code(), text(&output.stderr)),
-            (
-                Some(130),
-                "warning: MCP server `deaf`: left out `broken`: invalid input schema\nCancelled\n".into()
-            ),
+            (Some(130), "Cancelled\n".into()),
             "{command}"
         );
         assert_eq!(text(&output.stdout), "", "{command}");
