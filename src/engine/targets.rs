@@ -211,19 +211,11 @@ impl Rotation {
         Next::Ask { target, delay }
     }
 
-    /// How many of the attempts of the turn do not count for the model under way: the first ones of the others, which each
-    /// has to itself.
-    pub fn beside(&self, rules: &TargetsPolicy) -> u32 {
-        if rules.advance.value != Advance::Rotate {
-            return 0;
-        }
-        let own = rules.attempts.value.limit().unwrap_or(u32::MAX);
-        let mut others: BTreeMap<usize, u32> = BTreeMap::new();
-        for target in self.tried.iter().filter(|target| **target != self.current) {
-            let tried = others.entry(*target).or_default();
-            *tried = tried.saturating_add(1);
-        }
-        others.into_values().fold(0, |all, tried| all.saturating_add(tried.min(own)))
+    /// How many of the attempts of the turn do not count for the model under way: those of the others, where each model has
+    /// attempts of its own.
+    pub fn beside(&self) -> u32 {
+        let others = self.tried.iter().filter(|target| **target != self.current).count();
+        u32::try_from(others).unwrap_or(u32::MAX)
     }
 
     /// Whether an attempt of the turn, by its number from 0, was at the model under way.

@@ -191,10 +191,10 @@ impl Step<'_> {
         }
     }
 
-    /// The attempt at the model under way that comes next, from 1: without those of other models that do not count for it.
+    /// The attempt at the model under way that comes next, from 1: without those of other models, where each has its own.
     pub(super) fn attempt_at_model(&self) -> u32 {
         let attempt = self.state.model.as_ref().map_or(1, Series::attempt);
-        attempt.saturating_sub(self.state.rotation.beside(&self.policy.turn().targets)).max(1)
+        attempt.saturating_sub(self.state.rotation.beside()).max(1)
     }
 
     /// The attempts at the model under way that failed.
@@ -297,11 +297,15 @@ impl Step<'_> {
         if delay.is_zero() {
             return self.call_model();
         }
+        // The attempt that comes next is one at the model that is due, which need not be the one that failed.
+        let class = failed.case.class;
+        let due = self.state.target().cloned().unwrap_or(failed.target);
+        let attempt = self.attempt_at_model();
         let subject = Subject {
-            max_attempts: failed.max_attempts(),
-            name: self.state.target().map_or(failed.name, |target| format!("model {target}")),
-            attempt: failed.progress.attempt.saturating_add(1),
-            error_type: failed.case.class,
+            max_attempts: self.policy.model(&due).retry.most_attempts(class, attempt),
+            name: format!("model {due}"),
+            attempt,
+            error_type: class,
             message: failed.message,
         };
         self.wait(Pending::WaitModel, delay, subject, why);

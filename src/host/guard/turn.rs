@@ -121,7 +121,7 @@ impl<R: Clone> TurnGuard<R> {
             let (target, policy) = turn.at(&order);
             let retry = &policy.retry;
             let mut attempts = match spent.take() {
-                Some(attempts) => attempts.under(retry, order.beside(&rules.turn().targets)),
+                Some(attempts) => attempts.under(retry, order.beside()),
                 None => Attempts::new(retry, &self.inner, call, turn.start()),
             };
             let CallContext { attempt, max_attempts, timeout, .. } = attempts.context();

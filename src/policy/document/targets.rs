@@ -47,7 +47,7 @@ choice_of! {
         /// When the attempts at this one are exhausted, or no attempt at it makes sense.
         Exhausted = "exhausted",
         /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round. Each
-        /// has its first `attempts` to itself; those beyond count together.
+        /// has all its `max_attempts` to itself.
         Rotate = "rotate",
         /// After every attempt, round and round; the attempts at all of them count together.
         Attempt = "attempt",

@@ -133,16 +133,13 @@ impl Policy {
         let targets = &self.turn().targets;
         let together = of.models.len() > 1 && targets.advance.value.is_one_series();
         let mut most = models.iter().map(|(_, example)| most_attempts(&self.model(example).retry));
-        let most = most.try_fold(0, |all: u64, most| Some(all.max(most?))).filter(|_| together);
-        let most = match (targets.advance.value, targets.attempts.value.limit()) {
-            // Each has its first ones to itself, and may be asked once more when they are used up together.
-            (Advance::Rotate, Some(own)) => {
-                let others = u64::try_from(of.models.len().saturating_sub(1)).unwrap_or(u64::MAX);
-                most.map(|most| most.saturating_add(others.saturating_mul(u64::from(own).saturating_add(1))))
+        let most = match targets.advance.value {
+            Advance::Rotate => most.try_fold(0, |all: u64, most| all.checked_add(most?)),
+            Advance::Exhausted | Advance::Attempt | Advance::Skip => {
+                most.try_fold(0, |all: u64, most| Some(all.max(most?)))
             }
-            (Advance::Rotate, None) => None,
-            (Advance::Exhausted | Advance::Attempt | Advance::Skip, _) => most,
         };
+        let most = most.filter(|_| together);
         let models: Vec<_> = models
             .into_iter()
             .map(|(name, example)| {

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 
 use super::{Found, KnownTool, View};
 use crate::policy::explain::{self, Kind, Work, Worst};
-use crate::policy::{Advance, Bound, Code, Diagnostic, ModelPolicy, Origin, OutputPolicy, ToolPolicy};
+use crate::policy::{Bound, Code, Diagnostic, ModelPolicy, Origin, OutputPolicy, ToolPolicy};
 use crate::time::Nanos;
 
 /// The largest product for each pair of places that make it.
@@ -127,17 +127,7 @@ impl Amplification {
         }
         let (count, inside) = (self.models.len(), worst.inside);
         let alike = self.models.iter().all(|layer| layer.inside == inside);
-        // The last one that can be asked has all its attempts; each other one so many.
-        let own = match targets.advance.value {
-            Advance::Rotate => targets.attempts.value.limit().unwrap_or(u32::MAX),
-            Advance::Exhausted | Advance::Attempt | Advance::Skip => u32::MAX,
-        };
-        let sum = |of: &dyn Fn(&Layer) -> u64| {
-            let others = self.models.iter().filter(|layer| !core::ptr::eq(*layer, worst));
-            let others =
-                others.map(|layer| of(&Layer { attempts: layer.attempts.min(own), ..layer.clone() }));
-            others.fold(of(worst), u64::saturating_add)
-        };
+        let sum = |of: &dyn Fn(&Layer) -> u64| self.models.iter().map(of).fold(0, u64::saturating_add);
         let factors = if alike {
             let attempts = sum(&|layer| layer.attempts.into());
             vec![(attempts, format!("of {count} models")), (inside.into(), "inside their clients".to_owned())]
