@@ -5,7 +5,7 @@ use core::fmt::Display;
 use super::directive::Because;
 use super::reason::{Reason, told};
 use super::retry::{Case, DelayRule, Obstacle, Progress};
-use crate::policy::{BreakerPolicy, Policy, RetryPolicy, Setting};
+use crate::policy::{BreakerPolicy, Policy, RetryPolicy, ServerDelayMode, Setting};
 use crate::session::StopReason;
 use crate::time::Nanos;
 
@@ -50,7 +50,14 @@ pub(super) fn to_retry(
         }
         DelayRule::Backoff => {
             let path = path("backoff", case, rules.backoff, all.backoff);
-            Reason::new(policy, path, rules.backoff, [format!("waits {}", delay.rounded())])
+            let waits = format!("waits {}", delay.rounded());
+            // Where a hint is the least that is waited for, a longer backoff decides.
+            let ignored = rules.server_delay.value.mode == ServerDelayMode::Ignore;
+            let waits = match case.hint.filter(|_| !ignored) {
+                Some(hint) => format!("{waits}, no shorter than the hint of {}", hint.rounded()),
+                None => waits,
+            };
+            Reason::new(policy, path, rules.backoff, [waits])
         }
         DelayRule::Server => {
             let asked = case.hint.map(|hint| format!("the server asks for {hint}"));
@@ -156,5 +163,33 @@ impl<T: serde::Serialize> Display for Shown<T> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let json = serde_json::to_value(&self.0).unwrap_or_default();
         f.write_str(json.as_str().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::ErrorClass;
+    use crate::time::Instant;
+
+    #[test]
+    fn a_backoff_that_is_longer_than_the_hint_names_the_hint() {
+        for (mode, expected) in
+            [("floor", "waits 2s, no shorter than the hint of 1s"), ("ignore", "waits 2s")]
+        {
+            let text = format!("version: 1\nmodels: {{m: {{retry: {{server_delay: {{mode: {mode}}}}}}}}}\n");
+            let policy = Policy::from_yaml("p.yaml", &text).unwrap();
+            let case = Case {
+                class: ErrorClass::RateLimit,
+                hint: Some(Nanos::from_secs(1)),
+                obstacle: Obstacle::None,
+                run_deadline: None,
+                correction: false,
+            };
+            let progress = Progress { started: Instant(0), attempt: 1, slept: Nanos::ZERO };
+            let (retry, delay) = (&policy.model("m").retry, Nanos::from_secs(2));
+            let why = of_retry(&policy, retry, progress, &case, delay, DelayRule::Backoff);
+            assert_eq!(why.last().unwrap().facts, [expected]);
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::super::directive::Outcome;
 use super::super::event::{FinishReason, ModelReply};
 use super::super::failure::Failure;
 use super::super::metric::MetricName;
-use super::super::retry::{self, Obstacle, Progress, Verdict};
+use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
 use super::super::state::{Guidance, LastTurn, Series};
 use super::Step;
 use super::model_retry::FailedCall;
@@ -152,7 +152,9 @@ impl Step<'_> {
         let attempt = self.attempt_at_model();
         let mut series = self.state.model.take().unwrap_or_else(|| Series::begin(now));
         let progress = Progress { attempt, ..series.progress() };
-        let mut case = self.case_of(failure, classified, &policy.retry, Obstacle::None);
+        let case = self.case_of(failure, classified, &policy.retry, Obstacle::None);
+        // A report that is an attempt of its turn: the next one corrects it.
+        let mut case = Case { correction: class == ErrorClass::InvalidOutput, ..case };
         let seed = self.seed("model", &format!("{}-{}", self.state.run, self.state.turn));
         let name = format!("model {target}");
         let mut verdict = self.verdict(&name, &policy.retry, progress, &mut case, seed);

@@ -82,7 +82,8 @@ impl DelayTable {
         let corrected = work.kind == Kind::Run && Kind::Correction.fails_with(class);
         let work = if corrected { Work { kind: Kind::Correction, ..Work::default() } } else { work };
         let worst = Worst::of(&only(retry, |other| other == class), work);
-        let own = if work.kind.corrects() { retry.for_correction(class) } else { retry.for_class(class) };
+        let corrects = work.kind.corrects_after(class);
+        let own = if corrects { retry.for_correction(class) } else { retry.for_class(class) };
         Self::of(&own.backoff.value, &worst)
     }
 }

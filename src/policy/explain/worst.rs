@@ -73,6 +73,12 @@ impl Kind {
     pub(in crate::policy) const fn corrects(self) -> bool {
         matches!(self, Self::Correction | Self::Report)
     }
+
+    /// Whether the attempt after such a failure is a correction by the model: after a report, too, that is an attempt of its
+    /// turn.
+    pub(in crate::policy) const fn corrects_after(self, class: ErrorClass) -> bool {
+        self.corrects() || matches!((self, class), (Self::Call, ErrorClass::InvalidOutput))
+    }
 }
 
 /// The waits that are possible after an attempt.
@@ -313,13 +319,17 @@ fn timeout(retry: &RetryPolicy) -> Bound {
 impl<'a> Waits<'a> {
     /// The rules that hold after a failure of some class that is followed by another attempt.
     fn rules(self) -> impl Iterator<Item = ClassRules<'a>> {
-        let (retry, corrects) = (self.retry, self.kind.corrects());
-        let retried = move |class| retry.retries(class) && self.kind.fails_with(class);
-        let others = |class| retried(class) && !retry.by_class.iter().any(|own| own.class == class);
-        let general = retry.retry_on.value.iter().any(others).then(|| retry.for_others());
+        let (retry, kind) = (self.retry, self.kind);
+        let retried = move |class| retry.retries(class) && kind.fails_with(class);
+        let others = move |class| retried(class) && !retry.by_class.iter().any(|own| own.class == class);
+        let any = move |corrects| {
+            retry.retry_on.value.iter().any(|class| others(class) && kind.corrects_after(class) == corrects)
+        };
+        let general = [false, true].into_iter().filter(move |corrects| any(*corrects));
+        let general = general.map(move |corrects| (retry.for_others(), corrects));
         let own = retry.by_class.iter().filter(move |own| retried(own.class));
-        let rules = general.into_iter().chain(own.map(|own| retry.for_class(own.class)));
-        rules.map(move |rules| {
+        let own = own.map(move |own| (retry.for_class(own.class), kind.corrects_after(own.class)));
+        general.chain(own).map(move |(rules, corrects)| {
             let backoff = if corrects { &retry.correction_backoff } else { rules.backoff };
             ClassRules { backoff, ..rules }
         })

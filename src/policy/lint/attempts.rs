@@ -38,11 +38,16 @@ fn wanted(retry: &RetryPolicy, kind: Kind) -> Vec<(Setting<Attempts>, &Backoff)>
     let corrected = |class| kind == Kind::Run && Kind::Correction.fails_with(class);
     let repeated = |class| retry.retries(class) && kind.fails_with(class) && !corrected(class);
     let has_own = |class| retry.by_class.iter().any(|own| own.class == class);
-    let general = retry.retry_on.value.iter().any(|class| repeated(class) && !has_own(class));
-    let backoff = |backoff| if kind.corrects() { &retry.correction_backoff.value } else { backoff };
-    let general = general.then_some((retry.max_attempts, backoff(&retry.backoff.value)));
+    let general = |corrects| {
+        let of_it = |class| repeated(class) && !has_own(class) && kind.corrects_after(class) == corrects;
+        retry.retry_on.value.iter().any(of_it)
+    };
+    let backoff = |corrects, own| if corrects { &retry.correction_backoff.value } else { own };
+    let general = [false, true].into_iter().filter(|corrects| general(*corrects));
+    let general = general.map(|corrects| (retry.max_attempts, backoff(corrects, &retry.backoff.value)));
     let own = retry.by_class.iter().filter(|own| repeated(own.class));
-    general.into_iter().chain(own.map(|own| (own.max_attempts, backoff(&own.backoff.value)))).collect()
+    let own = own.map(|own| (own.max_attempts, backoff(kind.corrects_after(own.class), &own.backoff.value)));
+    general.chain(own).collect()
 }
 
 /// Reports timeouts of one attempt that leave no time for another.

@@ -250,11 +250,11 @@ mod amplified {
         };
         let said = |inside| linted(&[text], &options(inside)).to_string();
         assert!(
-            said(0).contains("130 attempts, more than 128: 10 of 2 models x 13 of tool `t`"),
+            said(0).contains("143 attempts, more than 128: 11 of 2 models x 13 of tool `t`"),
             "{}",
             said(0)
         );
-        assert!(said(1).contains(": 17 of 2 models and inside their clients x 13 of"), "{}", said(1));
+        assert!(said(1).contains(": 18 of 2 models and inside their clients x 13 of"), "{}", said(1));
     }
 
     #[test]
