@@ -331,7 +331,7 @@ async fn models_that_are_left_for_good_use_up_attempts_that_count_together() {
 async fn no_answer_follows_one_that_was_half_shown_if_the_policy_says_so() {
     let text = "version: 1\nturn: {after_partial: fail}\n";
     let guard = Guard::builder(policy(text)).targets(["main", "spare"]).build();
-    for (received, asked, reason) in [(0, 20, StopReason::Attempts), (5, 1, StopReason::AfterPartial)] {
+    for (received, asked, reason) in [(0, 32, StopReason::Attempts), (5, 1, StopReason::AfterPartial)] {
         let calls = Mutex::new(0);
         let failed = guard
             .turn(())

@@ -56,7 +56,7 @@ pub(crate) fn policy(t: &mut Tape) -> String {
         t.below(4) + 1,
         t.of(&["accept", "reject"]),
         t.of(&["true", "false"]),
-        t.of(&["exhausted", "attempt", "skip"]),
+        t.of(&["exhausted", "attempt", "skip", "rotate"]),
         t.of(&["target", "round", "turn"]),
     ));
     if t.once_in(3) {

@@ -130,7 +130,7 @@ fn a_turn_waits_five_minutes_and_a_run_ten_if_nobody_says_otherwise() {
 }
 
 #[test]
-fn where_the_next_model_is_asked_first_each_has_its_first_attempts_to_itself() {
+fn where_models_take_turns_each_has_its_attempts_to_itself() {
     let targets = "{max_turns: 1, targets: {attempts: 2}}";
     let policy =
         policy("").replace("{max_turns: 2}", targets).replace("spare: {retry: {max_attempts: 2}}", "");

@@ -96,8 +96,11 @@ impl Invariants {
                 let most = rules.max_attempts.value.limit();
                 let capped = most.is_none_or(|most| used_up < most);
                 assert!(capped, "invariant 1, retry cap honored: {used_up} of {most:?} attempts: {retry:?}");
-                if exhausted && !self.hinted {
-                    let (least, most) = rules.backoff.value.bounds(used_up);
+                // With `rotate` it is the wait for the model that is due, which need not be the one that failed.
+                if advance == Advance::Exhausted && !self.hinted {
+                    let corrects = *class == ErrorClass::InvalidOutput;
+                    let backoff = if corrects { &model.retry.correction_backoff } else { rules.backoff };
+                    let (least, most) = backoff.value.bounds(used_up);
                     let within = (least..=most).contains(&retry.backoff);
                     assert!(within, "invariant 3, backoff respected: from {least} to {most}: {retry:?}");
                 }
@@ -110,9 +113,10 @@ impl Invariants {
             RetryAction::Abort => self.over = true,
         }
         if let Some(next) = &retry.next_target {
-            if advance != Advance::Attempt && retry.action == RetryAction::Retry {
+            let again = retry.action == RetryAction::Retry;
+            if again && !advance.goes_round() {
                 assert_eq!(next, target, "invariant 2, provider cycling: {target} has attempts left");
-            } else {
+            } else if !(again && advance == Advance::Rotate && next == target) {
                 self.in_order(retry, next, policy, state, targets);
             }
         }

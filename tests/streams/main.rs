@@ -8,6 +8,7 @@ mod changes;
 mod cost;
 mod count;
 mod failures;
+mod golden;
 mod host;
 mod invariants;
 mod meter;

@@ -257,9 +257,13 @@ fn context(t: &mut Tape) -> String {
 
 fn turn(t: &mut Tape) -> String {
     let (max, text_only) = (t.of(&[1, 2, 3, 5]), t.of(&["accept", "reject"]));
-    let (advance, wait) = (t.of(&["exhausted", "attempt", "skip"]), t.of(&["target", "round", "turn"]));
+    let (advance, wait) =
+        (t.of(&["exhausted", "attempt", "skip", "rotate"]), t.of(&["target", "round", "turn"]));
+    let (attempts, longest) = (t.of(&[3, 1, 2]), t.of(&["2s", "0s", "unlimited"]));
+    let targets =
+        format!("advance: {advance}, wait: {wait}, attempts: {attempts}, fallback_after: {longest}");
     let keys = [
-        format!("max_turns: {max}, text_only: {text_only}, targets: {{advance: {advance}, wait: {wait}}}"),
+        format!("max_turns: {max}, text_only: {text_only}, targets: {{{targets}}}"),
         format!(
             "after_partial: {}, malformed_calls: {}",
             t.of(&["retry", "fail"]),
