@@ -22,6 +22,7 @@
 //! # Ok::<(), unfazed::policy::Report>(())
 //! ```
 
+pub mod analysis;
 #[cfg(feature = "host")]
 pub mod cases;
 pub mod context;

@@ -11,6 +11,7 @@ const ORDER: &[(&str, &[&str])] = &[
     ("session", &["policy"]),
     ("engine", &["repair", "policy", "session"]),
     ("context", &["policy", "session", "engine"]),
+    ("analysis", &["policy", "session", "engine"]),
     ("replay", &["policy", "session", "engine"]),
     ("host", &["repair", "policy", "session", "engine", "context"]),
     ("store", &["policy", "session", "engine", "context", "host"]),
@@ -20,7 +21,7 @@ const ORDER: &[(&str, &[&str])] = &[
 ];
 
 /// The modules that are built without any feature: the interpreter.
-const CORE: &[&str] = &["time", "repair", "policy", "session", "engine", "context", "replay"];
+const CORE: &[&str] = &["time", "repair", "policy", "session", "engine", "context", "analysis", "replay"];
 
 /// What the interpreter may not name outside its tests: clocks, files, the network, the environment, threads,
 /// random streams.

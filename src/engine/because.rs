@@ -20,7 +20,7 @@ pub(super) fn because<T: Display>(
 }
 
 /// Why there is another attempt.
-pub(super) fn of_retry(
+pub(crate) fn of_retry(
     policy: &Policy,
     retry: &RetryPolicy,
     progress: Progress,
@@ -78,7 +78,7 @@ pub(super) fn to_retry(
 }
 
 /// Why there is no other attempt.
-pub(super) fn of_stop(
+pub(crate) fn of_stop(
     policy: &Policy,
     retry: &RetryPolicy,
     progress: Progress,

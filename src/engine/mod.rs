@@ -50,6 +50,7 @@ pub mod targets;
 mod wait_hint;
 
 pub use ask::{Answer, Ask, Question};
+pub(crate) use because::{of_retry, of_stop};
 pub use breaker::{Admission, Breaker, BreakerPhase};
 pub use budget::{Budgets, Ledger, Overdrawn};
 pub use call_timeouts::CallTimeouts;

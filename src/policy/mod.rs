@@ -97,7 +97,7 @@ pub use effective::{
 };
 pub(crate) use excerpt::excerpt;
 pub use explain::{
-    Bounds, CallFile, CallLayer, Checks, Contribution, DelayRow, DelayTable, Delays, ErrorAction,
+    Bounds, CallFile, CallLayer, Checks, Contribution, Cure, DelayRow, DelayTable, Delays, ErrorAction,
     ErrorExplanation, Explained, Explanation, Holds, LimitInForce, ModelBounds, Reason, RunBounds,
     ToolBounds, UnknownKey, Worst,
 };

@@ -7,6 +7,7 @@ mod changes;
 #[path = "../bounds/cost.rs"]
 mod cost;
 mod count;
+mod explained;
 mod failures;
 mod golden;
 mod host;

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use unfazed::engine::{Failure, Headers, Hint};
+use unfazed::analysis::{explain_class, explain_failure};
+use unfazed::engine::{BodyFacts, Failure, Headers, Hint};
 use unfazed::host::Clock;
-use unfazed::policy::{ErrorClass, ErrorExplanation, Evidence, Explanation, Policy};
+use unfazed::policy::{ErrorClass, ErrorExplanation, Explanation, Policy};
 
 use crate::cli::exit::Failed;
 use crate::cli::files;
@@ -70,25 +71,31 @@ impl Asked {
         explanation: &Explanation,
     ) -> Result<Option<Answer>, Failed> {
         if let Some(class) = self.error {
-            return Ok(Some(Answer { done: explanation.on_error(class), read: None }));
+            return Ok(Some(Answer { done: explain_class(policy, explanation, class), read: None }));
         }
         if !self.is_asked() {
             return Ok(None);
         }
         let read = self.read()?;
-        let evidence = read.as_ref().map_or_else(|| self.evidence(), Failure::evidence);
-        let row = policy.error_row(&evidence);
-        Ok(row.map(|(row, at)| Answer { done: explanation.on_row(row, at), read }))
+        let failure = read.clone().unwrap_or_else(|| self.told());
+        let done = explain_failure(policy, explanation, &failure);
+        Ok(done.map(|done| Answer { done, read }))
     }
 
-    fn evidence(&self) -> Evidence<'_> {
-        Evidence {
+    /// The failure as the options tell it.
+    fn told(&self) -> Failure {
+        let facts = BodyFacts {
+            details: self.detail.clone(),
+            provider: self.provider.clone(),
+            ..BodyFacts::default()
+        };
+        Failure {
             status: self.status,
-            code: self.code.as_deref(),
-            kind: self.r#type.as_deref(),
-            message: self.message.as_deref().unwrap_or_default(),
-            details: &self.detail,
-            provider: self.provider.as_deref(),
+            code: self.code.clone(),
+            kind: self.r#type.clone(),
+            message: self.message.clone().unwrap_or_default(),
+            facts: Some(Box::new(facts)),
+            ..Failure::default()
         }
     }
 

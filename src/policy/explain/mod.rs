@@ -17,7 +17,7 @@ pub use bounds::{Bounds, Checks, ModelBounds, RunBounds, ToolBounds};
 pub use call_file::CallFile;
 pub use delays::{DelayRow, DelayTable, Delays};
 pub use key::UnknownKey;
-pub use on_error::{ErrorAction, ErrorExplanation, Reason};
+pub use on_error::{Cure, ErrorAction, ErrorExplanation, Reason};
 pub use worst::Worst;
 
 pub(super) use worst::{Kind, Work, add};

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::render::{LONGEST, layer, short};
 use super::{Contribution, Delays, Explanation};
-use crate::policy::{ErrorClass, ErrorRow, Evidence, Place, Policy, Scope, columns, padded};
+use crate::policy::{
+    ErrorClass, ErrorRow, Evidence, Origin, Place, Policy, RetryPolicy, Scope, columns, padded,
+};
+use crate::time::Nanos;
 
 /// What is done about a failure of some class.
 #[derive(Clone, Debug)]
@@ -21,6 +24,10 @@ pub struct ErrorExplanation {
     pub action: ErrorAction,
     /// The rules that say so; the first decides.
     pub reasons: Vec<Reason>,
+    /// What is done once before the rules count, and the rule that says so.
+    pub cure: Option<(Cure, Reason)>,
+    /// The least wait after the first attempt, where a wait is asked for.
+    pub first_wait: Option<Nanos>,
     /// What is done when there is no further attempt, in words.
     pub then: &'static str,
     /// What is done if the run may have acted, in words; `None`: that makes no difference.
@@ -51,6 +58,16 @@ pub enum ErrorAction {
     NeverRetried,
 }
 
+/// What is done once about a request that a provider refused, before the rules of its class count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cure {
+    /// The conversation is reduced.
+    Reduced,
+    /// The history is repaired.
+    Repaired,
+}
+
 /// A rule with its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reason {
@@ -72,6 +89,13 @@ impl Policy {
     }
 }
 
+impl Reason {
+    /// The rule of that path, as it was set there.
+    pub(crate) fn of(policy: &Policy, path: &str, origin: Origin, says: String) -> Self {
+        Self { path: path.to_owned(), says, layer: origin.scope.to_string(), at: policy.place(origin) }
+    }
+}
+
 impl Explanation {
     /// What is done about a failure of that class.
     pub fn on_error(&self, class: ErrorClass) -> ErrorExplanation {
@@ -86,6 +110,8 @@ impl Explanation {
             subject: self.subject.clone(),
             class,
             row: None,
+            cure: None,
+            first_wait: None,
             action,
             reasons,
             then: self.then(action, class),
@@ -108,10 +134,7 @@ impl Explanation {
     pub fn on_row(&self, row: &ErrorRow, at: Place) -> ErrorExplanation {
         let mut told = self.on_error(row.class);
         // A class that is not retried anyway, and one that the model corrects, need no other reason.
-        let sent_again = matches!(
-            told.action,
-            ErrorAction::Retried | ErrorAction::RetriedIfHarmless | ErrorAction::RetriedIfNotStarted
-        );
+        let sent_again = told.action.runs_again();
         if row.request_at_fault && sent_again {
             told.action = ErrorAction::NotAsItIs;
             told.then = self.then(told.action, row.class);
@@ -127,6 +150,34 @@ impl Explanation {
             told.reasons.push(Reason { path, says, layer, at: at.clone() });
         }
         ErrorExplanation { row: Some((row.matcher(), at)), ..told }
+    }
+
+    /// The same where the engine grants no attempt after the first one, for that reason. `elsewhere`: another model may be
+    /// asked.
+    pub(crate) fn on_stop(
+        &self,
+        told: ErrorExplanation,
+        reason: Option<Reason>,
+        elsewhere: bool,
+    ) -> ErrorExplanation {
+        let (class, action) = (told.class, ErrorAction::NotRetried);
+        let then = if elsewhere || !self.is_of_model() {
+            self.then(action, class)
+        } else {
+            "no other model is called; `on_exhausted` decides"
+        };
+        let reasons = self.stops(class, reason);
+        ErrorExplanation { action, then, reasons, if_acted: None, delays: None, ..told }
+    }
+
+    /// How failures are retried; `None`: the subject is not retried.
+    pub(crate) fn retry(&self) -> Option<&RetryPolicy> {
+        self.rules.as_ref().map(|(retry, _)| retry)
+    }
+
+    /// Whether it is about a model.
+    pub(crate) fn is_of_model(&self) -> bool {
+        self.is_about("models")
     }
 
     /// What is done about a class.
@@ -351,6 +402,11 @@ impl ErrorAction {
         matches!(self, Self::RetriedIfHarmless | Self::RetriedIfNotStarted)
     }
 
+    /// Whether the same request or call is made again.
+    pub const fn runs_again(self) -> bool {
+        matches!(self, Self::Retried | Self::RetriedIfHarmless | Self::RetriedIfNotStarted)
+    }
+
     /// In words.
     const fn words(self) -> &'static str {
         match self {
@@ -369,13 +425,31 @@ impl ErrorAction {
     }
 }
 
+impl Cure {
+    /// In words.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Reduced => "the conversation is reduced, and the request sent again",
+            Self::Repaired => "the history is repaired, and the request sent again",
+        }
+    }
+}
+
 impl fmt::Display for ErrorExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} of {}", self.class, self.subject)?;
         if let Some((matcher, at)) = &self.row {
             writeln!(f, "  told by the row {}  {at}", short(&matcher.as_str().into(), LONGEST))?;
         }
-        writeln!(f, "  {}; {}", self.action.words(), self.then)?;
+        if let Some((cure, rule)) = &self.cure {
+            writeln!(f, "  first, once: {}", cure.words())?;
+            writeln!(f, "      {}  {}  {}  {}", rule.path, rule.says, rule.layer, rule.at)?;
+        }
+        let after = if self.cure.is_some() { "if it fails again: " } else { "" };
+        writeln!(f, "  {after}{}; {}", self.action.words(), self.then)?;
+        if let Some(wait) = self.first_wait {
+            writeln!(f, "  the first wait is at least {}", wait.rounded())?;
+        }
         if let Some(then) = &self.if_acted {
             writeln!(f, "  if it may have acted: {then}")?;
         }
@@ -413,6 +487,8 @@ impl ErrorExplanation {
             "subject": self.subject,
             "class": self.class,
             "row": self.row.as_ref().map(|(matcher, at)| json!({"matches": matcher, "at": at})),
+            "cure": self.cure.as_ref().map(|(cure, rule)| json!({"does": cure, "rule": reason(rule)})),
+            "first_wait": self.first_wait.map(|wait| wait.to_string()),
             "action": self.action,
             "then": self.then,
             "if_acted": self.if_acted,

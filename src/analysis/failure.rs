@@ -1,0 +1,137 @@
+//! What is done about a failure as it came: the rules of its class, and what the engine decides after a first attempt that
+//! fails like this.
+
+use crate::engine::retry::{self, Case, DelayRule, Obstacle, Progress, Verdict};
+use crate::engine::{Because, Failure, of_retry, of_stop};
+use crate::policy::{
+    Classified, Cure, ErrorClass, ErrorExplanation, Explanation, HistoryCheck, Policy, Reason, RetryPolicy,
+    Seed, ServerDelay,
+};
+use crate::time::{Instant, Nanos};
+
+/// What is done about a failure of that class.
+pub fn explain_class(policy: &Policy, explanation: &Explanation, class: ErrorClass) -> ErrorExplanation {
+    let told = explanation.on_error(class);
+    ErrorExplanation { cure: cure(policy, explanation, class, false), ..told }
+}
+
+/// What is done about that failure; `None`: no row of the error tables tells its class.
+pub fn explain_failure(
+    policy: &Policy,
+    explanation: &Explanation,
+    failure: &Failure,
+) -> Option<ErrorExplanation> {
+    let mut told = match failure.class {
+        Some(class) => explanation.on_error(class),
+        None => {
+            let (row, at) = policy.error_row(&failure.evidence())?;
+            explanation.on_row(row, at)
+        }
+    };
+    let classified = failure.classified(policy);
+    if let Some(retry) = explanation.retry() {
+        let advised = advised(explanation, retry, failure, classified);
+        if advised.class != classified.class {
+            told = ErrorExplanation { row: told.row, ..explanation.on_error(advised.class) };
+            let rule = retry.for_class(classified.class).server_delay;
+            let says = "the server says `x-should-retry: true`".to_owned();
+            told.reasons.push(Reason::of(policy, "retry.server_delay", rule.origin, says));
+        }
+        if told.action.runs_again() {
+            told = first(policy, explanation, retry, failure, advised, told);
+        }
+    }
+    told.cure = cure(policy, explanation, told.class, classified.request_at_fault);
+    Some(told)
+}
+
+/// The same with what the engine decides after the first attempt.
+fn first(
+    policy: &Policy,
+    explanation: &Explanation,
+    retry: &RetryPolicy,
+    failure: &Failure,
+    classified: Classified,
+    told: ErrorExplanation,
+) -> ErrorExplanation {
+    let rule: &ServerDelay = &retry.for_class(classified.class).server_delay.value;
+    let case = Case {
+        class: classified.class,
+        hint: retry::hint(&failure.waits(), classified, rule),
+        obstacle: Obstacle::of(classified).or_advice(retry::advice(failure.should_retry, rule)),
+        run_deadline: None,
+        correction: false,
+    };
+    let progress = Progress { started: Instant::default(), attempt: 1, slept: Nanos::ZERO };
+    let seed = || Seed::new(0, "explain", "");
+    match retry::in_earnest(retry, progress, case, Instant::default(), seed) {
+        Verdict::Stop(reason) => {
+            let why = of_stop(policy, retry, progress, &case, reason);
+            let elsewhere = retry.goes_on_elsewhere(reason, classified.class);
+            explanation.on_stop(told, why.into_iter().next().map(read), elsewhere)
+        }
+        Verdict::Retry { by: DelayRule::Backoff, .. } => told,
+        Verdict::Retry { delay, by: DelayRule::Server } => {
+            // Where the server says nothing, the row of the error table is among the reasons already.
+            let of_row = Classified { wait: None, ..classified };
+            let is_said = retry::hint(&failure.waits(), of_row, rule).is_some();
+            let why = of_retry(policy, retry, progress, &case, delay, DelayRule::Server);
+            // Without what `spread` adds at random.
+            let most = rule.max.length().unwrap_or(Nanos::MAX);
+            let asked = case.hint.map(|hint| hint.max(rule.min).min(most).min(delay));
+            let mut told = ErrorExplanation { first_wait: asked, ..told };
+            told.reasons.extend(why.into_iter().last().map(read).filter(|_| is_said));
+            told
+        }
+    }
+}
+
+/// The class once the server's advice is heard, which the engine hears from models.
+fn advised(
+    explanation: &Explanation,
+    retry: &RetryPolicy,
+    failure: &Failure,
+    classified: Classified,
+) -> Classified {
+    if explanation.is_of_model() {
+        return retry::advised(classified, failure.should_retry, retry);
+    }
+    classified
+}
+
+/// What the engine does once about a refused request before the rules of its class count.
+fn cure(
+    policy: &Policy,
+    explanation: &Explanation,
+    class: ErrorClass,
+    request_at_fault: bool,
+) -> Option<(Cure, Reason)> {
+    if !explanation.is_of_model() {
+        return None;
+    }
+    let (history, context) = (policy.history(), policy.context());
+    let broken =
+        class == ErrorClass::OrphanToolCall || (class == ErrorClass::MalformedToolCall && request_at_fault);
+    let check = match history.check.value {
+        HistoryCheck::BeforeCall => Some("= before_call"),
+        HistoryCheck::AfterError => Some("= after_error"),
+        HistoryCheck::Never => None,
+    };
+    if let Some(says) = check.filter(|_| broken) {
+        let at = Reason::of(policy, "history.check", history.check.origin, says.to_owned());
+        return Some((Cure::Repaired, at));
+    }
+    if class == ErrorClass::ContextOverflow && context.recover.value && !context.reduce.value.is_empty() {
+        let at = Reason::of(policy, "context.recover", context.recover.origin, "= true".into());
+        return Some((Cure::Reduced, at));
+    }
+    None
+}
+
+/// A reason of the engine as explanations show it.
+fn read(because: Because) -> Reason {
+    let Because { rule, value, layer, place, facts } = because;
+    let says =
+        if facts.is_empty() { format!("= {value}") } else { format!("= {value}; {}", facts.join(", ")) };
+    Reason { path: rule, says, layer: layer.to_string(), at: place }
+}

@@ -1,0 +1,15 @@
+//! What a policy does, asked of the engine instead of worked out a second time.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod failure;
+
+pub use failure::{explain_class, explain_failure};
