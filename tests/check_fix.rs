@@ -135,6 +135,167 @@ proptest! {
     }
 }
 
+/// Fields of several types, each with the line of the good policy that sets it.
+const FIELDS: [(&str, &str); 8] = [
+    ("  max_attempts: 5 ", "  max_attempts: {} "),
+    ("  enabled: true", "  enabled: {}"),
+    ("  retry_on: [network_error, rate_limit]", "  retry_on: {}"),
+    ("effect: read_only", "effect: {}"),
+    ("attempt_timeout: 20s", "attempt_timeout: {}"),
+    ("failed: 'It failed: try again'", "failed: {}"),
+    ("  refund:", "  {}:"),
+    ("  max_turns: 20", "  {}: 20"),
+];
+
+/// What nobody should write: the YAML reader, or the field, knows better.
+const SPELLINGS: [&str; 26] = [
+    "1e1",
+    "0x10",
+    "1e-1",
+    "1_0",
+    "010",
+    "1:30",
+    ".inf",
+    "2026-11-21",
+    "99999999999999999999",
+    "-1",
+    "1.5",
+    "0",
+    "5",
+    "\"1e1\"",
+    "\"0x10\"",
+    "\"010\"",
+    "'5'",
+    "'0'",
+    "'1.5'",
+    "yes",
+    "'true'",
+    "timeot",
+    "[5]",
+    "max_turns:3",
+    "{a: b}",
+    "Well: then try again",
+];
+
+/// Texts that are no YAML, each with the line of the good policy that it spoils.
+const NO_YAML: [(&str, &str); 6] = [
+    ("version: 1\n", "version: 1\n"),
+    ("  backoff: {kind: constant, delay: 1s}", "  backoff: {kind: constant, delay: 1s"),
+    ("    effect: read_only", "\t\teffect: read_only"),
+    ("    on_exhausted: fail", "    on_exhausted: fail: now"),
+    ("turn:\n", "turn: of: days\n"),
+    ("    on_exhausted: fail\n", "    on_exhausted: fail\n   and\n"),
+];
+
+/// The problems of a file, each with its line; those with a repair come with it.
+fn problems(dir: &Path) -> Vec<(String, bool)> {
+    let (printed, _) = check(dir, &["policy.yaml", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let reports = json["reports"].as_array().unwrap().iter();
+    let all = reports.flat_map(|report| report["diagnostics"].as_array().unwrap());
+    all.map(|problem| {
+        let said = format!("{} {} {}", problem["at"]["line"], problem["code"], problem["message"]);
+        (said, !problem["fix"].is_null())
+    })
+    .collect()
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 32, ..Config::default() })]
+
+    /// The reader of YAML and that of the fields agree on what a field takes.
+    #[test]
+    fn what_is_announced_as_repairable_is_repaired(
+        odd in prop::collection::vec((0..FIELDS.len(), 0..SPELLINGS.len()), 1..3),
+        broken in 0..NO_YAML.len(),
+    ) {
+        let mut text = GOOD.replacen(NO_YAML[broken].0, NO_YAML[broken].1, 1);
+        for (field, spelling) in odd {
+            let (good, odd) = FIELDS[field];
+            text = text.replacen(good, &odd.replace("{}", SPELLINGS[spelling]), 1);
+        }
+        let dir = folder(&[("policy.yaml", &text)]);
+        let before = problems(dir.path());
+        let (said, _) = check(dir.path(), &["policy.yaml", "--fix"]);
+        let once = fs::read_to_string(dir.path().join("policy.yaml")).unwrap();
+        let after = problems(dir.path());
+        let announced: Vec<&String> = before.iter().filter(|(_, fix)| *fix).map(|(said, _)| said).collect();
+        for problem in &announced {
+            let count = |all: &[(String, bool)]| all.iter().filter(|(said, _)| said == *problem).count();
+            prop_assert!(count(&after) < count(&before), "{problem} is left in:\n{text}\n{once}");
+        }
+        prop_assert_eq!(announced.is_empty(), once == text, "{}", said);
+        prop_assert!(after.iter().all(|(_, fix)| !fix), "{after:?} is left in:\n{once}");
+        prop_assert_eq!(comments(&once), comments(&text));
+        for line in GOOD.lines().filter(|line| text.contains(line)) {
+            prop_assert!(once.contains(line), "{line} is gone from:\n{once}");
+        }
+        let (again, _) = check(dir.path(), &["policy.yaml", "--fix"]);
+        prop_assert!(!again.contains("repaired "));
+        prop_assert_eq!(fs::read_to_string(dir.path().join("policy.yaml")).unwrap(), once);
+    }
+}
+
+#[test]
+fn a_number_in_an_odd_spelling_stays_a_number() {
+    for (spelling, after) in [
+        ("1e1", "10"),
+        ("0x10", "16"),
+        ("1_0", "10"),
+        ("\"1e1\"", "10"),
+        ("\"0x10\"", "16"),
+        ("'5'", "5"),
+        ("1e-1", "1e-1"),
+        ("'0'", "'0'"),
+        ("'1.5'", "'1.5'"),
+        ("\"010\"", "\"010\""),
+    ] {
+        for (good, broken) in NO_YAML {
+            let text = GOOD.replacen("  max_attempts: 5 ", &format!("  max_attempts: {spelling} "), 1);
+            let (text, _) = fixed(&text.replacen(good, broken, 1));
+            let stays = text.contains(&format!("  max_attempts: {spelling} "));
+            assert!(stays || text.contains(&format!("  max_attempts: {after} ")), "{text}");
+            let repaired = broken.starts_with("version") || broken.ends_with("delay: 1s");
+            assert!(!stays || spelling == after || !repaired, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_repair_leaves_every_other_effective_value() {
+    for (good, odd, number) in [
+        ("  max_attempts: 5 ", "  max_attempts: 0x10 ", "max_attempts"),
+        ("  max_attempts: 5 ", "  retries: 7 ", "max_attempts"),
+        ("  max_turns: 20", "  max_turns: '30'", "max_turns"),
+        ("effect: read_only", "effect: idempotnt", "effect"),
+    ] {
+        let (text, _) = fixed(&GOOD.replacen(good, odd, 1));
+        let policy = Policy::from_yaml("policy.yaml", &text).unwrap();
+        let compared = Policy::from_yaml("good.yaml", GOOD).unwrap().diff(&policy, &Names::default());
+        let rows: Vec<_> = compared.groups.iter().flat_map(|group| &group.rows).collect();
+        assert!(!rows.is_empty() && rows.iter().all(|row| row.field.ends_with(number)), "{rows:?}");
+    }
+}
+
+/// A disk that is full, as far as this process is concerned.
+#[cfg(unix)]
+#[test]
+fn a_repair_that_cannot_be_written_leaves_the_old_file() {
+    let text = "version: 1\nturn: {max_turns: \"3\"}\n";
+    let dir = folder(&[("policy.yaml", text)]);
+    let unfazed = command::unfazed(dir.path(), &[]);
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 0; exec '{}' check policy.yaml --fix",
+        unfazed.get_program().display()
+    );
+    let mut shell = std::process::Command::new("sh");
+    let output = shell.args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("cannot repair policy.yaml"), "{said}");
+    assert_eq!(fs::read_to_string(dir.path().join("policy.yaml")).unwrap(), text);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+}
+
 #[test]
 fn a_preview_shows_no_secret() {
     let text =

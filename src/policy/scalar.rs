@@ -66,8 +66,9 @@ impl Trouble {
         match self {
             Self::Ambiguous => {
                 let message = format!("`{text}` is read differently by different YAML readers");
-                // A field that wants a number knows better.
-                Diagnostic::error(Code::AMBIGUOUS, span, message).fix(span, "quote it", format!("\"{text}\""))
+                // Its field knows better what is meant.
+                Diagnostic::error(Code::AMBIGUOUS, span, message)
+                    .help("quote it if it is a text; write a number in plain decimals")
             }
             Self::TooBig => {
                 let message = format!("the integer `{text}` does not fit into 64 bits");

@@ -536,7 +536,9 @@ fn pending(
     findings: &mut Findings,
 ) -> PendingKey {
     let span = node.span;
-    let Data::Text(name) = node.data else {
+    let name: Arc<str> = if let Data::Text(name) = node.data {
+        name
+    } else {
         let written = text.get(span.range()).unwrap_or_default();
         let what = if blank {
             "a key is missing here".into()
@@ -550,12 +552,17 @@ fn pending(
             findings.forget_within(span);
             problem = problem.help(format!("quote a text that begins with `{{{{`: `'{{{written}}}'`"));
         }
-        if !blank && !matches!(node.data, Data::List(_) | Data::Map(_)) {
+        let is_scalar = !blank && !matches!(node.data, Data::List(_) | Data::Map(_));
+        if is_scalar {
             problem.span = span;
             problem = problem.fix(span, "quote the key", format!("\"{written}\""));
         }
         findings.push(problem);
-        return PendingKey { key: Key { name: written.into(), span }, dropped: true };
+        if !is_scalar {
+            return PendingKey { key: Key { name: written.into(), span }, dropped: true };
+        }
+        // Read on as if it were quoted.
+        written.into()
     };
     if &*name == "<<" {
         let problem = Diagnostic::error(Code::MERGE_KEY, span, "merge keys (`<<`) are not supported");

@@ -150,7 +150,7 @@ impl<T: Decode> Decode for Vec<T> {
             return Kept::decode(node, reader).map(|kept| kept.0);
         }
         // Every entry is read before any failure counts, so that all mistakes are reported.
-        let decoded: Vec<Option<T>> = items.iter().map(|item| T::decode(item, reader)).collect();
+        let decoded: Vec<Option<T>> = items.iter().map(|item| reader.value(item)).collect();
         decoded.into_iter().collect()
     }
 
@@ -167,7 +167,7 @@ impl<T: Decode> Decode for IndexMap<String, T> {
             .iter()
             .map(|(key, value)| {
                 reader.check_name(key);
-                T::decode(value, reader).map(|value| (key.name.to_string(), value))
+                reader.value::<T>(value).map(|value| (key.name.to_string(), value))
             })
             .collect();
         if !T::PART {

@@ -45,6 +45,7 @@ mod list;
 mod patch;
 mod record;
 mod scalars;
+mod taken;
 mod union;
 mod version;
 
@@ -183,7 +184,11 @@ pub fn read_into<T: Decode>(
     bytes: &[u8],
 ) -> Option<(SourceId, T)> {
     let (id, node) = yaml::load(sources, findings, name, bytes);
-    let (text, node) = (sources.get(id)?.text(), node?);
+    let text = sources.get(id)?.text();
+    let Some(node) = node else {
+        Reader::new(text, findings).settle_syntax::<T>(id);
+        return None;
+    };
     if !matches!(node.data, Data::Map(_)) {
         let message = format!("expected a mapping, found {}", node.describe());
         findings.push(Diagnostic::error(Code::WRONG_TYPE, node.span, message).help(yaml::BEGIN));
@@ -312,12 +317,14 @@ impl<'a> Reader<'a> {
     /// Reports a value of the wrong type, with a repair where one is evident.
     pub fn wrong_type<T>(&mut self, node: &Node, expected: &str) -> Option<T> {
         if matches!(node.data, Data::Reported) {
-            self.repair_ambiguous(node, expected);
+            self.expect(node, expected);
             return None;
         }
         let message = format!("expected {expected}, found {}", node.describe());
         let problem = Diagnostic::error(Code::WRONG_TYPE, node.span, message);
-        self.findings.push(repair(problem, node, expected, self.text(node.span)));
+        let line = self.text.get(..node.span.start as usize).and_then(|text| text.rsplit('\n').next());
+        let begins_line = line.is_some_and(|line| line.trim_matches([' ', '-']).is_empty());
+        self.findings.push(repair(problem, node, expected, (self.text(node.span), begins_line)));
         None
     }
 
@@ -368,6 +375,13 @@ impl<'a> Reader<'a> {
         );
         if self.findings.is_crowded() {
             self.findings.push(problem);
+            return None;
+        }
+        let no_string = |problem: &Diagnostic| problem.code == Code::KEY_TYPE && problem.span == key.span;
+        if let Some(problem) = self.findings.recent(no_string) {
+            // Quotes would not help.
+            problem.fix = None;
+            problem.help = vec![format!("expected one of {}", list(fields))];
             return None;
         }
         let (name, known) = (&*key.name, || fields.iter().copied());
@@ -551,12 +565,17 @@ fn literal_shift(raw: &str, value: &str, range: &Range<usize>) -> Option<usize> 
     raw_start.checked_add(indent.len())?.checked_sub(value_start)
 }
 
-fn repair(problem: Diagnostic, node: &Node, expected: &str, raw: &str) -> Diagnostic {
+fn repair(problem: Diagnostic, node: &Node, expected: &str, (raw, begins_line): (&str, bool)) -> Diagnostic {
     let span = node.span;
-    if let Some(at) = yaml::glued(raw).filter(|_| expected.contains("a mapping")) {
-        let at = span.start.saturating_add(u32::try_from(at).unwrap_or_default());
-        let place = Span { start: at, end: at, ..span };
-        return problem.help("a space is missing after `:`").fix(place, "write a space", " ");
+    if let Some((key, value)) =
+        yaml::glued(raw).filter(|_| expected.contains("a mapping")).and_then(|at| raw.split_at_checked(at))
+    {
+        let problem = problem.help("a space is missing after `:`");
+        if !begins_line {
+            return problem.fix(span, "write a mapping", format!("{{{key} {value}}}"));
+        }
+        let at = span.start.saturating_add(u32::try_from(key.len()).unwrap_or_default());
+        return problem.fix(Span { start: at, end: at, ..span }, "write a space", " ");
     }
     if let (Data::Text(_) | Data::Number(_), true) = (&node.data, expected.contains("version number"))
         && matches!(raw.trim_matches(['"', '\'']).trim_start_matches(['v', 'V']), "1" | "1.0")
@@ -574,13 +593,6 @@ fn repair(problem: Diagnostic, node: &Node, expected: &str, raw: &str) -> Diagno
                 "no" | "off" | "n" => problem.fix(span, "booleans are `true` and `false`", "false"),
                 word @ ("true" | "false") => problem.fix(span, "remove the quotes", word.to_owned()),
                 _ => problem,
-            }
-        }
-        (Data::Text(text), _) if expected.contains("number") && raw.len() > text.len() => {
-            if text.parse::<f64>().is_ok_and(f64::is_finite) {
-                problem.fix(span, "remove the quotes", text.to_string())
-            } else {
-                problem
             }
         }
         (Data::Number(_) | Data::Bool(_), _) if expected.contains("string") => {

@@ -104,7 +104,7 @@ impl<T: Decode> Decode for Kept<T> {
         let Data::List(items) = &node.data else {
             return reader.wrong_type(node, "a list");
         };
-        let decoded: Vec<Option<T>> = items.iter().map(|item| T::decode(item, reader)).collect();
+        let decoded: Vec<Option<T>> = items.iter().map(|item| reader.value(item)).collect();
         if decoded.iter().any(Option::is_none) {
             reader.lose(T::NAME.unwrap_or_default());
         }

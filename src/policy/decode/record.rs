@@ -58,7 +58,7 @@ macro_rules! decode_fields {
                 name = meant;
             }
             $(if name == const { $crate::policy::decode::field_name(stringify!($field)) } {
-                $field = Some(<$ty as $crate::policy::decode::Decode>::decode(value, $reader));
+                $field = Some($reader.value::<$ty>(value));
                 continue;
             })*
             // A record may have no fields.

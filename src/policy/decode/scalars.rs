@@ -1,9 +1,9 @@
 //! Scalars that YAML readers disagree on, and values that are missing: what they may be is known by their field.
 
 use super::Reader;
-use crate::policy::scalar::{self, decimal, is_ambiguous_text, octal};
+use crate::policy::scalar::{self, is_ambiguous_text};
 use crate::policy::yaml::{Data, Key, Node};
-use crate::policy::{Code, Diagnostic, Fix, secret};
+use crate::policy::{Code, Diagnostic, secret};
 
 impl Reader<'_> {
     /// Reports a secret that is written into a text: whoever reads the file has it, and so has the model.
@@ -63,39 +63,18 @@ impl Reader<'_> {
         any
     }
 
-    /// Repairs a scalar, which was reported already, as its field wants it: quoted as text, in plain decimals as a
-    /// number; nobody knows how as anything else.
-    pub(super) fn repair_ambiguous(&mut self, node: &Node, expected: &str) {
-        if expected.contains("string") {
-            return;
-        }
-        let written = self.text(node.span);
-        let number = if expected.contains("number") { decimal(written) } else { None };
-        // No field takes a larger one; it would be refused next.
-        let number = number.filter(|number| number.parse::<u32>().is_ok());
-        // Eight to some readers and ten to others.
-        let octal = octal(written).filter(|octal| number.as_ref().is_some_and(|number| number != octal));
-        let known = |problem: &Diagnostic| problem.code == Code::AMBIGUOUS && problem.span == node.span;
-        let too_big = |problem: &Diagnostic| {
-            problem.code == Code::OUT_OF_RANGE && problem.span == node.span && expected.contains("number")
-        };
-        if let Some(problem) = self.findings.recent(too_big) {
-            problem.help = vec!["the largest number that is taken anywhere is 4294967295".to_owned()];
-            return;
-        }
-        if let Some(problem) = self.findings.recent(known) {
-            problem.help.clear();
-            problem.fix = None;
-            match (number, octal) {
-                (Some(text), Some(octal)) => {
-                    problem.help.push(format!("write `{text}`, or `{octal}` if it is meant as octal"));
-                }
-                (Some(text), None) => {
-                    let title = Some("write a plain decimal number".to_owned());
-                    problem.fix = Some(Fix { span: node.span, title, text });
-                }
-                (None, _) => problem.help.push(format!("expected {expected}")),
+    /// Says what is expected of a scalar that was reported already. What repairs it is decided by its type: see
+    /// [`value`](Self::value).
+    pub(super) fn expect(&mut self, node: &Node, expected: &str) {
+        let known = |problem: &Diagnostic| problem.span == node.span;
+        match self.findings.recent(known) {
+            Some(problem) if problem.code == Code::AMBIGUOUS => {
+                problem.help = vec![format!("expected {expected}")];
             }
+            Some(problem) if problem.code == Code::OUT_OF_RANGE && expected.contains("number") => {
+                problem.help = vec!["the largest number that is taken anywhere is 4294967295".to_owned()];
+            }
+            _ => {}
         }
     }
 

@@ -63,7 +63,7 @@ impl<T: Decode> Decode for PerClass<T> {
             let class = ErrorClass::from_name(&key.name);
             let class =
                 class.or_else(|| reader.choice(key.span, &key.name, &names).and_then(ErrorClass::from_name));
-            read.push(class.zip(T::decode(value, reader)));
+            read.push(class.zip(reader.value::<T>(value)));
         }
         read.into_iter().collect::<Option<_>>().map(Self)
     }

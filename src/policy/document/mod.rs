@@ -164,7 +164,7 @@ impl Decode for Parents {
             Data::List(nodes) => nodes,
             _ => core::slice::from_ref(node),
         };
-        let read: Vec<Option<Parent>> = nodes.iter().map(|node| Parent::decode(node, reader)).collect();
+        let read: Vec<Option<Parent>> = nodes.iter().map(|node| reader.value(node)).collect();
         if read.iter().any(Option::is_none) {
             reader.lose_file();
         }

@@ -186,7 +186,7 @@ impl<T: Decode> Decode for Entries<Patch<T>> {
         let mut named = |(key, value): &(Key, Node)| {
             reader.check_name(key);
             let name = Spanned { value: key.name.to_string(), span: key.span };
-            (name, Patch::decode(value, reader).unwrap_or_default())
+            (name, reader.value::<Patch<_>>(value).unwrap_or_default())
         };
         Some(Self(entries.iter().map(&mut named).collect()))
     }

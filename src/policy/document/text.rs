@@ -282,7 +282,7 @@ impl<T: Decode> Decode for Selected<T> {
                     reader.lose(rules);
                     return None;
                 }
-                let rule = T::decode(value, reader);
+                let rule = reader.value::<T>(value);
                 if rule.is_none() || selector.is_none() {
                     reader.lose(rules);
                 }

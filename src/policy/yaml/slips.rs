@@ -103,6 +103,7 @@ pub(super) fn find(text: &str, at: usize, kind: &ErrorKind) -> Option<Slip> {
         .or_else(|| brackets::find(text, at))
         .or_else(|| past::find(text, &lines, here))
         .or_else(|| space(text, &lines, here))
+        .or_else(|| key(text, &lines, here))
         .or_else(|| colon(text, lines.get(here)?, at))
         .or_else(|| sign(text, lines.get(here)?, at, kind))
         .or_else(|| indent::find(text, &lines, here))
@@ -260,6 +261,30 @@ pub(in crate::policy) fn glued(text: &str) -> Option<usize> {
     let begins = value.chars().next()?;
     let is_key = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     (is_key && !begins.is_whitespace() && !matches!(begins, ':' | '/' | '\\')).then(|| word.saturating_add(1))
+}
+
+/// A key that holds `: `: what is indented more below it is its value.
+fn key(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
+    let line = lines.get(here)?;
+    let name = line.said().strip_suffix(':')?.trim_start_matches([' ', '-']);
+    let (first, _) = name.split_once(": ")?;
+    let below = lines.get(here.saturating_add(1)..)?.iter().find(|line| !line.is_blank())?;
+    if below.indent() <= line.indent() || name.starts_with(['"', '\'', '{', '[', '?', '&', '*', '!']) {
+        return None;
+    }
+    let end = line.start.saturating_add(line.said().len()).saturating_sub(1);
+    let whole = end.saturating_sub(name.len())..end;
+    let message = format!("this key holds `: `, which ends a key after `{first}`");
+    let repair = Repair { at: whole.clone(), title: "quote it", text: quoted(name) };
+    // Two keys on one line, of which the second has the lines below?
+    let repair = Some(repair).filter(|repair| !is_key(first) && helps(text, repair));
+    let help = match repair {
+        Some(_) => Vec::new(),
+        None => {
+            vec!["quote it if it is one key; write each key on a line of its own if it is two".to_owned()]
+        }
+    };
+    Some(Slip { at: whole, message, help, repair, also: None })
 }
 
 /// A value that holds `: `, which begins another mapping.

@@ -73,6 +73,19 @@ fn a_value_that_ends_before_its_line_is_quoted_if_it_can_only_be_a_text() {
 }
 
 #[test]
+fn a_key_with_a_colon_is_quoted_unless_it_may_be_two_keys() {
+    for (text, fixed) in [
+        ("a:\n  Well: try again:  # why\n    b: 1\n", Some("a:\n  'Well: try again':  # why\n    b: 1\n")),
+        ("retry: backoff:\n  kind: constant\n", None),
+    ] {
+        let (said, help, repaired) = slip(text);
+        assert!(said.contains("this key holds `: `"), "{said}");
+        assert_eq!(repaired.as_deref(), fixed, "{text}");
+        assert_eq!(help.is_empty(), fixed.is_some(), "{help}");
+    }
+}
+
+#[test]
 fn a_space_that_is_missing_after_a_colon_is_put_there() {
     for (text, fixed) in [
         ("retry:\n  max_attempts:3\n  deadline: 1m\n", "retry:\n  max_attempts: 3\n  deadline: 1m\n"),

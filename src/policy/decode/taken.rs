@@ -1,0 +1,116 @@
+//! What repairs a value is decided by its type: a repair is offered if the type takes what it writes.
+
+use core::ops::Range;
+
+use super::{Decode, Reader};
+use crate::policy::scalar::{self, Scalar, decimal, octal};
+use crate::policy::yaml::{self, Data, Node};
+use crate::policy::{Code, Diagnostic, Findings, Fix, SourceId, Span};
+
+impl Reader<'_> {
+    /// Reads a value. Where it cannot be used, only such repairs of it are offered as its type takes.
+    pub(crate) fn value<T: Decode>(&mut self, node: &Node) -> Option<T> {
+        let before = self.findings.errors();
+        let value = T::decode(node, self);
+        let reported = matches!(node.data, Data::Reported);
+        if (reported || self.findings.errors() > before) && !self.findings.is_crowded() {
+            self.settle::<T>(node);
+        }
+        value
+    }
+
+    fn settle<T: Decode>(&mut self, node: &Node) {
+        let leaf = !matches!(node.data, Data::List(_) | Data::Map(_));
+        let (raw, text) = (self.text(node.span), self.text);
+        let about = |problem: &Diagnostic| {
+            problem.span == node.span || leaf && problem.fix.as_ref().is_some_and(|fix| within(fix, node))
+        };
+        let Some(problem) = self.findings.recent(about) else { return };
+        let scalar = match &node.data {
+            Data::Reported if problem.code == Code::AMBIGUOUS => Some(raw),
+            Data::Text(inner) if problem.code == Code::WRONG_TYPE && raw.len() > inner.len() => {
+                Some(&**inner)
+            }
+            _ => None,
+        };
+        if let Some(fix) = &problem.fix {
+            if leaf && within(fix, node) || fix.span == node.span {
+                let taken = replaced(text, node.span, fix).is_some_and(|(text, at)| takes::<T>(&text, &at));
+                problem.fix = problem.fix.take().filter(|_| taken);
+            }
+        } else if let Some(scalar) = scalar {
+            let (fix, help) = meant::<T>(scalar, node);
+            if fix.is_some() || help.is_some() {
+                problem.help = help.into_iter().collect();
+                problem.fix = fix;
+            }
+        }
+    }
+
+    /// Withdraws the repair of a text that is no YAML, if what it writes is refused next.
+    pub(super) fn settle_syntax<T: Decode>(&mut self, source: SourceId) {
+        let text = self.text;
+        let broken = |problem: &Diagnostic| problem.code == Code::SYNTAX && problem.span.source == source;
+        let Some(problem) = self.findings.recent(broken) else { return };
+        let whole = Span::new(source, 0, u32::try_from(text.len()).unwrap_or(u32::MAX));
+        let Some((after, at)) = problem.fix.as_ref().and_then(|fix| replaced(text, whole, fix)) else {
+            return;
+        };
+        if let Some(message) = refusal::<T>(&after, &at) {
+            let title = problem.fix.take().and_then(|fix| fix.title).unwrap_or_default();
+            problem.help.push(format!("to {title} is not enough: {message}"));
+        }
+    }
+}
+
+/// What a scalar is meant to be, if its type takes one thing only: a text in quotes, or a number in plain decimals; and what
+/// may be written if it takes more.
+fn meant<T: Decode>(written: &str, node: &Node) -> (Option<Fix>, Option<String>) {
+    let fix = |title: &str, text: String| Some(Fix { span: node.span, title: Some(title.to_owned()), text });
+    let whole = |text: &str| 0..text.len();
+    let plain = matches!(scalar::read(written), Ok(Scalar::Number(_))).then(|| written.to_owned());
+    let number = plain.or_else(|| decimal(written)).filter(|number| takes::<T>(number, &whole(number)));
+    let quoted = format!("\"{written}\"");
+    let is_text = matches!(node.data, Data::Reported) && takes::<T>(&quoted, &whole(&quoted));
+    match number {
+        None if is_text => (fix("quote it", quoted), None),
+        None => (None, None),
+        Some(number) if is_text => (None, Some(format!("write `{number}`, or quote it if it is a text"))),
+        // Eight to some readers and ten to others.
+        Some(number) => match octal(written).filter(|octal| *octal != number) {
+            Some(octal) => (None, Some(format!("write `{number}`, or `{octal}` if it is meant as octal"))),
+            None if number == written => (fix("remove the quotes", number), None),
+            None => (fix("write a plain decimal number", number), None),
+        },
+    }
+}
+
+/// Whether a type takes a text in place of a value: it can be read, and nothing that stands at `at` is refused.
+fn takes<T: Decode>(text: &str, at: &Range<usize>) -> bool {
+    yaml::parse(SourceId(0), text, &mut Findings::default()).is_some() && refusal::<T>(text, at).is_none()
+}
+
+/// Why a type does not take what stands at `at` of a text.
+fn refusal<T: Decode>(text: &str, at: &Range<usize>) -> Option<String> {
+    let mut findings = Findings::default();
+    if let Some(node) = yaml::parse(SourceId(0), text, &mut findings) {
+        let _ = T::decode(&node, &mut Reader::new(text, &mut findings));
+    }
+    let touched = |problem: &Diagnostic| {
+        let span = problem.span.range();
+        at.start < span.end && span.start < at.end
+    };
+    findings.recent(touched).map(|problem| problem.message.clone())
+}
+
+fn within(fix: &Fix, node: &Node) -> bool {
+    fix.span.source == node.span.source && node.span.start <= fix.span.start && fix.span.end <= node.span.end
+}
+
+/// A part of a text with a repair, and where in it that is.
+fn replaced(text: &str, part: Span, fix: &Fix) -> Option<(String, Range<usize>)> {
+    let (part, at) = (part.range(), fix.span.range());
+    let (before, after) = (text.get(part.start..at.start)?, text.get(at.end..part.end)?);
+    let end = before.len().saturating_add(fix.text.len());
+    Some((format!("{before}{}{after}", fix.text), before.len()..end))
+}
