@@ -113,6 +113,11 @@ fn names_of_an_agent_are_held_against_its_policy_unasked() {
     let slip = "version: 1\ntools: {refnd: {effect: read_only}, zap: {effect: read_only}}\n";
     let (said, _) = found(&[("agent.yaml", &bare), ("policy.yaml", slip)], &["agent.yaml"]);
     assert!(said.contains("no tool `refnd`") && !said.contains("zap"), "{said}");
+    // Beside mistakes, slips of the names there are show all the same; the policy may offer others.
+    let mistaken = "version: 1\ntools: {'a|b': {}, refnd: {}, final_report: {}}\n";
+    let (said, code) = found(&[("agent.yaml", &agent), ("policy.yaml", mistaken)], &["agent.yaml"]);
+    assert_eq!((said.lines().count(), code), (2, 1), "{said}");
+    assert!(said.contains("warning[W0204]: the agent has no tool `refnd` (did you mean `refund`?)"), "{said}");
     // A file below, or one that others extend, may speak of what others have.
     let layers = refunder("a", "[policy.yaml, top.yaml]", "");
     let top = ("top.yaml", "version: 1\nextends: policy.yaml\n");

@@ -84,6 +84,18 @@ pub(in crate::cli) fn alone(named: &Named, path: &Path) -> KnownNames {
     Agents::default().names(named, path)
 }
 
+/// The names in an agent file, of which a policy with mistakes may have slips.
+pub(super) fn own(file: &AgentFile) -> KnownNames {
+    KnownNames {
+        owner: "agent",
+        tools: Some(file.tools.keys().cloned().collect()),
+        models: Some(file.models.keys().cloned().collect()),
+        completeness: Completeness::Few,
+        shared: Vec::new(),
+        unasked: prefixes(file),
+    }
+}
+
 fn member(path: &Path, folder: &Path, bytes: &[u8]) -> Option<Member> {
     let (file, report) = AgentFile::read_rest(&path.display().to_string(), bytes);
     let file = file?.value;

@@ -15,6 +15,7 @@ use clap::builder::RangedU64ValueParser;
 use unfazed::context::ModelCatalogue;
 use unfazed::engine::ToolSpec;
 use unfazed::host::PolicyFiles;
+use unfazed::host::agent_file::AgentFile;
 use unfazed::host::scripted::Script;
 use unfazed::host::tools_file::ToolsFile;
 use unfazed::policy::{CallFile, Effect, KnownTool, LintOptions, Loader, Report, Said};
@@ -176,7 +177,7 @@ impl Checker<'_> {
         let found = match named::kind(bytes) {
             Kind::Agent => {
                 let (named, mut found) = named::read(path, bytes, &self.loader());
-                let Some(named) = named else { return (found, Vec::new()) };
+                let Some(named) = named else { return (self.mistaken(path, bytes, found), Vec::new()) };
                 found.push(self.lint(&named, path));
                 return (found, named.paths(path).iter().map(|path| files::one(path)).collect());
             }
@@ -188,6 +189,17 @@ impl Checker<'_> {
             Kind::Policy => self.policy(vec![(name, bytes.to_vec())]),
         };
         (found, Vec::new())
+    }
+
+    /// What is wrong with an agent whose policy has mistakes: slips of the names it has show all the same. What else the
+    /// policy may offer it is not known then.
+    fn mistaken(&self, path: &Path, bytes: &[u8], found: Vec<Report>) -> Vec<Report> {
+        let (file, _) = AgentFile::read_rest(&path.display().to_string(), bytes);
+        let Some(file) = file.filter(|_| self.options.names.is_none() && self.options.tools.is_none()) else {
+            return found;
+        };
+        let options = LintOptions { names: Some(agents::own(&file.value)), ..self.options.clone() };
+        named::read(path, bytes, &self.loader().with_lints(options)).1
     }
 
     /// Without a choice every profile is checked.
