@@ -117,7 +117,10 @@ fn names_of_an_agent_are_held_against_its_policy_unasked() {
     let mistaken = "version: 1\ntools: {'a|b': {}, refnd: {}, final_report: {}}\n";
     let (said, code) = found(&[("agent.yaml", &agent), ("policy.yaml", mistaken)], &["agent.yaml"]);
     assert_eq!((said.lines().count(), code), (2, 1), "{said}");
-    assert!(said.contains("warning[W0204]: the agent has no tool `refnd` (did you mean `refund`?)"), "{said}");
+    assert!(
+        said.contains("warning[W0204]: the agent has no tool `refnd` (did you mean `refund`?)"),
+        "{said}"
+    );
     // A file below, or one that others extend, may speak of what others have.
     let layers = refunder("a", "[policy.yaml, top.yaml]", "");
     let top = ("top.yaml", "version: 1\nextends: policy.yaml\n");

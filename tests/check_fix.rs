@@ -236,6 +236,27 @@ proptest! {
     }
 }
 
+/// What is no YAML can be meant in several ways, of which the fields take one.
+#[test]
+fn the_fields_decide_what_a_line_with_two_colons_means() {
+    for (text, after) in [
+        ("retry: max_attempts: 3", "retry: {max_attempts: 3}"),
+        ("retry: {max_attempts: 3 enabled: true}", "retry: {max_attempts: 3, enabled: true}"),
+        ("retry:\n  max_attempts: 3 enabled: true", "retry:\n  max_attempts: 3\n  enabled: true"),
+        (
+            "tools: {a: {messages: {failed: It failed: again}}}",
+            "tools: {a: {messages: {failed: 'It failed: again'}}}",
+        ),
+        (
+            "tools: {a: {messages: {failed: It broke: again}}}",
+            "tools: {a: {messages: {failed: 'It broke: again'}}}",
+        ),
+    ] {
+        let (repaired, code) = fixed(&format!("version: 1\n{text}\n"));
+        assert_eq!((repaired, code), (format!("version: 1\n{after}\n"), 0));
+    }
+}
+
 #[test]
 fn a_number_in_an_odd_spelling_stays_a_number() {
     for (spelling, after) in [
@@ -363,7 +384,7 @@ fn a_file_keeps_its_permissions_and_a_link_stays_a_link() {
 fn what_several_things_can_be_meant_by_is_left_alone() {
     for text in [
         "version: 1\nretry: {backoff: {kind: constant, delay: 30000, jitter: none}}\n",
-        "version: 1\nretry: max_attempts: 3\n",
+        "version: 1\nretry: most attempts: 3\n",
         "version: 1\nretry: {max_attempts: 3, max_atempts: 4}\n",
         "version: 1\nretry: {retries: 3, max_tries: 4}\n",
         "version: 1\nretry: {retry_on: [5xx, '429']}\n",

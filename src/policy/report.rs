@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::HashSet;
 
 use super::lost::{Lost, Within};
-use super::{Code, Diagnostic, Severity, Sources, Span, visible};
+use super::{Code, Diagnostic, Fix, Severity, Sources, Span, visible};
 
 /// The most problems a report shows unless it is told otherwise. The rest is counted.
 const SHOWN: usize = 100;
@@ -19,6 +19,8 @@ pub struct Findings {
     lost: Lost,
     /// The slices that messages read, each with the place where.
     slices: Vec<(String, Span)>,
+    /// Other repairs of the text that is no YAML: its fields decide which is meant.
+    readings: Vec<Fix>,
 }
 
 /// The errors, or the warnings.
@@ -65,6 +67,16 @@ impl Findings {
     /// The slices that messages read.
     pub(super) fn slices_read(&mut self) -> Vec<(String, Span)> {
         core::mem::take(&mut self.slices)
+    }
+
+    /// The text that is no YAML can be repaired in those ways, too.
+    pub(super) fn may_be_read(&mut self, readings: impl IntoIterator<Item = Fix>) {
+        self.readings.extend(readings);
+    }
+
+    /// The other repairs of the text that is no YAML.
+    pub(super) fn readings(&mut self) -> Vec<Fix> {
+        core::mem::take(&mut self.readings)
     }
 
     /// Whether any of them is an error.
@@ -121,7 +133,7 @@ impl Findings {
 
     /// Ends the reading.
     pub fn into_report(self, sources: Sources) -> Report {
-        let Self { errors, warnings, lost: _, slices: _ } = self;
+        let Self { errors, warnings, lost: _, slices: _, readings: _ } = self;
         let dropped = (errors.dropped(), warnings.dropped());
         let mut diagnostics = errors.kept;
         diagnostics.extend(warnings.kept);

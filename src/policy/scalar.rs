@@ -118,6 +118,26 @@ pub(super) fn decimal(text: &str) -> Option<String> {
     Some(format!("{sign}{number}"))
 }
 
+/// A whole number as people shorten or group it: `100k`, `1.5M`, `100,000`, `100 000`.
+pub(super) fn grouped(text: &str) -> Option<u64> {
+    let plain: String = text.chars().filter(|c| !matches!(c, ' ' | '_')).collect();
+    let thousands = || {
+        let mut groups = plain.split(',');
+        let first = groups.next().filter(|first| (1..=3).contains(&first.len()))?;
+        let rest: Vec<&str> = groups.collect();
+        (!rest.is_empty() && rest.iter().all(|group| group.len() == 3))
+            .then(|| format!("{first}{}", rest.concat()))
+    };
+    let units = [('k', 3), ('K', 3), ('m', 6), ('M', 6)];
+    let shortened = units.into_iter().find_map(|(unit, zeros)| Some((plain.strip_suffix(unit)?, zeros)));
+    match shortened {
+        Some((number, zeros)) if number.starts_with(|c: char| c.is_ascii_digit()) => {
+            exponent(&format!("{number}e{zeros}"))
+        }
+        _ => thousands().unwrap_or_else(|| plain.clone()).parse().ok(),
+    }
+}
+
 /// A number with a zero before it as those see it who take it for octal.
 pub(super) fn octal(text: &str) -> Option<String> {
     let (sign, body) = match text.strip_prefix('-') {
@@ -197,6 +217,23 @@ mod tests {
             (".inf", None),
         ] {
             assert_eq!(decimal(text).as_deref(), plain, "{text}");
+        }
+    }
+
+    #[test]
+    fn people_shorten_and_group_numbers() {
+        for (text, number) in [
+            ("100k", Some(100_000)),
+            ("1.5M", Some(1_500_000)),
+            ("100,000", Some(100_000)),
+            ("100 000", Some(100_000)),
+            ("1.5", None),
+            ("10,5", None),
+            ("k", None),
+            ("-5k", None),
+            ("five", None),
+        ] {
+            assert_eq!(grouped(text), number, "{text}");
         }
     }
 

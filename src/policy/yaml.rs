@@ -495,7 +495,17 @@ impl<'a> Builder<'a> {
                 return;
             }
             _ => match slips::find(self.text, at, error.kind()) {
-                Some(slip) => {
+                Some(mut slip) => {
+                    let fix = |repair: slips::Repair| {
+                        let (at, title) = (repair.at, Some(repair.title.to_owned()));
+                        Fix {
+                            span: Span::new(self.source, offset(at.start), offset(at.end)),
+                            title,
+                            text: repair.text,
+                        }
+                    };
+                    let readings: Vec<Fix> = core::mem::take(&mut slip.or).into_iter().map(fix).collect();
+                    self.findings.may_be_read(readings);
                     let problem = self.slip(slip);
                     // What was read of it was read wrong.
                     self.findings.forget_within(problem.span);

@@ -70,6 +70,7 @@ use super::excerpt::excerpt;
 use super::lost::Lost;
 use super::lost::Within;
 use super::meaning::{self, Counts};
+use super::scalar;
 use super::yaml::{self, Data, Key, Node};
 use super::{Code, Diagnostic, Findings, Fix, Report, Selector, SourceId, Sources, Span};
 use homes::Homes;
@@ -595,6 +596,13 @@ fn repair(problem: Diagnostic, node: &Node, expected: &str, (raw, begins_line): 
                 _ => problem,
             }
         }
+        (Data::Text(text), _) if expected.contains("US dollars") => match dollars(text) {
+            Some(number) => problem.fix(span, "the number alone is in US dollars", number),
+            None => problem,
+        },
+        (Data::Text(text), None) if expected.contains("number") => {
+            problem.help_if(scalar::grouped(text).map(|number| format!("write `{number}`")))
+        }
         (Data::Number(_) | Data::Bool(_), _) if expected.contains("string") => {
             problem.fix(span, "quote it", format!("\"{raw}\""))
         }
@@ -615,6 +623,14 @@ fn repair(problem: Diagnostic, node: &Node, expected: &str, (raw, begins_line): 
         (Data::List(items), _) if expected.contains("a mapping") => problem.help(keyed(items)),
         _ => problem,
     }
+}
+
+/// The number of an amount such as `$2` and `2.50 USD`.
+fn dollars(text: &str) -> Option<&str> {
+    let cut = |text| ["$", "US$", "USD"].iter().find_map(|sign| str::strip_prefix(text, sign));
+    let tail = |text| ["$", "USD", "dollars"].iter().find_map(|sign| str::strip_suffix(text, sign));
+    let number = cut(text).or_else(|| tail(text))?.trim();
+    number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.').then_some(number)
 }
 
 /// What to write where the names are keys and not, as other tools have them, fields of the entries of a list.

@@ -47,18 +47,38 @@ impl Reader<'_> {
         }
     }
 
-    /// Withdraws the repair of a text that is no YAML, if what it writes is refused next.
+    /// Keeps the repair of a text that is no YAML whose fields take what it writes, if that is one alone.
     pub(super) fn settle_syntax<T: Decode>(&mut self, source: SourceId) {
         let text = self.text;
+        let whole = Span::new(source, 0, u32::try_from(text.len()).unwrap_or(u32::MAX));
+        let others = self.findings.readings();
+        let several = !others.is_empty();
         let broken = |problem: &Diagnostic| problem.code == Code::SYNTAX && problem.span.source == source;
         let Some(problem) = self.findings.recent(broken) else { return };
-        let whole = Span::new(source, 0, u32::try_from(text.len()).unwrap_or(u32::MAX));
-        let Some((after, at)) = problem.fix.as_ref().and_then(|fix| replaced(text, whole, fix)) else {
-            return;
-        };
-        if let Some(message) = refusal::<T>(&after, &at) {
-            let title = problem.fix.take().and_then(|fix| fix.title).unwrap_or_default();
-            problem.help.push(format!("to {title} is not enough: {message}"));
+        let (mut taken, mut refused) = (Vec::new(), None);
+        for fix in problem.fix.take().into_iter().chain(others) {
+            match replaced(text, whole, &fix).and_then(|(after, at)| refusal::<T>(&after, &at)) {
+                None => taken.push(fix),
+                Some(message) => {
+                    refused =
+                        refused.or(fix.title.map(|title| format!("to {title} is not enough: {message}")));
+                }
+            }
+        }
+        match <[Fix; 1]>::try_from(taken) {
+            Ok([fix]) => {
+                if several {
+                    problem.help.clear();
+                }
+                problem.fix = Some(fix);
+            }
+            Err(taken) if taken.is_empty() => {
+                if several {
+                    problem.help.clear();
+                }
+                problem.help.extend(refused);
+            }
+            Err(_) => {}
         }
     }
 }

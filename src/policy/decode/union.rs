@@ -28,7 +28,7 @@ macro_rules! union {
                     &[TAG, $($($crate::policy::decode::field_name(stringify!($field)),)*)*];
                 const FORMS: &[(&str, &[&str])] =
                     &[$(($word, &[$($crate::policy::decode::field_name(stringify!($field))),*])),*];
-                let entries = reader.mapping(node)?;
+                let entries = reader.form(node, TAG, FORMS)?;
                 let (key, tag) = reader.tag(node, entries, FIELDS, FORMS)?;
                 let word: String = $crate::policy::decode::Decode::decode(tag, reader)?;
                 match reader.choice(tag.span, &word, &[$($word),*])? {
@@ -68,10 +68,38 @@ use crate::policy::{Code, Diagnostic};
 
 use super::{QUOTED, excerpt};
 
+/// A word of so many letters may be the beginning of a longer one.
+const LEAST: usize = 3;
 /// So many keys are looked at for one that is misspelt.
 const MOST_LOOKED_AT: usize = 32;
 
 impl super::Reader<'_> {
+    /// The entries of a mapping of several forms; of a word alone, what it may be short for is said.
+    pub(crate) fn form<'n>(
+        &mut self,
+        node: &'n Node,
+        tag: &str,
+        forms: &[(&str, &[&str])],
+    ) -> Option<&'n [(Key, Node)]> {
+        let Data::Text(word) = &node.data else { return self.mapping(node) };
+        let names: Vec<&str> = forms.iter().map(|(form, _)| *form).collect();
+        let begins = |name: &&str| word.len() >= LEAST && name.starts_with(&**word);
+        let meant = match names.iter().copied().filter(begins).collect::<Vec<_>>().as_slice() {
+            [one] => Some(*one),
+            _ => closest(word, names.iter().copied()),
+        };
+        let none = self.mapping(node);
+        if let Some(problem) = self.findings.recent(|problem| problem.span == node.span)
+            && problem.fix.is_none()
+        {
+            problem.help.push(meant.map_or_else(
+                || format!("write `{{{tag}: ...}}`, with one of {}", super::list(&names)),
+                |form| format!("did you mean `{{{tag}: {form}, ...}}`?"),
+            ));
+        }
+        none
+    }
+
     /// The key which says what a mapping is, the first of all `fields`; a misspelt one is reported, and taken for it.
     pub(crate) fn tag<'n>(
         &mut self,

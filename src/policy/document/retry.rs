@@ -378,6 +378,15 @@ impl Decode for Attempts {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         match &node.data {
             Data::Text(text) if &**text == "unlimited" => Some(Self::Unlimited),
+            Data::Number(number) if number.as_u64() == Some(0) => {
+                let message = format!("{} is out of range", node.describe());
+                let problem = Diagnostic::error(Code::OUT_OF_RANGE, node.span, message);
+                let problem = problem.label("must be at least 1");
+                reader.report(problem.help(
+                    "the first attempt counts too: `max_attempts: 1` makes no retry, and `enabled: false` switches retries off",
+                ));
+                None
+            }
             Data::Number(_) => NonZeroU32::decode(node, reader).map(Self::Limited),
             _ => reader.wrong_type(node, "a whole number or `unlimited`"),
         }

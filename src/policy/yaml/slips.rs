@@ -28,6 +28,8 @@ pub(super) struct Slip {
     pub(super) also: Option<(Range<usize>, &'static str)>,
     pub(super) help: Vec<String>,
     pub(super) repair: Option<Repair>,
+    /// Other repairs: the fields decide which is meant.
+    pub(super) or: Vec<Repair>,
 }
 
 /// A replacement of bytes.
@@ -104,6 +106,7 @@ pub(super) fn find(text: &str, at: usize, kind: &ErrorKind) -> Option<Slip> {
         .or_else(|| past::find(text, &lines, here))
         .or_else(|| space(text, &lines, here))
         .or_else(|| key(text, &lines, here))
+        .or_else(|| colon_within(text, at, kind))
         .or_else(|| colon(text, lines.get(here)?, at))
         .or_else(|| sign(text, lines.get(here)?, at, kind))
         .or_else(|| indent::find(text, &lines, here))
@@ -126,7 +129,7 @@ pub(super) fn pattern(text: &str, at: usize) -> Option<Slip> {
     let repair = Some(repair).filter(|repair| helps(text, repair));
     let help = if repair.is_some() { Vec::new() } else { vec!["quote a name with `*`".to_owned()] };
     let message = "`*` begins an alias unless it is quoted".to_owned();
-    Some(Slip { at: whole, message, help, repair, also: None })
+    Some(Slip { at: whole, message, help, repair, ..Slip::default() })
 }
 
 /// What is wrong, by what the reader says alone.
@@ -233,7 +236,7 @@ fn tab(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
         message: "a tab indents this line".to_owned(),
         help: vec!["indent with spaces; YAML forbids tabs for that".to_owned()],
         repair: all.into_iter().next().filter(|_| same).map(|(repair, _)| repair),
-        also: None,
+        ..Slip::default()
     })
 }
 
@@ -284,7 +287,7 @@ fn key(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
             vec!["quote it if it is one key; write each key on a line of its own if it is two".to_owned()]
         }
     };
-    Some(Slip { at: whole, message, help, repair, also: None })
+    Some(Slip { at: whole, message, help, repair, ..Slip::default() })
 }
 
 /// A value that holds `: `, which begins another mapping.
@@ -297,18 +300,82 @@ fn colon(text: &str, line: &Line<'_>, at: usize) -> Option<Slip> {
     if at < start || value.starts_with(['"', '\'', '{', '[', '|', '>', '&', '*', '!']) {
         return None;
     }
-    let whole = start..start.saturating_add(value.len());
-    let repair = Repair { at: whole.clone(), title: "quote it", text: quoted(value) };
-    let message =
-        format!("the value of `{}` holds `: `, which begins a mapping", key.trim_start_matches([' ', '-']));
-    let slip = Slip { at: whole, message, ..Slip::default() };
+    let name = key.trim_start_matches([' ', '-']);
+    let column = key.len().saturating_sub(name.len());
+    let next = Next { first, before: format!("\n{}", " ".repeat(column)), what: "on a line of its own" };
+    Some(two_readings(text, name, start..start.saturating_add(value.len()), &next))
+}
+
+/// A key that may begin in the midst of a value.
+struct Next<'t> {
+    /// What stands before the `: `.
+    first: &'t str,
+    /// What has to stand before it.
+    before: String,
+    /// In words.
+    what: &'static str,
+}
+
+/// A value that holds `: `: it is a text, a mapping, or a value and the next key.
+fn two_readings(text: &str, name: &str, whole: Range<usize>, next: &Next<'_>) -> Slip {
+    let Next { first, before, what } = next;
+    let value = text.get(whole.clone()).unwrap_or_default();
+    let message = format!("the value of `{name}` holds `: `, which begins a mapping");
+    let slip = Slip { at: whole.clone(), message, ..Slip::default() };
+    let quote = Repair { at: whole.clone(), title: "quote it", text: quoted(value) };
+    let quote = Some(quote).filter(|repair| helps(text, repair));
     if is_key(first) {
-        let mapping = format!("if it is a mapping, write `{{{value}}}`, or its keys on lines of their own");
-        return Some(Slip { help: vec!["quote it if it is a text".to_owned(), mapping], ..slip });
+        let written = format!("{{{value}}}");
+        let help = format!("if it is a mapping, write `{written}`, or its keys on lines of their own");
+        let mapping = Repair { at: whole, title: "write a mapping", text: written };
+        let or = [quote, Some(mapping).filter(|repair| helps(text, repair))];
+        let help = vec!["quote it if it is a text".to_owned(), help];
+        return Slip { help, or: or.into_iter().flatten().collect(), ..slip };
     }
-    let helped = helps(text, &repair);
-    let help = if helped { Vec::new() } else { vec!["quote it".to_owned()] };
-    Some(Slip { help, repair: Some(repair).filter(|_| helped), ..slip })
+    let key = first.rsplit(' ').next().filter(|key| is_key(key)).map(|key| {
+        let end = whole.start.saturating_add(first.len());
+        let start = end.saturating_sub(key.len());
+        let blank = first.len().saturating_sub(key.len());
+        let blank = blank.saturating_sub(first.get(..blank).unwrap_or_default().trim_end().len());
+        let at = start.saturating_sub(blank)..end;
+        let repair = Repair { at, title: "separate the keys", text: format!("{before}{key}") };
+        (repair, format!("if `{key}` is the next key, write it {what}"))
+    });
+    let key = key.filter(|(repair, _)| helps(text, repair));
+    let help = match (&quote, &key) {
+        (Some(_), None) => Vec::new(),
+        (_, key) => [Some("quote it if it is a text".to_owned()), key.as_ref().map(|(_, help)| help.clone())]
+            .into_iter()
+            .flatten()
+            .collect(),
+    };
+    Slip { help, repair: quote, or: key.into_iter().map(|(repair, _)| repair).collect(), ..slip }
+}
+
+/// A value within `{…}` that holds `: `.
+fn colon_within(text: &str, at: usize, kind: &ErrorKind) -> Option<Slip> {
+    if !matches!(kind, ErrorKind::ExpectedFlowMappingSeparator) || !text.get(at..)?.starts_with(": ") {
+        return None;
+    }
+    let before = text.get(..at)?;
+    let opens = before
+        .rfind(['{', ',', '\n'])
+        .filter(|opens| !before.get(*opens..).unwrap_or_default().starts_with('\n'))?;
+    let entry = before.get(opens.saturating_add(1)..)?;
+    let (name, first) = entry.split_once(": ")?;
+    let start = at.saturating_sub(first.trim_start().len());
+    let rest = text.get(at..)?;
+    let end = at.saturating_add(rest.find([',', '}', '\n', '#', '{', '[', '"', '\'', ']'])?);
+    let value = text.get(start..end)?.trim_end();
+    let closes = matches!(text.as_bytes().get(end), Some(b',' | b'}'));
+    if !closes
+        || first.contains(['"', '\'', '[', ']', '}', '#'])
+        || value.starts_with(['|', '>', '&', '*', '!'])
+    {
+        return None;
+    }
+    let next = Next { first: first.trim_start(), before: ", ".to_owned(), what: "after a `,`" };
+    Some(two_readings(text, name.trim(), start..start.saturating_add(value.len()), &next))
 }
 
 /// A text in quotes.
@@ -338,7 +405,7 @@ fn sign(text: &str, line: &Line<'_>, at: usize, kind: &ErrorKind) -> Option<Slip
     let repair = Repair { at: whole.clone(), title: "quote it", text: format!("'{value}'") };
     let repair = Some(repair).filter(|repair| plain && helps(text, repair));
     let help = if repair.is_some() { Vec::new() } else { vec!["quote it".to_owned()] };
-    Some(Slip { at: whole, message, help, repair, also: None })
+    Some(Slip { at: whole, message, help, repair, ..Slip::default() })
 }
 
 #[cfg(test)]

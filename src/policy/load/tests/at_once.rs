@@ -155,3 +155,20 @@ fn a_repair_is_offered_only_where_one_thing_can_be_meant() {
     assert_eq!(fix("version: 1\nretry: {max_atempts: 3, max_attempts: 4}\n"), None);
     assert_eq!(fix("version: 1\nretry: {max_atmps: 3}\n"), None);
 }
+
+#[test]
+fn what_people_write_in_place_of_a_value_leads_to_it() {
+    for (text, help) in [
+        ("retry: {backoff: expo}", "did you mean `{kind: exponential, ...}`?"),
+        ("retry: {backoff: constnt}", "did you mean `{kind: constant, ...}`?"),
+        ("retry: {backoff: fast}", "write `{kind: ...}`, with one of"),
+        ("retry: {max_attempts: 0}", "`enabled: false` switches retries off"),
+        ("limits: {run: {tokens: 100k}}", "write `100000`"),
+        ("limits: {run: {tokens: '100,000'}}", "write `100000`"),
+    ] {
+        let loaded = Loader::new().load(vec![("team.yaml".to_owned(), format!("version: 1\n{text}\n"))]);
+        let report = loaded.unwrap_err();
+        let [problem] = report.diagnostics() else { panic!("{report}") };
+        assert!(problem.help.iter().any(|said| said.contains(help)), "{text}: {:?}", problem.help);
+    }
+}

@@ -183,6 +183,6 @@ fn never(text: &str, bracket: char, open: usize, lost: Option<(char, usize)>) ->
         message: format!("`{bracket}` is never closed"),
         help,
         repair,
-        also: None,
+        ..Slip::default()
     }
 }

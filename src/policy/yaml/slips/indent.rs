@@ -82,7 +82,7 @@ fn misfit(text: &str, lines: &[Line<'_>], number: usize, levels: &[Level<'_>], w
         message,
         help: vec![format!("indent it {}", places.join(", or "))],
         repair: only,
-        also: None,
+        ..Slip::default()
     }
 }
 

@@ -41,7 +41,7 @@ fn of_line(text: &str, line: &Line<'_>) -> Option<Slip> {
         (None, '"' | '\'') => vec![format!("quote all of it, `{}`, or none", quoted(value))],
         (None, _) => vec!["quote it if it is a text, or move what follows".to_owned()],
     };
-    Some(Slip { at: whole, message, help, repair, also: None })
+    Some(Slip { at: whole, message, help, repair, ..Slip::default() })
 }
 
 /// A sign of a text on the lines below, with a text beside it.
