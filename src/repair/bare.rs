@@ -105,6 +105,7 @@ fn text(cursor: &mut Cursor<'_>, found: Line<'_>, open: Open<'_>) -> Result<Valu
     if let Some(meant) = meant(word) {
         return Ok(match cursor.choose(Reason::TwoReadings, start)? {
             Choice::Second => Value::String(word.to_owned()),
+            Choice::Octal => number::octal(word).map_or(meant, Value::from),
             Choice::First | Choice::Neither => meant,
         });
     }

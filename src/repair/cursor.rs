@@ -9,6 +9,8 @@ pub(super) enum Choice {
     Neither,
     /// The number, the literal, the first of two members of the same name.
     First,
+    /// As the first, with numbers that begin with a zero read as octal.
+    Octal,
     /// The text, the last of two members of the same name.
     Second,
 }

@@ -114,7 +114,13 @@ pub fn repair_for(text: &str, holds: &dyn Fn(&Value) -> bool) -> Result<Repaired
         Err((refusal, true)) => refusal,
     };
     let held = |choice| read(text, choice).ok().filter(|found| holds(&found.value));
-    match (held(Choice::First), held(Choice::Second)) {
+    let first = match (held(Choice::First), held(Choice::Octal)) {
+        (Some(decimal), Some(octal)) if decimal.value == octal.value => Some(decimal),
+        (None, None) => None,
+        // Two numbers: a wrong one is worse than none, also where only one of them holds.
+        _ => return Err(ambiguous),
+    };
+    match (first, held(Choice::Second)) {
         (Some(found), None) | (None, Some(found)) => Ok(found),
         (Some(first), Some(second)) if first.value == second.value => Ok(first),
         _ => Err(ambiguous),
@@ -145,7 +151,7 @@ fn read(text: &str, choice: Choice) -> Result<Repaired, (Refusal, bool)> {
         }
     }
     match (readings.len(), choice) {
-        (1, _) | (2, Choice::First) => readings.into_iter().next().ok_or(refused),
+        (1, _) | (2, Choice::First | Choice::Octal) => readings.into_iter().next().ok_or(refused),
         (2, Choice::Second) => readings.into_iter().nth(1).ok_or(refused),
         (found, _) => Err((refused.0, refused.1 || found == 2)),
     }

@@ -88,6 +88,13 @@ pub(super) fn other_form(word: &str) -> Option<Value> {
     (whole != word).then_some(Value::Number(number))
 }
 
+/// The number that a word is to those who take zeros before it for octal (C, Python 2, sloppy JavaScript): `012` is 12 or 10.
+/// The packages `json_repair` (Python) and `jsonrepair` (npm) differ on it, too: 12 and "012".
+pub(super) fn octal(word: &str) -> Option<u64> {
+    let digits = word.strip_prefix('+').unwrap_or(word).strip_prefix('0')?.replace('_', "");
+    u64::from_str_radix(&digits, 8).ok()
+}
+
 /// Whether a number says the same as it was written. Another spelling, `1.50` and `1.5`, is the same.
 pub(super) fn is_kept(word: &str, number: &Number) -> bool {
     if is_integer(word) { fits(word) } else { decimal(word) == decimal(&number.to_string()) }

@@ -53,7 +53,7 @@ impl Frame {
                 let key = std::mem::take(key);
                 match map.get(&key) {
                     Some(known) if *known == value => cursor.repaired(Repair::RepeatedKey),
-                    Some(_) if cursor.choose(Reason::DuplicateKey, *at)? == Choice::First => return Ok(()),
+                    Some(_) if cursor.choose(Reason::DuplicateKey, *at)? != Choice::Second => return Ok(()),
                     _ => {}
                 }
                 map.insert(key, value);

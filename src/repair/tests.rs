@@ -219,6 +219,21 @@ fn a_schema_decides_between_two_readings_of_which_one_holds() {
     }
 }
 
+/// `012` is 12 or 10, and no schema tells which; but one that takes texts alone leaves no doubt.
+#[test]
+fn a_number_that_may_be_octal_is_a_text_or_refused() {
+    for text in ["{\"n\": 012}", "{\"n\": +010}", "{\"n\": 0_12}"] {
+        assert!(repair_for(text, &|_| true).is_err(), "{text}");
+        assert!(repair_for(text, &|found| found["n"].is_u64()).is_err(), "{text}");
+        assert!(repair_for(text, &|found| found["n"].as_u64().is_some_and(|n| n < 12)).is_err(), "{text}");
+        assert!(repair_for(text, &|found| found["n"].is_string()).unwrap().value["n"].is_string(), "{text}");
+    }
+    // One number to everybody.
+    for (text, number) in [("{\"n\": 007}", 7), ("{\"n\": 089}", 89), ("{\"n\": 00}", 0)] {
+        assert_eq!(repair_for(text, &|found| found["n"].is_u64()).unwrap().value, json!({"n": number}));
+    }
+}
+
 #[test]
 fn quotes_too_many() {
     let path = json!({"destination": "/Users/x"});
