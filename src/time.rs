@@ -141,10 +141,18 @@ impl JsonSchema for Instant {
 }
 
 impl Nanos {
-    /// To three digits, for people: `945.071498ms` becomes `945ms`.
+    /// To three digits, for people: `945.071498ms` becomes `945ms`, and `639109h9m52s` becomes `639000h`.
+    ///
+    /// ```
+    /// use unfazed::time::Nanos;
+    /// assert_eq!(Nanos::from_secs(2_300_792_992).rounded().to_string(), "639000h");
+    /// assert_eq!(Nanos::from_secs(99 * 3_600 + 1).rounded().to_string(), "98h53m20s");
+    /// ```
     #[must_use]
     pub const fn rounded(self) -> Self {
-        let mut unit = 1_u64;
+        const HOUR: u64 = 3_600 * NANOS_PER_SEC;
+        // From here on the hours alone have three digits.
+        let mut unit = if self.0 >= 100 * HOUR { HOUR } else { 1 };
         while self.0 / unit >= 1000 {
             unit = unit.saturating_mul(10);
         }

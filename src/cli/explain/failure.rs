@@ -44,7 +44,7 @@ pub(super) struct Asked {
     /// an event.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["turn", "history", "context", "bounds", "key", "error", "code", "type", "message", "detail", "provider"])]
     body: Option<PathBuf>,
-    /// A header of that answer, such as `retry-after: 5`; may be given several times.
+    /// A header of the answer whose body `--body` gives, such as `retry-after: 5`; may be given several times.
     #[arg(long, value_name = "NAME: VALUE", requires = "body", value_parser = header)]
     header: Vec<(String, String)>,
 }
@@ -163,8 +163,8 @@ fn told(failure: &Failure) -> String {
 fn hint(hint: &Hint) -> Option<String> {
     match hint {
         Hint::None => None,
-        Hint::Wait(wait) => Some(wait.to_string()),
-        Hint::Partly(partly) => Some(format!("{}; ignored {}", partly.wait, partly.ignored)),
+        Hint::Wait(wait) => Some(wait.rounded().to_string()),
+        Hint::Partly(partly) => Some(format!("{}; ignored {}", partly.wait.rounded(), partly.ignored)),
         Hint::Ignored(reason) => Some(format!("ignored {reason}")),
     }
 }

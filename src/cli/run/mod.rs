@@ -2,6 +2,7 @@
 
 mod answer;
 mod approval;
+mod closing;
 mod ended;
 mod inventory;
 mod issues;
@@ -225,9 +226,8 @@ async fn live(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
     listening.abort();
     warn_of(recorder.problems());
     let Some(result) = result else {
-        out::say_raw(&format!(
-            "Cancelled at once; running tools were killed\nresume   unfazed run --resume {id}\n"
-        ));
+        let resume = closing::resume(id.as_str(), "");
+        out::say_raw(&format!("Cancelled at once; running tools were killed\n{resume}"));
         return Ok(Exit::Cancelled);
     };
     let report = result.map_err(|error| Failed::Stopped(error.to_string()))?;
@@ -261,12 +261,13 @@ fn show(report: &RunReport, given_up: &[RetryExhausted], session: &str, id: &str
     let cost = report.cost.map(|cost| format!("cost     {cost} USD\n")).unwrap_or_default();
     let spent = spent::line(report).map(|spent| format!("spent    {spent}\n")).unwrap_or_default();
     let resume = if ended::exit(&report.outcome) == Exit::Cancelled {
-        format!("resume   unfazed run --resume {id} 'TASK'\n")
+        closing::resume(id, " 'TASK'")
     } else {
         String::new()
     };
     out::say_raw(&format!(
-        "{blank}turns    {turns}\ntokens   {used}\n{cost}{spent}session  {session}\n{resume}"
+        "{blank}turns    {turns}\ntokens   {used}\n{cost}{spent}{}{resume}",
+        closing::session(session, id)
     ));
     printed
 }

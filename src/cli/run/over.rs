@@ -3,7 +3,7 @@
 use serde_json::json;
 use unfazed::store::Fsync;
 
-use super::{Format, ended, print};
+use super::{Format, closing, ended, print};
 use crate::cli::exit::{Exit, Failed};
 use crate::cli::out;
 use crate::cli::sessions::{Found, LastRun, failed};
@@ -29,9 +29,10 @@ pub(super) fn show(found: &Found, format: Format) -> Result<Exit, Failed> {
             ));
             let printed = print(&outcome, &[], None);
             out::say_raw(&format!(
-                "turns    {}\ntokens   {}\nsession  {session}\n",
+                "turns    {}\ntokens   {}\n{}",
                 meta.turns,
-                tokens(meta.tokens)
+                tokens(meta.tokens),
+                closing::session(&session, id.as_str())
             ));
             printed?;
         }

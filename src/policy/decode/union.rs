@@ -88,7 +88,7 @@ impl super::Reader<'_> {
             [one] => Some(*one),
             _ => closest(word, names.iter().copied()),
         };
-        let none = self.mapping(node);
+        let entries = self.mapping(node);
         if let Some(problem) = self.findings.recent(|problem| problem.span == node.span)
             && problem.fix.is_none()
         {
@@ -97,7 +97,7 @@ impl super::Reader<'_> {
                 |form| format!("did you mean `{{{tag}: {form}, ...}}`?"),
             ));
         }
-        none
+        entries
     }
 
     /// The key which says what a mapping is, the first of all `fields`; a misspelt one is reported, and taken for it.
