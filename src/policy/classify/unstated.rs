@@ -5,8 +5,26 @@
 use core::ops::Range;
 
 /// What such parts of a message begin with, as phrases are searched for; without one, and without a quote, it has none.
-pub(super) const MARKERS: [&str; 9] =
-    ["if", "unless", "whether", "in case", "not", "never", "no", "t", "http"];
+pub(super) const MARKERS: [&str; 18] = [
+    "if",
+    "unless",
+    "whether",
+    "in case",
+    "not",
+    "never",
+    "no",
+    "t",
+    "http",
+    "nothing to do",
+    "unrelated to",
+    "regardless of",
+    "within your",
+    "untouched",
+    "unaffected",
+    "intact",
+    "fine ",
+    "ok",
+];
 
 /// What stands before `not` where it denies. After `must`, `can` and the like it states a limit: `must not exceed 4096`.
 const IS: [&str; 10] = ["is", "are", "was", "were", "be", "been", "has", "have", "had", "does"];
@@ -31,8 +49,32 @@ const BETWEEN: [&str; 15] = [
     "about",
 ];
 /// What `no` denies. Of what one needs it states that it is gone: `no credit`.
-const TROUBLES: [&str; 8] =
-    ["rate", "limit", "limits", "content", "filter", "throttling", "suspension", "overload"];
+const TROUBLES: [&str; 12] = [
+    "rate",
+    "limit",
+    "limits",
+    "content",
+    "filter",
+    "throttling",
+    "suspension",
+    "overload",
+    "safety",
+    "moderation",
+    "guardrail",
+    "violation",
+];
+/// How words begin that tell what happens to a limit, an account or a request. Denied, they take back all of their clause:
+/// `your monthly limit hasn't been reached`.
+const HAPPENS: [&str; 16] = [
+    "reach", "exceed", "exhaust", "deplet", "hit", "used", "consum", "spent", "suspend", "overload", "touch",
+    "affect", "involv", "trigger", "block", "flag",
+];
+/// What says of something before it that it is as it should be.
+const AS_IT_SHOULD_BE: [&str; 5] = ["fine", "ok", "untouched", "unaffected", "intact"];
+/// Words between two clauses.
+const JOINS: [&str; 8] = ["and", "but", "because", "so", "as", "since", "while", "although"];
+/// The most words that are looked at to either side for the end of a clause.
+const LONGEST_CLAUSE: usize = 24;
 /// Before these a quoted name is that of a limit or of an error, and tells what failed.
 const TELLS: [&str; 12] = [
     "metric",
@@ -76,7 +118,10 @@ impl Unstated {
         for (number, word) in words.iter().enumerate() {
             let before = number.checked_sub(1).and_then(|before| words.get(before));
             let after = words.get(number.saturating_add(1)..).unwrap_or_default();
-            found.spoken_of.extend(supposed(text, word, after).or_else(|| denied(before, word, after)));
+            let taken_back =
+                || takes_back(before, word, after).then(|| clause(text, &words, number)).flatten();
+            let spoken_of = supposed(text, word, after).or_else(taken_back);
+            found.spoken_of.extend(spoken_of.or_else(|| denied(before, word, after)));
         }
         found
     }
@@ -131,6 +176,10 @@ fn supposed(text: &str, word: &Word<'_>, after: &[Word<'_>]) -> Option<Range<usi
         "if" | "unless" | "whether" => true,
         "in" => next(&["case"]),
         "not" => next(&["because", "due"]),
+        "nothing" => next(&["to"]),
+        "unrelated" => next(&["to"]),
+        "within" => next(&["your"]),
+        "regardless" => next(&["of"]),
         _ => false,
     };
     if !begins {
@@ -159,6 +208,39 @@ fn denied(before: Option<&Word<'_>>, word: &Word<'_>, after: &[Word<'_>]) -> Opt
         _ => false,
     };
     denies.then_some(word.at.end..next.at.end)
+}
+
+/// Whether a word denies that something happened, or says that all is well.
+fn takes_back(before: Option<&Word<'_>>, word: &Word<'_>, after: &[Word<'_>]) -> bool {
+    let follows = |words: &[&str]| before.is_some_and(|before| is_one_of(before.text, words));
+    let denies = match word.text.to_ascii_lowercase().as_str() {
+        "not" => follows(&IS) || follows(&["did", "do"]),
+        "t" => follows(&IS_NOT) || follows(&["don"]),
+        "never" => true,
+        _ => return is_one_of(word.text, &AS_IT_SHOULD_BE) && follows(&IS),
+    };
+    let mut next = after.iter().filter(|word| !is_one_of(word.text, &BETWEEN));
+    let (Some(verb), then) = (next.next(), next.next()) else { return false };
+    let begins =
+        |stem: &&str| verb.text.get(..stem.len()).is_some_and(|start| start.eq_ignore_ascii_case(stem));
+    let runs_out =
+        is_one_of(verb.text, &["run", "ran"]) && then.is_some_and(|then| is_one_of(then.text, &["out"]));
+    denies && (runs_out || HAPPENS.iter().any(begins))
+}
+
+/// The clause around a word.
+fn clause(text: &str, words: &[Word<'_>], number: usize) -> Option<Range<usize>> {
+    let joined = |pair: &&[Word<'_>]| {
+        let [one, other] = pair else { return false };
+        let between = text.get(one.at.end..other.at.start).unwrap_or_default();
+        // But not in `1.5` and `example.com`.
+        let ends = between.contains([',', ';', ':', '!', '?', '(', ')', '\n']) || between.starts_with(". ");
+        !ends && !is_one_of(one.text, &JOINS) && !is_one_of(other.text, &JOINS)
+    };
+    let before = words.get(..=number)?.windows(2).rev().take(LONGEST_CLAUSE).take_while(joined).count();
+    let after = words.get(number..)?.windows(2).take(LONGEST_CLAUSE).take_while(joined).count();
+    let (first, last) = (words.get(number.checked_sub(before)?)?, words.get(number.checked_add(after)?)?);
+    Some(first.at.start..last.at.end)
 }
 
 /// The words of a text, in their order.
@@ -192,7 +274,20 @@ mod tests {
     #[test]
     fn what_is_denied_or_supposed_is_not_stated() {
         for (text, unstated) in [
-            ("Your account is not suspended; slow down", vec!["suspended"]),
+            ("Your account is not suspended; slow down", vec!["Your account is not suspended"]),
+            (
+                "Too fast. Your monthly limit hasn't been reached, but wait",
+                vec!["Your monthly limit hasn't been reached"],
+            ),
+            (
+                "You did not exceed your daily quota of 1.5 M; slow down",
+                vec!["You did not exceed your daily quota of 1.5 M"],
+            ),
+            ("You have not run out of credits because of it", vec!["You have not run out of credits"]),
+            ("Your balance is fine and you are too fast", vec!["Your balance is fine"]),
+            ("This has nothing to do with your quota. Wait", vec!["to do with your quota"]),
+            ("Your card was not charged as your limit is used up", vec!["charged"]),
+            ("There isn't enough money", vec!["enough"]),
             ("it hasn't been rate limited, it failed", vec!["been rate"]),
             ("This is not a quota problem: wait", vec!["a quota"]),
             ("The input must not exceed 4096 tokens", vec![]),
