@@ -144,6 +144,22 @@ impl Request {
         Some(divided(rest, each)).filter(|most| *most >= self.floor)
     }
 
+    /// What [`Self::most_of_final`] asks for, for people.
+    pub(super) fn needs_as_final(self) -> String {
+        let least = self.floor.min(LEAST);
+        format!("the call takes {} tokens for its request, and {least} at least for its reply", self.tokens)
+    }
+
+    /// What [`Self::most_before`] asks for, for people.
+    pub(super) fn needs_before(self, end: Self) -> String {
+        let kept = end.tokens.saturating_add(RESULTS).saturating_add(end.floor);
+        format!(
+            "the call takes {} tokens for its request, and {} at least for its reply, which the final turn sends again; {kept} \
+             more are kept for the final turn",
+            self.tokens, self.floor
+        )
+    }
+
     /// How many tokens the final request may have if `left` is left and its reply keeps the floor.
     pub(super) fn most_of_request(self, left: u64) -> u64 {
         let rest = u128::from(left).saturating_sub(product(self.floor, self.rate.output));

@@ -113,13 +113,13 @@ impl<'a> Step<'a> {
         let ahead = ahead.max().unwrap_or(input);
         for purse in self.purses(limits, target)? {
             let call = Request { tokens: input, rate: purse.rate, floor };
-            let most = if self.state.last_turn == LastTurn::Now {
-                call.most_of_final(purse.left)
+            let end = Request { tokens: ahead, rate: purse.most, floor };
+            let (most, needs) = if self.state.last_turn == LastTurn::Now {
+                (call.most_of_final(purse.left), call.needs_as_final())
             } else {
-                let end = Request { tokens: ahead, rate: purse.most, floor };
-                call.most_before(end, purse.left)
+                (call.most_before(end, purse.left), call.needs_before(end))
             };
-            let fact = format!("{} left, {input} tokens are to be sent", purse.text());
+            let fact = format!("{} left; {needs}", purse.text());
             let why = || because(self.policy, purse.rule, &purse.shown, [fact.clone()]);
             let Some(most) = most else { return Err(why()) };
             if most < granted.reservation.output {

@@ -37,6 +37,12 @@ impl Explanation {
         for value in own {
             let _ = write!(out, "\n{value}");
         }
+        if !self.budgets.is_empty() {
+            out.push_str("\nthe run has budgets, which bound all of it\n");
+        }
+        for budget in &self.budgets {
+            let _ = write!(out, "\n{budget}");
+        }
         for layer in &self.conditional {
             let _ = write!(out, "\n{layer}");
         }

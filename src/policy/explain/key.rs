@@ -8,6 +8,9 @@ use crate::policy::did_you_mean::closest;
 const BY_CLASS: &str = "by_class";
 const OF_CLASSES: &[&str] = &["max_attempts", "backoff", "server_delay"];
 
+/// Where the budgets of a run are written.
+const BUDGETS: &str = "limits.run";
+
 /// A path that leads to no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{subject} has no `{key}`{help}")]
@@ -30,8 +33,19 @@ impl Explanation {
             Some(rest) if rest.starts_with('.') => self.of_class(rest.trim_start_matches('.')),
             _ => self.inside(key),
         };
+        if (key == BUDGETS || key.starts_with("limits.run.")) && values.is_empty() {
+            return Err(UnknownKey {
+                subject: "the run".to_owned(),
+                key: key.to_owned(),
+                help: ": no file sets a budget".to_owned(),
+            });
+        }
         if key.is_empty() || values.is_empty() {
             return Err(self.unknown(key));
+        }
+        // They stand at the top of a policy, whatever was asked about.
+        if values.iter().all(|value| value.path.starts_with(BUDGETS)) {
+            return Ok(Self::of("the run".to_owned(), Vec::new(), values));
         }
         Ok(Self {
             rules: self.rules.clone(),
@@ -43,7 +57,7 @@ impl Explanation {
     fn inside(&self, key: &str) -> Vec<Explained> {
         let inside =
             |path: &str| path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        self.values.iter().filter(|value| inside(&value.path)).cloned().collect()
+        self.values.iter().chain(&self.budgets).filter(|value| inside(&value.path)).cloned().collect()
     }
 
     /// `timeout`, `timeout.backoff`: what the class has of its own, else what holds for all classes.

@@ -25,7 +25,7 @@ pub(super) use worst::{Kind, Work, add};
 use super::document::CallRule;
 use super::layers::{Above, unbounded};
 use super::merge::{AnyTrail, Limits};
-use super::{CallOverride, Counting, Place, Policy, RetryPolicy, Scope, ToolPolicy};
+use super::{CallOverride, Counting, Origin, Place, Policy, RetryPolicy, Scope, ToolPolicy};
 
 /// So many layers for single calls are combined in every way.
 const MOST_COMBINED: u32 = 10;
@@ -41,6 +41,8 @@ pub struct Explanation {
     pub delays: Option<Delays>,
     /// The limits that hold, those that change nothing among them.
     pub limits: Vec<LimitInForce>,
+    /// The budgets of the run (`limits.run`), which bound this and all else in it.
+    pub budgets: Vec<Explained>,
     /// Layers that hold for some calls only.
     pub conditional: Vec<CallLayer>,
     /// Rules for the call that do not apply, and why.
@@ -280,6 +282,19 @@ impl Policy {
         run.collect()
     }
 
+    /// The same with the budgets of a run beside it, which hold whatever is explained.
+    #[must_use]
+    pub fn with_budgets(&self, explanation: Explanation) -> Explanation {
+        let explained = |(name, value, origin): (&str, Value, Origin)| {
+            let (scope, at) = (origin.scope, self.place(origin));
+            let layer = "limits.run".to_owned();
+            let says = Contribution { won: true, set: Some(value.clone()), layer, scope, at: at.clone() };
+            let (path, contributions) = (format!("limits.{name}"), vec![says]);
+            Explained { path, value, scope, at, capped_from: None, contributions }
+        };
+        Explanation { budgets: self.run_limits().each().into_iter().map(explained).collect(), ..explanation }
+    }
+
     /// Why the rules for the validity of the history are what they are.
     pub fn explain_history(&self) -> Explanation {
         let mut values: Vec<Explained> = Vec::new();
@@ -375,6 +390,7 @@ impl Explanation {
             values,
             delays: None,
             limits: Vec::new(),
+            budgets: Vec::new(),
             conditional: Vec::new(),
             left_out: Vec::new(),
             planner: None,

@@ -17,7 +17,7 @@ const LONGEST_SAID: usize = 48;
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "effective policy for {}", self.subject)?;
-        for value in &self.values {
+        for value in self.values.iter().chain(&self.budgets) {
             writeln!(f)?;
             if self.values.len() == 1 { write!(f, "{value:#}")? } else { write!(f, "{value}")? }
         }
