@@ -60,7 +60,7 @@ pub(super) fn to_retry(
             Reason::new(policy, path, rules.backoff, [waits])
         }
         DelayRule::Server => {
-            let asked = case.hint.map(|hint| format!("the server asks for {hint}"));
+            let asked = asked(case);
             let path = path("server_delay", case, rules.server_delay, all.server_delay);
             Reason::new(policy, path, rules.server_delay, asked)
         }
@@ -105,7 +105,7 @@ pub(crate) fn of_stop(
         StopReason::Shadow => because(policy, "retry.shadow", &retry.shadow, []),
         StopReason::Deadline => because(policy, "retry.deadline", &retry.deadline, [attempts]),
         StopReason::ServerDelay => {
-            let asked = case.hint.map(|hint| format!("the server asks for {hint}"));
+            let asked = asked(case);
             let path = path("server_delay", case, rules.server_delay, all.server_delay);
             because(policy, path, rules.server_delay, asked)
         }
@@ -166,6 +166,17 @@ impl<T: serde::Serialize> Display for Shown<T> {
     }
 }
 
+/// The wait that was asked for, and by whom.
+fn asked(case: &Case) -> Option<String> {
+    case.hint.map(|hint| {
+        if case.assumed {
+            format!("the server does not say how long, and `errors.wait` says {hint}")
+        } else {
+            format!("the server asks for {hint}")
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +193,7 @@ mod tests {
             let case = Case {
                 class: ErrorClass::RateLimit,
                 hint: Some(Nanos::from_secs(1)),
+                assumed: false,
                 obstacle: Obstacle::None,
                 run_deadline: None,
                 correction: false,

@@ -27,6 +27,8 @@ pub struct Case {
     pub class: ErrorClass,
     /// The wait the other side asked for.
     pub hint: Option<Nanos>,
+    /// Whether nobody asked for it, and the row of the error table says how long it is then (`errors.wait`).
+    pub assumed: bool,
     /// What forbids another attempt whatever the numbers say.
     pub obstacle: Obstacle,
     /// The deadline of the whole run.
@@ -328,6 +330,12 @@ impl Obstacle {
             _ => self,
         }
     }
+}
+
+/// Whether it is the row of the error table alone that says how long to wait.
+pub fn assumed(waits: &Waits, classified: Classified, rule: &ServerDelay) -> bool {
+    let without_row = Classified { wait: None, ..classified };
+    hint(waits, classified, rule).is_some() && hint(waits, without_row, rule).is_none()
 }
 
 /// The wait that counts: of the sources of the rule the first that says something. The row of the error table does not

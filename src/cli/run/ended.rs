@@ -22,7 +22,8 @@ pub(crate) fn why(exhausted: &RetryExhausted, report: &FailureReport) -> String 
     }
     match (exhausted.reason, report.forced_final_reason) {
         _ if report.reason == FailureReason::BudgetExhausted => {
-            "its budget (`limits.run`) has too little left for another call, and there is no answer".to_owned()
+            "its budget (`limits.run`) has too little left for another call, and there is no answer"
+                .to_owned()
         }
         (StopReason::Deadline, _) => "its deadline has passed".to_owned(),
         (StopReason::Attempts, Some(FinalReason::MaxTurns)) => {

@@ -102,6 +102,7 @@ our words below the document it comes from. Beside it is what shows it:
 - **not expressible**: the document says so, and no policy can say it; beside it is why.
 
 Statements that are shown by the same case or test depend on each other: together they are one of the facts that are counted.
+A fact that statements of several documents share counts for each of these documents, and once in the sum of all.
 
 ";
 

@@ -49,6 +49,7 @@ fn verdict(policy: &RetryPolicy, attempt: u32, case: Case) -> Verdict {
 fn timeout() -> Case {
     Case {
         class: ErrorClass::Timeout,
+        assumed: false,
         hint: None,
         obstacle: Obstacle::None,
         run_deadline: None,

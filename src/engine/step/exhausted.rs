@@ -15,7 +15,7 @@ use crate::time::Nanos;
 
 impl Step<'_> {
     pub(super) fn case(&self, class: ErrorClass, hint: Option<Nanos>, obstacle: Obstacle) -> Case {
-        Case { class, hint, obstacle, run_deadline: self.deadline(), correction: false }
+        Case { class, hint, assumed: false, obstacle, run_deadline: self.deadline(), correction: false }
     }
 
     /// The case of a failure: with what the server says about retries, as far as the policy listens.
@@ -27,9 +27,12 @@ impl Step<'_> {
         obstacle: Obstacle,
     ) -> Case {
         let rule = &retry.for_class(classified.class).server_delay.value;
-        let hint = retry::hint(&failure.waits(), classified, rule);
+        let waits = failure.waits();
+        let hint = retry::hint(&waits, classified, rule);
+        let assumed = retry::assumed(&waits, classified, rule);
         let advice = retry::advice(failure.should_retry, rule);
-        self.case(classified.class, hint, obstacle.or_fault_of(classified).or_advice(advice))
+        let obstacle = obstacle.or_fault_of(classified).or_advice(advice);
+        Case { assumed, ..self.case(classified.class, hint, obstacle) }
     }
 
     /// A tool call gets no further attempt.

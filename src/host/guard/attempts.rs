@@ -284,6 +284,7 @@ impl<E: Classify> Cause<E> {
         Case {
             class: classified.class,
             hint: retry::hint(&waits, classified, rule),
+            assumed: retry::assumed(&waits, classified, rule),
             obstacle: obstacle.or_fault_of(classified).or_advice(advice),
             run_deadline: None,
             correction: false,

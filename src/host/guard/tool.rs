@@ -343,7 +343,7 @@ impl ToolGuard {
         let class = ErrorClass::InvalidArgs;
         let progress = Progress { started, attempt, slept };
         let obstacle = Obstacle::None;
-        let case = Case { class, hint: None, obstacle, run_deadline: None, correction: true };
+        let case = Case { class, hint: None, assumed: false, obstacle, run_deadline: None, correction: true };
         let account = self.account(policy);
         let seed = || Seed::new(self.inner.seed, "correction", &self.name);
         let mut verdict = account.decide(progress, case, now, seed);
