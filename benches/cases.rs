@@ -75,6 +75,7 @@ pub(crate) fn failed(attempt: u32) -> (Progress, Case) {
     let progress = Progress { started: Instant::default(), attempt, slept: Nanos::ZERO };
     let case = Case {
         class: ErrorClass::NetworkError,
+        assumed: false,
         hint: None,
         obstacle: Obstacle::None,
         run_deadline: None,
