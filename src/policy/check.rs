@@ -17,7 +17,7 @@ use super::{Budget, Code, Diagnostic, Findings, Origin, RetryPolicy, Selector, S
 /// The most selectors of each kind, of all files together.
 pub(crate) const MOST_SELECTORS: usize = 10_000;
 /// The most texts in error rows, those of the built-in tables counted in, and their bytes: all are searched for at once.
-const MOST_ERROR_TEXTS: usize = 4_000;
+const MOST_ERROR_TEXTS: usize = 5_000;
 const MOST_ERROR_BYTES: usize = 96 << 10;
 /// What may set a bound, where it cannot be read.
 const BOUNDING: [&str; 13] = [
