@@ -56,6 +56,7 @@ fn first(
 ) -> ErrorExplanation {
     let rule: &ServerDelay = &retry.for_class(classified.class).server_delay.value;
     let case = Case {
+        assumed: false,
         class: classified.class,
         hint: retry::hint(&failure.waits(), classified, rule),
         obstacle: Obstacle::of(classified).or_advice(retry::advice(failure.should_retry, rule)),
