@@ -56,9 +56,9 @@ fn first(
 ) -> ErrorExplanation {
     let rule: &ServerDelay = &retry.for_class(classified.class).server_delay.value;
     let case = Case {
-        assumed: false,
         class: classified.class,
         hint: retry::hint(&failure.waits(), classified, rule),
+        assumed: retry::assumed(&failure.waits(), classified, rule),
         obstacle: Obstacle::of(classified).or_advice(retry::advice(failure.should_retry, rule)),
         run_deadline: None,
         correction: false,
