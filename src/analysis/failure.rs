@@ -21,12 +21,11 @@ pub fn explain_failure(
     explanation: &Explanation,
     failure: &Failure,
 ) -> Option<ErrorExplanation> {
-    let mut told = match failure.class {
-        Some(class) => explanation.on_error(class),
-        None => {
-            let (row, at) = policy.error_row(&failure.evidence())?;
-            explanation.on_row(row, at)
-        }
+    let mut told = if let Some(class) = failure.class {
+        explanation.on_error(class)
+    } else {
+        let (row, at) = policy.error_row(&failure.evidence())?;
+        explanation.on_row(row, at)
     };
     let classified = failure.classified(policy);
     if let Some(retry) = explanation.retry() {

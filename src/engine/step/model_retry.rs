@@ -80,19 +80,19 @@ impl Step<'_> {
     }
 
     /// Why the model that is due is not asked again after all: the rules have changed since that was decided. Not where
-    /// attempts at several models are one series: there the rules of the model that failed allowed this attempt.
+    /// attempts at several models count together: there the rules of the model that failed allowed this attempt.
     pub(super) fn no_longer_retried(
         &self,
         target: &str,
         policy: &Arc<ModelPolicy>,
     ) -> Option<(FailedCall, StopReason)> {
         let series = self.state.model.as_ref()?;
-        let last = series.history.last()?;
-        if self.state.targets.len() > 1 && self.policy.turn().targets.advance.value.is_one_series() {
+        if self.state.targets.len() > 1 && self.policy.turn().targets.advance.value.counts_together() {
             return None;
         }
-        let progress = series.progress();
-        let progress = Progress { attempt: progress.attempt.saturating_sub(1), ..progress };
+        let last = self.last_at_model()?;
+        let attempt = self.attempt_at_model().saturating_sub(1);
+        let progress = Progress { attempt, ..series.progress() };
         let reason = policy.retry.refuses_after(last.error_type, progress.attempt)?;
         let failed = FailedCall {
             target: target.to_owned(),
@@ -195,6 +195,13 @@ impl Step<'_> {
     pub(super) fn attempt_at_model(&self) -> u32 {
         let attempt = self.state.model.as_ref().map_or(1, Series::attempt);
         attempt.saturating_sub(self.state.rotation.beside()).max(1)
+    }
+
+    /// The last attempt at the model under way that failed.
+    pub(super) fn last_at_model(&self) -> Option<&AttemptRecord> {
+        let history = &self.state.model.as_ref()?.history;
+        let own = |number: &usize| self.state.rotation.is_own(*number);
+        (0..history.len()).rev().find(own).and_then(|number| history.get(number))
     }
 
     /// The attempts at the model under way that failed.

@@ -147,9 +147,8 @@ impl Step<'_> {
         };
         let (now, deadline) = (self.state.now, self.deadline());
         let (max_output, why) = granted.lowered.clone().unzip();
-        let series = self.state.model.get_or_insert_with(|| Series::begin(now));
-        let started = series.started;
-        let rules = match series.history.last() {
+        let started = self.state.model.get_or_insert_with(|| Series::begin(now)).started;
+        let rules = match self.last_at_model() {
             Some(failed) => policy.retry.for_class(failed.error_type),
             None => policy.retry.for_others(),
         };
