@@ -74,6 +74,20 @@ pub(super) fn value(cursor: &mut Cursor<'_>, open: Open<'_>) -> Result<String, R
     }
 }
 
+/// Quotes of all kinds.
+const QUOTES: [char; 7] = ['"', '\'', '\u{2018}', '\u{2019}', '\u{201c}', '\u{201d}', '\u{201e}'];
+
+/// Whether a text has what looks like the next member: `, "key":`, in quotes of any kind. The string may have ended before
+/// it, with another quote than the one it began with.
+fn has_member(text: &str) -> bool {
+    text.match_indices(',').any(|(at, comma)| {
+        let next = text.get(at..).and_then(|rest| rest.strip_prefix(comma)).unwrap_or_default();
+        let inside = next.trim_start().strip_prefix(QUOTES);
+        let after = inside.and_then(|inside| inside.split_once(QUOTES));
+        after.is_some_and(|(_, after)| after.trim_start().starts_with(':'))
+    })
+}
+
 /// After a number, a quote may stand for inches or seconds: `5'10""`.
 const fn is_measure(char: char) -> bool {
     char.is_ascii_digit()
@@ -271,7 +285,8 @@ impl Reading {
         let blank_end = self.text.len() > text.len() && kept.len() == text.len();
         // After an escaped quote, the backslash may be the last sign of a path.
         let path = kept.ends_with('"');
-        if path || self.kept || kept.is_empty() || blank_end || !open.closed_by(brackets) || !balanced(kept) {
+        let unclear = path || blank_end || !balanced(kept) || has_member(kept);
+        if unclear || self.kept || kept.is_empty() || !open.closed_by(brackets) {
             return cursor.refuse(Reason::CutInString);
         }
         let kept = kept.len();
@@ -306,8 +321,9 @@ impl Reading {
     ) -> Result<String, Refusal> {
         let kept = self.text.len().saturating_sub(punctuation);
         let text = self.text.get(..kept).unwrap_or_default();
-        // After an escaped quote, the backslash may be the last sign of a path.
-        if text.ends_with('"') || !balanced(text) {
+        // After an escaped quote, the backslash may be the last sign of a path; another kind of quote may be meant as the
+        // one that is missing.
+        if text.ends_with(QUOTES) || !balanced(text) {
             return cursor.refuse(Reason::UnclearQuotes);
         }
         self.text.truncate(kept);

@@ -160,6 +160,18 @@ fn what_is_cut_off_where_nothing_tells_what_was_meant_is_not_made_up() {
     refused("{\"path\": \"a\\", Reason::CutInString);
     refused("{\"path\": \"a\\u00", Reason::CutInString);
     refused("{\"path\": \"C:\\x\\\"}", Reason::CutInString);
+    // Another quote than the first may have ended the string: the rest is no part of it.
+    for text in [
+        r#"{"path": “x", "overwrite": false}"#,
+        r#"{"path": 'x", "overwrite": false}"#,
+        r#"{"path": 'x, "overwrite": false}"#,
+        r#"{"path": 'x", "over,write" : false}"#,
+        r#"{'a': "x', 'b': 2}"#,
+    ] {
+        refused(text, Reason::CutInString);
+    }
+    refused(r#"{"a": "x', "b": 2}"#, Reason::UnclearQuotes);
+    refused(r#"{"a": "x”, "b": 2}"#, Reason::UnclearQuotes);
     refused("{\"path\": \"", Reason::CutInString);
     refused("{\"code\": \"f() {}", Reason::CutInString);
     refused("{\"list\": [\"x\", \"y}", Reason::CutInString);
