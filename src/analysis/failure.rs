@@ -70,7 +70,10 @@ fn first(
             let elsewhere = retry.goes_on_elsewhere(reason, classified.class);
             explanation.on_stop(told, why.into_iter().next().map(read), elsewhere)
         }
-        Verdict::Retry { by: DelayRule::Backoff, .. } => told,
+        Verdict::Retry { by: DelayRule::Backoff, .. } => {
+            let rules = case.rules(retry);
+            bounded(policy, explanation, told, rules.backoff.value.bounds(1).0)
+        }
         Verdict::Retry { delay, by: DelayRule::Server } => {
             // Where the server says nothing, the row of the error table is among the reasons already.
             let of_row = Classified { wait: None, ..classified };
@@ -81,9 +84,33 @@ fn first(
             let asked = case.hint.map(|hint| hint.max(rule.min).min(most).min(delay));
             let mut told = ErrorExplanation { first_wait: asked, ..told };
             told.reasons.extend(why.into_iter().last().map(read).filter(|_| is_said));
-            told
+            bounded(policy, explanation, told, asked.unwrap_or_default())
         }
     }
+}
+
+/// The same where what a run may have leaves no room for a second attempt at a model. `least`: the shortest wait before it.
+fn bounded(
+    policy: &Policy,
+    explanation: &Explanation,
+    told: ErrorExplanation,
+    least: Nanos,
+) -> ErrorExplanation {
+    let limits = policy.run_limits();
+    let waits = &policy.turn().run_delay;
+    let calls = limits.model_calls.filter(|most| most.value <= 1);
+    let time = limits.time.filter(|most| most.value <= least);
+    let over = waits.value.length().filter(|most| least > *most);
+    let waits_for = |most: Nanos| format!("= {most}; the next attempt waits {least} at least");
+    let ended = [
+        calls.map(|most| ("limits.run.model_calls", most.origin, format!("= {}", most.value))),
+        time.map(|most| ("limits.run.time", most.origin, waits_for(most.value))),
+        over.map(|most| ("turn.run_delay", waits.origin, waits_for(most))),
+    ];
+    let ended = ended.into_iter().flatten().next().filter(|_| explanation.is_of_model());
+    let Some((path, origin, says)) = ended else { return told };
+    let reason = Reason::of(policy, path, origin, says);
+    explanation.on_stop(ErrorExplanation { first_wait: None, ..told }, Some(reason), path == "turn.run_delay")
 }
 
 /// The class once the server's advice is heard, which the engine hears from models.

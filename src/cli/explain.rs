@@ -126,11 +126,7 @@ pub(crate) fn run(args: &Args, settings: &Settings) -> Result<Exit, Failed> {
         return bounds(args, &policy, agent.as_ref());
     }
     let explanation = explain(args, &policy, agent.as_ref(), name.as_deref())?;
-    let explanation = if args.all || args.turn || args.key.is_some() {
-        policy.with_budgets(explanation)
-    } else {
-        explanation
-    };
+    let explanation = policy.with_budgets(explanation);
     if let Some(answer) = args.failure.answer(&policy, &explanation)? {
         return match args.format {
             Format::Json => out::raw(&format!("{:#}\n", answer.to_json())),

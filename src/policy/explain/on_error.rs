@@ -226,8 +226,11 @@ impl Explanation {
             reasons.extend(["effect", "after_effect"].into_iter().filter_map(|path| self.value(path)));
         }
         reasons.extend(self.own(class, "max_attempts"));
+        let corrects =
+            action == ErrorAction::Corrected || (self.is_of_model() && class == ErrorClass::InvalidOutput);
         if action != ErrorAction::NotRetried {
-            reasons.extend(self.own(class, "backoff"));
+            let backoff = || self.own(class, "backoff");
+            reasons.extend(if corrects { self.value("retry.correction_backoff") } else { backoff() });
         }
         reasons.extend(self.ends(class, self.together.clone()));
         (action, reasons)
