@@ -381,6 +381,22 @@ fn a_file_keeps_its_permissions_and_a_link_stays_a_link() {
 }
 
 #[test]
+fn an_entry_of_a_list_counts_as_a_whole_once_it_is_repaired() {
+    for (wrong, right) in [
+        ("args.n =< 3", "args.n <= 3"),
+        ("args.a = 1", "args.a == 1"),
+        ("args.a and args.b", "args.a && args.b"),
+    ] {
+        let text = |when: &str| {
+            format!(
+                "version: 1\ntools:\n  a:\n    calls:\n      - approval: always\n        # for few\n        when: {when}\n        retry:\n          max_attempts: 2\n      - when: args.n > 9\n        approval: never\n    effect: read_only\n"
+            )
+        };
+        assert_eq!(fixed(&text(wrong)), (text(right), 0));
+    }
+}
+
+#[test]
 fn what_several_things_can_be_meant_by_is_left_alone() {
     for text in [
         "version: 1\nretry: {backoff: {kind: constant, delay: 30000, jitter: none}}\n",

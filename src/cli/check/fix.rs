@@ -182,9 +182,34 @@ impl Attempt<'_> {
                     && ranges.iter().any(|range| (line(range.start)..=line(range.end)).contains(&here))
             })
         };
+        // An entry of a list that could not be read counted for nothing: with the repair all of it counts.
+        let entries: Vec<_> = written.iter().map(|range| entry(after, range)).collect();
         let mut rows = compared.groups.iter().flat_map(|group| &group.rows);
-        rows.all(|row| stands(&row.new_at, after, written) || stands(&row.old_at, before, replaced))
+        rows.all(|row| stands(&row.new_at, after, &entries) || stands(&row.old_at, before, replaced))
     }
+}
+
+/// The entry of a list in block style that a range stands in, from its dash to its last line; else the range.
+fn entry(text: &str, range: &Range<usize>) -> Range<usize> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let end =
+        text.get(range.start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| range.start + at);
+    let (mut first, mut column) = (end, usize::MAX);
+    for line in text.get(..end).unwrap_or_default().split_inclusive('\n').rev() {
+        first -= line.len();
+        if line.trim().is_empty() || indent(line) >= column {
+            continue;
+        }
+        column = indent(line);
+        if line.trim_start().starts_with("- ") {
+            let mut below = text.get(first..).unwrap_or_default().split_inclusive('\n');
+            let dash = below.next().map_or(0, str::len);
+            let inside = |line: &&str| line.trim().is_empty() || indent(line) > column;
+            let length = dash + below.take_while(inside).map(str::len).sum::<usize>();
+            return first..(first + length.saturating_sub(1)).max(range.end);
+        }
+    }
+    range.clone()
 }
 
 /// What is said of problems, in order.
