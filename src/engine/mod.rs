@@ -29,6 +29,7 @@ mod lesson;
 mod log;
 mod loop_stage;
 mod metric;
+mod observe;
 pub(crate) mod orphans;
 mod overhead;
 mod problems;
@@ -74,6 +75,7 @@ pub use lesson::Lesson;
 #[cfg(feature = "host")]
 pub(crate) use loop_stage::{Found, is_asked_for};
 pub use metric::{Metric, MetricName};
+pub use observe::{Awaited, OpenAttempts, OpenCall};
 pub use overhead::Overhead;
 #[cfg(feature = "host")]
 pub(crate) use problems::{join_problems, reported, told, violations};

@@ -132,6 +132,11 @@ impl Rotation {
         self.left.contains(&target)
     }
 
+    /// Before when a model is not called, while others are there.
+    pub(crate) fn not_before(&self, target: usize) -> Instant {
+        self.not_before.get(&target).copied().unwrap_or_default()
+    }
+
     /// A model of the turn is waited for.
     pub const fn waits(&mut self, delay: Nanos) {
         self.waited = self.waited.saturating_add(delay);

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use unfazed::engine::{
-    Answer, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event, Failure, Hint,
-    Interpreter, ModelReply, Note, Order, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec,
-    TurnMeasure, Work,
+    Answer, Awaited, CallModel, Catalogue, Decision, Directives, Drive, EffectState, Envelope, Event,
+    Failure, Hint, Interpreter, ModelReply, Note, Order, RunStarted, RunTool, State, ToolFacts, ToolOutcome,
+    ToolSpec, TurnMeasure, Work,
 };
 use unfazed::policy::{Effect, ErrorClass, Policy};
 use unfazed::session::{HistoryRepair, Reduction, Splice, ToolCall};
 use unfazed::time::{Instant, Nanos};
 
 use crate::cost::Cost;
-use crate::meter::{Meter, Waiting, is_check, waiting};
+use crate::meter::{Meter, is_check};
 use crate::tape::Tape;
 
 /// A run that is longer than this has met an unbounded policy, which is nothing to hold a bound against.
@@ -252,15 +252,12 @@ impl Host {
             Work::CallModel(call) => self.meter.model(call),
             Work::Summarize(_) => self.meter.summary(),
             Work::RunTool(run) => self.meter.run(run),
-            Work::Wait(wait) => {
-                let state = serde_json::to_value(&self.state).unwrap();
-                match waiting(&state, wait) {
-                    Waiting::Call(slot) => {
-                        self.meter.wait_of_call(slot["call"].as_str().unwrap(), wait);
-                    }
-                    Waiting::Model | Waiting::Turn => self.meter.wait(wait),
+            Work::Wait(wait) => match self.state.awaited(wait).expect("a wait for nothing") {
+                Awaited::Call(call) => {
+                    self.meter.wait_of_call(call.id, wait);
                 }
-            }
+                Awaited::Model(_) | Awaited::Turn => self.meter.wait(wait),
+            },
             Work::RepairHistory(_) | Work::ReduceContext(_) | Work::Ask(_) | Work::Consult(_) => {}
         }
     }

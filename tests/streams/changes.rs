@@ -1,6 +1,5 @@
 //! What changes in the middle of a run: the policy, the tools, the models; and the process that is killed, and resumes.
 
-use serde_json::Value;
 use unfazed::engine::{
     CallModel, Catalogue, EffectState, Event, Failure, Interpreter, ToolFacts, ToolOutcome, ToolSpec, Work,
 };
@@ -64,18 +63,13 @@ impl Host {
 
     /// Whether the state still waits for this work: what one answer leads to may drop it.
     fn state_has(&self, work: &Work) -> bool {
-        let state = serde_json::to_value(&self.state).unwrap();
-        state["work"].get(serde_json::to_string(&work.id()).unwrap()).is_some()
+        self.state.is_open(work.id())
     }
 
     /// A host that runs its own loop has no work left: all calls of the reply have their results.
     pub(crate) fn check_idle(&self) {
-        let state = serde_json::to_value(&self.state).unwrap();
-        assert_eq!(
-            state["batch"],
-            Value::Array(Vec::new()),
-            "law 2: nothing is asked for, and calls are open"
-        );
+        let open = self.state.open_calls().next();
+        assert!(open.is_none(), "law 2: nothing is asked for, and calls are open: {open:?}");
     }
 
     /// An attempt is one that the policy of this moment allows.

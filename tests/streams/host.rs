@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use unfazed::context::{Estimate, estimate_message, findings, measure, reduce, repair};
 use unfazed::engine::{
-    Answer, Ask, BreakerPhase, CallModel, Catalogue, Decision, Directive, Directives, Drive, EffectState,
-    Envelope, Event, Failure, FinishReason, Interpreter, ModelReply, Note, Order, PrepareTurn, Proposal,
-    Question, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, Wait, Work, may_run_again,
+    Answer, Ask, Awaited, BreakerPhase, CallModel, Catalogue, Decision, Directive, Directives, Drive,
+    EffectState, Envelope, Event, Failure, FinishReason, Interpreter, ModelReply, Note, OpenAttempts, Order,
+    PrepareTurn, Proposal, Question, RunStarted, RunTool, State, ToolFacts, ToolOutcome, ToolSpec, Wait,
+    Work, may_run_again,
 };
 use unfazed::policy::{
     Approval, Attempts, Bound, CallOverride, Cap, Effect, ErrorClass, HistoryCheck, Policy, RetryPolicy,
@@ -18,7 +19,7 @@ use unfazed::time::{Instant, Nanos};
 
 use crate::failures::{class_of, failure};
 use crate::invariants::Invariants;
-use crate::meter::{Meter, Waiting, is_check, waiting};
+use crate::meter::{Meter, is_check};
 use crate::tape::Tape;
 use crate::torn::torn_history;
 
@@ -506,22 +507,20 @@ impl Host {
         assert_eq!(wait.until, self.now.saturating_add(wait.delay));
         let past = self.deadline.is_some_and(|deadline| wait.until >= deadline);
         assert!(!past, "law 5: a wait past the deadline of the run: {wait:?}");
-        let state = serde_json::to_value(&self.state).unwrap();
-        match waiting(&state, wait) {
-            Waiting::Call(slot) => {
-                let (tool, call) = (slot["tool"].as_str().unwrap(), slot["call"].as_str().unwrap());
-                let policy = self.interpreter.policy().call(tool, &slot["arguments"], None).policy;
-                let slept = self.meter.wait_of_call(call, wait);
-                check_bounds(&policy.retry, &slot["series"], slept, wait);
+        match self.state.awaited(wait).expect("law 5: a wait for nothing") {
+            Awaited::Call(call) => {
+                let policy = self.interpreter.policy().call(call.tool, call.arguments, None).policy;
+                let slept = self.meter.wait_of_call(call.id, wait);
+                check_bounds(&policy.retry, call.attempts, slept, wait);
             }
-            Waiting::Model => {
+            Awaited::Model(attempts) => {
                 self.meter.wait(wait);
-                let target = usize::try_from(state["rotation"]["current"].as_u64().unwrap()).unwrap();
-                let policy = self.interpreter.policy().model(TARGETS[target]);
-                let slept = Nanos(state["model"]["slept"].as_u64().unwrap());
-                check_bounds(&policy.retry, &state["model"], slept, wait);
+                let policy = self.interpreter.policy().model(self.state.current_target().unwrap());
+                if let Some(attempts) = attempts {
+                    check_bounds(&policy.retry, attempts, attempts.slept, wait);
+                }
             }
-            Waiting::Turn => self.meter.wait(wait),
+            Awaited::Turn => self.meter.wait(wait),
         }
     }
 
@@ -679,12 +678,14 @@ impl Host {
     }
 }
 
-fn check_bounds(policy: &RetryPolicy, series: &Value, slept: Nanos, wait: &Wait) {
+fn check_bounds(policy: &RetryPolicy, attempts: OpenAttempts<'_>, slept: Nanos, wait: &Wait) {
     if let Bound::Within(most) = policy.total_delay.value {
         assert!(slept <= most, "law 5: slept {slept} of {most}: {wait:?}");
     }
     if let Bound::Within(length) = policy.deadline.value {
-        let started = Instant(series["started"].as_u64().unwrap());
-        assert!(wait.until < started.saturating_add(length), "law 5: a wait past a deadline: {wait:?}");
+        assert!(
+            wait.until < attempts.started.saturating_add(length),
+            "law 5: a wait past a deadline: {wait:?}"
+        );
     }
 }

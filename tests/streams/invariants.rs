@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
 use unfazed::engine::{CallModel, Note, PrepareTurn, RetryAction, RunTool, State, TurnRetry};
-use unfazed::policy::{Advance, ErrorClass, Policy, Provider};
+use unfazed::policy::{Advance, ErrorClass, Policy};
 use unfazed::session::Message;
 use unfazed::time::Instant;
 
@@ -126,19 +125,7 @@ impl Invariants {
 
     /// Nobody is passed over who can be asked: the models come one after the other, those that rest after all others.
     fn in_order(&self, retry: &TurnRetry, next: &str, policy: &Policy, state: &State, targets: &[&str]) {
-        let facts = serde_json::to_value(state).unwrap();
-        let until = |value: &Value| Instant(value.as_u64().unwrap_or(0));
-        let rests = |target: &str| {
-            let key = match &policy.model(target).provider.value {
-                Provider::Own => format!("model {target}"),
-                Provider::Named(name) => format!("provider {name}"),
-            };
-            until(&facts["resting"][key]) > state.now
-        };
-        let waits = |target: &str| {
-            let place = targets.iter().position(|other| *other == target).unwrap();
-            until(&facts["rotation"]["not_before"][place.to_string()]) > state.now
-        };
+        let rests = |target: &str| state.cools_down(target, &policy.model(target));
         let at = targets.iter().position(|target| *target == retry.target).unwrap();
         let cycle =
             targets[at + 1..].iter().chain(&targets[..=at]).filter(|target| !self.left.contains(**target));
@@ -147,7 +134,7 @@ impl Invariants {
         let place = order.iter().position(|target| *target == next);
         let place =
             place.unwrap_or_else(|| panic!("invariant 2, provider cycling: {next} was left: {retry:?}"));
-        let passed = order[..place].iter().find(|target| !waits(target));
+        let passed = order[..place].iter().find(|target| !state.is_held_back(target));
         assert_eq!(passed, None, "invariant 2, provider cycling: it could have been asked first: {retry:?}");
     }
 

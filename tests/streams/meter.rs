@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
 use unfazed::engine::{CallModel, RunTool, Wait};
 use unfazed::time::Nanos;
 
@@ -85,26 +84,4 @@ impl Meter {
 /// Whether it is run to find out whether another tool has acted.
 pub(crate) fn is_check(run: &RunTool) -> bool {
     run.idempotency_key.ends_with("-check")
-}
-
-/// What waits.
-pub(crate) enum Waiting<'s> {
-    /// A call, which has this slot of its batch.
-    Call(&'s Value),
-    Model,
-    Turn,
-}
-
-/// What waits, as the state says.
-pub(crate) fn waiting<'s>(state: &'s Value, wait: &Wait) -> Waiting<'s> {
-    let id = serde_json::to_value(wait).unwrap()["work"].to_string();
-    let pending = &state["work"][id];
-    if let Some(index) = pending["wait_tool"].as_u64() {
-        return Waiting::Call(&state["batch"][usize::try_from(index).unwrap()]);
-    }
-    match pending.as_str() {
-        Some("wait_model") => Waiting::Model,
-        Some("wait_turn") => Waiting::Turn,
-        _ => panic!("{wait:?} is for {pending}"),
-    }
 }

@@ -3,11 +3,11 @@
 use serde::Serialize;
 use serde_json::Value;
 use unfazed::context::{Estimate, measure};
-use unfazed::engine::{Answer, Decision, Drive, Event, Work};
+use unfazed::engine::{Answer, Awaited, Decision, Drive, Event, Work};
 use unfazed::session::Message;
 
 use crate::host::Host;
-use crate::meter::{Waiting, is_check, waiting};
+use crate::meter::is_check;
 use crate::policies::{POLICIES, made};
 use crate::tape::Tape;
 
@@ -135,9 +135,8 @@ fn call_of(host: &Host, work: &Work) -> Option<usize> {
     match work {
         Work::RunTool(run) => Some(number(&run.call)),
         Work::Wait(wait) => {
-            let state = serde_json::to_value(&host.state).unwrap();
-            let Waiting::Call(slot) = waiting(&state, wait) else { return None };
-            Some(number(slot["call"].as_str()?))
+            let Some(Awaited::Call(call)) = host.state.awaited(wait) else { return None };
+            Some(number(call.id))
         }
         _ => None,
     }
