@@ -236,11 +236,11 @@ fn other_reasons_of_the_same_policy_are_found() {
 fn another_state_after_the_same_decisions_is_found() {
     let session = recorded();
     let digest = session.state.digest();
-    changed(&session, &digest, "00000000000000000000000000000000");
+    changed(&session, &digest, "2:00000000000000000000000000000000");
     let found = session.by(POLICY, &[]);
     let divergence = found.divergence().unwrap();
     assert_eq!(divergence.seq, session.state.seq);
-    let then = "00000000000000000000000000000000".to_owned();
+    let then = "2:00000000000000000000000000000000".to_owned();
     assert_eq!(divergence.difference, Difference::State { then, now: digest });
 }
 

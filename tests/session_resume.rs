@@ -212,6 +212,34 @@ fn states(records: &[Record]) -> Vec<(u64, String)> {
     states.collect()
 }
 
+/// The digests of states in another format say nothing; what was decided on the way to them does.
+#[test]
+fn a_session_whose_states_have_another_format_is_resumed_by_what_was_decided() {
+    let (scene, _) = whole();
+    let interpreter = agent(POLICY, &Runs::default()).interpreter().unwrap();
+    let records = scene.records();
+    let written = fs::read(scene.dir.path().join("trip.jsonl")).unwrap();
+    let as_format_1 = |turns: bool| {
+        let mut log = Vec::new();
+        scene.left(&written);
+        for mut record in scene.records() {
+            match &mut record {
+                Record::State { hash, .. } => *hash = hash.trim_start_matches("2:").to_owned(),
+                Record::Directives { list, .. } if turns => list.0.reverse(),
+                _ => {}
+            }
+            record.as_ref().write_to(&mut log).unwrap();
+        }
+        log
+    };
+    scene.left(&as_format_1(false));
+    let past = resume(&scene.store(), &scene.id, &interpreter).unwrap().past;
+    assert_eq!((past.state.seq, past.state.digest()), states(&records).pop().unwrap());
+    scene.left(&as_format_1(true));
+    let error = resume(&scene.store(), &scene.id, &interpreter).err().unwrap();
+    assert!(matches!(error, unfazed::store::ResumeError::Diverged { .. }), "{error}");
+}
+
 #[test]
 fn a_log_that_is_cut_off_at_any_byte_leads_to_the_last_state_that_is_whole() {
     let (scene, log) = whole();

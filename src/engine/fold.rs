@@ -38,12 +38,17 @@ impl Fold {
 
     /// Takes an event of the log and decides about it again, by that interpreter.
     pub fn take(&mut self, interpreter: &Interpreter, envelope: Envelope) {
+        let directives = self.decide(interpreter, envelope);
+        self.decided(directives);
+    }
+
+    /// Decides about an event of the log again; [`decided`](Self::decided) takes what comes of it.
+    pub(crate) fn decide(&mut self, interpreter: &Interpreter, envelope: Envelope) -> Directives {
         if matches!(envelope.event, Event::RunStarted(_)) && self.state.is_over() {
             self.state = self.state.next_run();
         }
         self.happened(&envelope);
-        let directives = interpreter.step(&mut self.state, envelope);
-        self.decided(directives);
+        interpreter.step(&mut self.state, envelope)
     }
 
     /// An event of the log was taken; what was decided about it is told by [`decided`](Self::decided).

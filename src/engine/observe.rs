@@ -53,14 +53,16 @@ impl State {
 
     /// The calls of the batch under way, in order, those included that have their result already.
     pub fn open_calls(&self) -> impl Iterator<Item = OpenCall<'_>> {
-        self.batch.iter().map(OpenCall::of)
+        self.batch.slots.iter().map(OpenCall::of)
     }
 
     /// What a wait comes before; `None` if it is no longer open.
     pub fn awaited(&self, wait: &Wait) -> Option<Awaited<'_>> {
         match self.work.get(&wait.work)? {
-            Pending::WaitTool(slot) => self.batch.get(*slot).map(|slot| Awaited::Call(OpenCall::of(slot))),
-            Pending::WaitModel => Some(Awaited::Model(self.model.as_ref().map(OpenAttempts::of))),
+            Pending::WaitTool(slot) => {
+                self.batch.slots.get(*slot).map(|slot| Awaited::Call(OpenCall::of(slot)))
+            }
+            Pending::WaitModel => Some(Awaited::Model(self.model_turn.series.as_ref().map(OpenAttempts::of))),
             Pending::WaitTurn => Some(Awaited::Turn),
             Pending::Prepare
             | Pending::Repair(_)
@@ -84,13 +86,13 @@ impl State {
 
     /// Whether turns pass a model over for now: it, or the provider that its policy names, cools down.
     pub fn cools_down(&self, target: &str, policy: &ModelPolicy) -> bool {
-        self.resting.holds(target, policy, self.now)
+        self.models.resting.holds(target, policy, self.now)
     }
 
     /// Whether the turn under way may not call a model yet, because it asked for a wait.
     pub fn is_held_back(&self, target: &str) -> bool {
-        let place = self.targets.iter().position(|known| known == target);
-        place.is_some_and(|place| self.rotation.not_before(place) > self.now)
+        let place = self.context.targets.iter().position(|known| known == target);
+        place.is_some_and(|place| self.model_turn.rotation.not_before(place) > self.now)
     }
 }
 

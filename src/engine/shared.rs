@@ -70,7 +70,7 @@ enum Known {
 impl Interpreter {
     /// Everything that is shared under this policy: of all tools, of the models of the run, and of its report.
     pub fn sharing(&self, state: &State) -> Vec<Sharing> {
-        let mut all = self.shared_budgets(&state.targets);
+        let mut all = self.shared_budgets(&state.context.targets);
         // Those that only some calls draw on.
         all.extend(state.budgets.shared().map(|(account, _)| account.clone()));
         all.sort();
@@ -85,7 +85,7 @@ impl Interpreter {
 
     /// What has happened to something that others are to be told.
     pub fn untold(&self, state: &State) -> Vec<Sharing> {
-        let breakers = state.breakers.iter().filter(|(_, breaker)| breaker.has_news());
+        let breakers = state.tools.breakers.iter().filter(|(_, breaker)| breaker.has_news());
         let breakers = breakers.filter_map(|(tool, _)| self.shared_breaker(tool));
         let budgets = state.budgets.shared().filter(|(_, ledger)| ledger.has_news());
         breakers.chain(budgets.map(|(account, _)| Sharing::budget(account.clone()))).collect()
@@ -104,7 +104,7 @@ impl Interpreter {
         Ok(match &sharing.what {
             What::Breaker(tool) => {
                 let others: Option<Breaker> = read(others)?;
-                let ours = state.breakers.get(tool).cloned().unwrap_or_default();
+                let ours = state.tools.breakers.get(tool).cloned().unwrap_or_default();
                 let all = ours.told_to(others.as_ref(), &self.policy().tool(tool).breaker);
                 let (has_news, differs) = (ours.has_news(), all != ours);
                 SharedPart { known: Known::Breaker(tool.clone(), all), has_news, differs }

@@ -262,6 +262,7 @@ impl Replay {
         if by_same {
             self.found.passed_over.add(passed);
         }
+        self.exact &= !State::is_of_another_format(hash);
         let now = self.exact.then(|| self.state.digest()).filter(|digest| digest != hash)?;
         Some(Box::new(Difference::State { then: hash.to_owned(), now }))
     }

@@ -3,7 +3,8 @@
 use super::mend::parse;
 use super::{Line, LineKind, SessionId, SessionLog, SessionStatus, Store, StoreError};
 use crate::engine::{
-    Envelope, Event, Fold, Interpreter, LogHeader, Record, RecordError, RunStarted, State, ToolFacts,
+    Directives, Envelope, Event, Fold, Interpreter, LogHeader, Record, RecordError, RunStarted, State,
+    ToolFacts,
 };
 use crate::host::Past;
 
@@ -26,9 +27,20 @@ pub enum ResumeError {
     /// It was decided by other rules, and the state they led to is lost.
     #[error(
         "session `{id}` was decided by another policy (digest {policy}) or with other tools, and the file beside its log \
-         that would let it go on is missing or does not fit; go on with it under that policy and with those tools"
+         that would let it go on is missing or does not fit; resume it under that policy and with those tools"
     )]
     Foreign {
+        /// The session.
+        id: SessionId,
+        /// Digest of the policy that decided last.
+        policy: String,
+    },
+    /// It was decided by other rules, and the state they led to is in a format of an earlier version.
+    #[error(
+        "session `{id}` cannot be resumed: an earlier version of unfazed wrote its state, under another policy (digest \
+         {policy}) or with other tools; it can be shown, exported and replayed; start a new session to continue its task"
+    )]
+    Outdated {
         /// The session.
         id: SessionId,
         /// Digest of the policy that decided last.
@@ -63,7 +75,7 @@ pub fn resume(store: &dyn Store, id: &SessionId, interpreter: &Interpreter) -> R
         let source = RecordError::Malformed("there is no header".to_owned());
         return Err(StoreError::Damaged { path: log.path().to_owned(), line: 1, source }.into());
     };
-    let fits = !reading.foreign && reading.fold.state().digest() == reading.hash;
+    let fits = !reading.foreign && reading.fits();
     let fresh = reading.hash.is_empty();
     if !(fits || fresh && !reading.foreign) {
         let state = log.kept_states().into_iter().rev().find(|kept| State::digest_of(kept) == reading.hash);
@@ -114,6 +126,10 @@ struct Reading<'i> {
     compares: bool,
     /// The first event after which they differ.
     differs: Option<u64>,
+    /// What was decided about the pending event, as it was written.
+    decided: Vec<u8>,
+    /// Whether all that led to states of another format was decided again as it was then.
+    same: bool,
 }
 
 impl<'i> Reading<'i> {
@@ -129,6 +145,8 @@ impl<'i> Reading<'i> {
             hash: String::new(),
             compares: false,
             differs: None,
+            decided: Vec::new(),
+            same: true,
         }
     }
 
@@ -144,12 +162,16 @@ impl<'i> Reading<'i> {
                 self.take();
                 self.pending = Some(envelope);
             }
-            LineKind::Directives => self.decided_by(line.json())?,
+            LineKind::Directives => {
+                self.decided_by(line.json())?;
+                self.decided.clear();
+                self.decided.extend_from_slice(line.json());
+            }
             LineKind::State => {
                 if let Record::State { seq, hash } = parse(line.json())? {
-                    self.take();
                     self.hash = hash;
-                    if self.compares && self.differs.is_none() && self.fold.state().digest() != self.hash {
+                    self.take();
+                    if self.compares && self.differs.is_none() && !self.fits() {
                         self.differs = Some(seq);
                     }
                 }
@@ -166,8 +188,22 @@ impl<'i> Reading<'i> {
         }
         // What other rules have decided is read again later.
         if !self.foreign {
-            self.fold.take(self.interpreter, envelope);
+            let again = self.fold.decide(self.interpreter, envelope);
+            if State::is_of_another_format(&self.hash) {
+                self.same &= self.decided.is_empty() || is_same(&self.decided, &again);
+            }
+            self.decided.clear();
+            self.fold.decided(again);
         }
+    }
+
+    /// Whether the state is the one that was written down. Of one in another format its digest says nothing; what was
+    /// decided on the way there does.
+    fn fits(&self) -> bool {
+        if State::is_of_another_format(&self.hash) {
+            return self.same;
+        }
+        self.fold.state().digest() == self.hash
     }
 
     /// What was decided follows from the event; only who decided is of interest.
@@ -187,7 +223,12 @@ impl<'i> Reading<'i> {
     /// Why the state cannot be told.
     fn lost(self, store: &dyn Store, id: &SessionId) -> Result<ResumeError, StoreError> {
         if self.foreign {
-            return Ok(ResumeError::Foreign { id: id.clone(), policy: self.policy });
+            let (id, policy) = (id.clone(), self.policy);
+            return Ok(if State::is_of_another_format(&self.hash) {
+                ResumeError::Outdated { id, policy }
+            } else {
+                ResumeError::Foreign { id, policy }
+            });
         }
         let mut again = Self { compares: true, ..Self::new(self.interpreter) };
         for record in store.read(id)? {
@@ -199,6 +240,12 @@ impl<'i> Reading<'i> {
         let seq = again.differs.unwrap_or(again.fold.state().seq);
         Ok(ResumeError::Diverged { id: id.clone(), seq })
     }
+}
+
+/// Whether the same was decided, whatever the reasons say: their words may differ from version to version.
+fn is_same(then: &[u8], again: &Directives) -> bool {
+    let Ok(Record::Directives { list: then, .. }) = parse(then) else { return false };
+    then.0.iter().map(|directive| &directive.order).eq(again.0.iter().map(|directive| &directive.order))
 }
 
 /// The session as its log tells it, without deciding anything again.

@@ -43,7 +43,7 @@ fn line(drive: Drive, first: u64) -> String {
         directives.push_str(&of_stream);
         states.push_str(&between);
     }
-    let digest = |text: &str| State::digest_of(text.as_bytes());
+    let digest = |text: &str| State::digest_of(text.as_bytes()).split_once(':').unwrap().1.to_owned();
     format!("{drive:?} {first} {} {}", digest(&directives), digest(&states)).to_lowercase()
 }
 

@@ -81,8 +81,7 @@ pub(crate) struct Host {
 /// A state whose counters are such that they can be told from other numbers in a text.
 pub(crate) fn fresh_state() -> State {
     let mut state = serde_json::to_value(State::new()).unwrap();
-    state["next_work"] = json!(773_100_000);
-    state["batches"] = json!(661_200_000);
+    state["sequence"] = json!({ "work": 773_100_000, "batches": 661_200_000 });
     serde_json::from_value(state).unwrap()
 }
 

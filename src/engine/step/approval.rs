@@ -15,14 +15,14 @@ impl Step<'_> {
     pub(super) fn ask_next(&mut self) {
         let asked = |pending: &Pending| matches!(pending, Pending::Approve(_) | Pending::ApproveAgain(_));
         while !self.state.work.values().any(asked) {
-            let Some(index) = self.state.gate.next_question() else { return };
-            let Some(slot) = self.state.batch.get(index) else { return };
+            let Some(index) = self.state.batch.gate.next_question() else { return };
+            let Some(slot) = self.state.batch.slots.get(index) else { return };
             let (phase, slot) = (slot.phase.clone(), slot.without_history());
             match phase {
                 SlotPhase::Unasked => {
                     if let Some(refusal) = self.too_late(&slot) {
                         self.refuse_agreed(index, refusal);
-                    } else if self.state.agreed.contains(&slot.tool) {
+                    } else if self.state.tools.agreed.contains(&slot.tool) {
                         self.begin_agreed(index, Vec::new());
                     } else {
                         self.ask_whether(index, &slot);
@@ -70,7 +70,7 @@ impl Step<'_> {
 
     /// A person has answered whether the call of a slot may run, or nobody has.
     pub(super) fn approved(&mut self, index: usize, answer: Answer) {
-        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
         let unanswered = &self.policy.turn().approval.unanswered;
         let (yes, answered) = match answer {
             Answer::Approve | Answer::ApproveAll => (true, true),
@@ -78,7 +78,7 @@ impl Step<'_> {
             Answer::None => (unanswered.value == Unanswered::Approve, false),
         };
         if answer == Answer::ApproveAll {
-            self.state.agreed.insert(slot.tool.clone());
+            self.state.tools.agreed.insert(slot.tool.clone());
         }
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let why = if answered {

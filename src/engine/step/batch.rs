@@ -29,8 +29,8 @@ use crate::time::{Instant, Nanos};
 
 impl Step<'_> {
     pub(super) fn begin_batch(&mut self, proposals: Vec<Proposal>) {
-        self.state.guidance.clear();
-        self.state.batches = self.state.batches.saturating_add(1);
+        self.state.model_turn.guidance.clear();
+        self.state.sequence.batches = self.state.sequence.batches.saturating_add(1);
         let now = self.state.now;
         let mut calls = 0_u32;
         for (index, Proposal { call, policy: planner }) in proposals.into_iter().enumerate() {
@@ -40,7 +40,7 @@ impl Step<'_> {
             };
             let (arguments, phase) = match finding {
                 Finding::Runs(arguments) => {
-                    self.state.gate.wait(&call.name, index);
+                    self.state.batch.gate.wait(&call.name, index);
                     (arguments, SlotPhase::Waiting)
                 }
                 Finding::Stays(arguments, phase) => (arguments, phase),
@@ -48,7 +48,7 @@ impl Step<'_> {
             let series = Series::begin(now);
             let (call, tool, ran) = (call.id, call.name, RunFacts::default());
             let arguments = Arc::new(arguments);
-            self.state.batch.push(Slot {
+            self.state.batch.slots.push(Slot {
                 call,
                 tool,
                 arguments,
@@ -69,10 +69,10 @@ impl Step<'_> {
     /// more, its attempts have ended.
     pub(super) fn run_tool(&mut self, index: usize, why: Vec<Because>) {
         let now = self.state.now;
-        let Some(slot) = self.state.batch.get_mut(index) else { return };
+        let Some(slot) = self.state.batch.slots.get_mut(index) else { return };
         if slot.to_approve {
             self.set_phase(index, SlotPhase::Unasked);
-            self.state.gate.put_question(index);
+            self.state.batch.gate.put_question(index);
             return self.ask_next();
         }
         if slot.series.history.is_empty() {
@@ -113,7 +113,7 @@ impl Step<'_> {
 
     pub(super) fn tool_finished(&mut self, index: usize, outcome: ToolOutcome, run: RunFacts) {
         let now = self.state.now;
-        if let Some(slot) = self.state.batch.get_mut(index) {
+        if let Some(slot) = self.state.batch.slots.get_mut(index) {
             slot.ran = run;
         }
         self.set_phase(index, SlotPhase::Ended(outcome, now));
@@ -123,8 +123,8 @@ impl Step<'_> {
     /// Looks at the calls in order, as far as they have ended; then goes on to the next turn.
     pub(super) fn settle(&mut self) {
         while !self.state.is_over() {
-            let index = self.state.settled;
-            let Some(slot) = self.state.batch.get_mut(index) else { break };
+            let index = self.state.batch.settled;
+            let Some(slot) = self.state.batch.slots.get_mut(index) else { break };
             match mem::replace(&mut slot.phase, SlotPhase::UnderWay) {
                 SlotPhase::UnderWay => return,
                 phase @ (SlotPhase::WithPlanner
@@ -134,7 +134,7 @@ impl Step<'_> {
                 | SlotPhase::Doubtful(_)) => return self.set_phase(index, phase),
                 SlotPhase::Settled => {
                     slot.phase = SlotPhase::Settled;
-                    self.state.settled = index.saturating_add(1);
+                    self.state.batch.settled = index.saturating_add(1);
                     self.start_waiting();
                 }
                 SlotPhase::Refused(refusal) => {
@@ -153,11 +153,11 @@ impl Step<'_> {
             return;
         }
         let report = self.policy.output().map(|output| output.tool.value.as_str());
-        let reported = self.state.report.is_some()
-            || self.state.batch.iter().any(|slot| Some(slot.tool.as_str()) == report);
+        let reported = self.state.report.accepted.is_some()
+            || self.state.batch.slots.iter().any(|slot| Some(slot.tool.as_str()) == report);
         self.round_ended();
         self.clear_batch();
-        for Guidance { class, text } in mem::take(&mut self.state.afterwords) {
+        for Guidance { class, text } in mem::take(&mut self.state.batch.afterwords) {
             match class {
                 ErrorClass::ReducerError => {
                     self.append(Message::User { text, guidance: Some(class.name().into()) });
@@ -165,8 +165,10 @@ impl Step<'_> {
                 _ => self.guide(class, text),
             }
         }
-        match self.state.drive {
-            Drive::Turns if self.state.last_turn == LastTurn::Now && !reported => self.nothing_reported(),
+        match self.state.context.drive {
+            Drive::Turns if self.state.ending.last_turn == LastTurn::Now && !reported => {
+                self.nothing_reported();
+            }
             Drive::Turns => self.next_turn_when_due(),
             Drive::Calls => self.after_output(),
         }
@@ -181,7 +183,7 @@ impl Step<'_> {
     }
 
     pub(super) fn set_phase(&mut self, index: usize, phase: SlotPhase) {
-        if let Some(slot) = self.state.batch.get_mut(index) {
+        if let Some(slot) = self.state.batch.slots.get_mut(index) {
             slot.phase = phase;
         }
     }
@@ -189,12 +191,12 @@ impl Step<'_> {
     /// Answers a call and is done with it.
     pub(super) fn answer(&mut self, index: usize, text: String, error: bool) {
         self.leave(index);
-        let Some(slot) = self.state.batch.get_mut(index) else { return };
+        let Some(slot) = self.state.batch.slots.get_mut(index) else { return };
         slot.phase = SlotPhase::Settled;
-        self.state.round_ok |= !error;
+        self.state.batch.round_ok |= !error;
         let (call, tool, handle) = (slot.call.clone(), slot.tool.clone(), slot.ran.handle.clone());
         let message = Message::Tool { call, tool, text, error, handle };
-        if let Some(room) = &mut self.state.reductions.results {
+        if let Some(room) = &mut self.state.model_turn.reductions.results {
             room.take(&message);
         }
         self.append(message);
@@ -203,8 +205,8 @@ impl Step<'_> {
     /// Gives every call that is still open a result: what it answered, what it was refused for, that it did not run, or
     /// that nobody knows.
     pub(super) fn close_batch(&mut self) {
-        for index in 0..self.state.batch.len() {
-            let Some(slot) = self.state.batch.get(index) else { continue };
+        for index in 0..self.state.batch.slots.len() {
+            let Some(slot) = self.state.batch.slots.get(index) else { continue };
             match &slot.phase {
                 SlotPhase::Settled | SlotPhase::WithPlanner => {}
                 SlotPhase::Refused(refusal) => {
@@ -229,7 +231,7 @@ impl Step<'_> {
             }
         }
         // It is no round any more, and which of its calls have ended by now depends on who was quicker.
-        self.state.round_ok = false;
+        self.state.batch.round_ok = false;
         self.clear_batch();
     }
 
@@ -240,7 +242,7 @@ impl Step<'_> {
     }
 
     fn answer_interrupted(&mut self, index: usize) {
-        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let text = self.say(&policy.messages.interrupted, json!({ "tool": slot.tool }));
         self.answer(index, text, true);
@@ -248,30 +250,30 @@ impl Step<'_> {
 
     /// A call that has ended, and is no longer settled because the run is over: the model is told what it answered.
     fn answer_ended(&mut self, index: usize, data: &Value) {
-        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let text = self.show_result(&slot, &policy, data);
         self.answer(index, text, false);
     }
 
     fn answer_not_started(&mut self, index: usize) {
-        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let text = self.say(&policy.messages.not_started, json!({ "tool": slot.tool }));
         self.answer(index, text, true);
     }
 
     fn clear_batch(&mut self) {
-        self.state.reductions.results = None;
-        self.state.batch.clear();
-        self.state.gate = Gate::default();
-        self.state.settled = 0;
+        self.state.model_turn.reductions.results = None;
+        self.state.batch.slots.clear();
+        self.state.batch.gate = Gate::default();
+        self.state.batch.settled = 0;
     }
 
     /// Answers a call that does not run. Returns whether a reducer had something against it: then that is what the
     /// model is told.
     fn refuse(&mut self, index: usize, refusal: Refusal) -> bool {
-        let Some(slot) = self.state.batch.get(index) else { return false };
+        let Some(slot) = self.state.batch.slots.get(index) else { return false };
         let (call, tool) = (slot.call.clone(), slot.tool.clone());
         let Refusal { class, text, because } = refusal;
         let objection = self.reduce(
@@ -299,10 +301,11 @@ impl Step<'_> {
 
     /// Arguments that do not hold: the model is asked to correct them, as often as the policy allows.
     fn correct(&mut self, index: usize, invalid: &Invalid) {
-        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let Some(slot) = self.state.batch.slots.get(index).cloned() else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let now = self.state.now;
-        let mut series = self.state.corrections.remove(&slot.tool).unwrap_or_else(|| Series::begin(now));
+        let mut series =
+            self.state.tools.corrections.remove(&slot.tool).unwrap_or_else(|| Series::begin(now));
         let most = policy.retry.for_class(invalid.class).max_attempts.value;
         let over = series.resume(most);
         let progress = series.progress();
@@ -326,7 +329,7 @@ impl Step<'_> {
         series.record(invalid.class, &message, now, verdict.delay());
         match verdict {
             Verdict::Retry { delay, by } => {
-                self.state.corrections.insert(slot.tool.clone(), series);
+                self.state.tools.corrections.insert(slot.tool.clone(), series);
                 let why = to_retry(self.policy, &policy.retry, progress, &case, delay, by);
                 self.charge(&name, &policy.retry, invalid.class);
                 self.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
@@ -339,14 +342,14 @@ impl Step<'_> {
                 let text = self.say(&policy.messages.invalid_args, vars);
                 if !self.refuse(index, Refusal { class: invalid.class, text, because: why.clone() }) {
                     self.hold(delay, subject, why);
-                } else if let Some(series) = self.state.corrections.get_mut(&slot.tool) {
+                } else if let Some(series) = self.state.tools.corrections.get_mut(&slot.tool) {
                     series.over = Some(StopReason::ReducerError);
                 }
             }
             Verdict::Stop(reason) => {
                 series.over = Some(reason);
-                self.state.corrections.insert(slot.tool.clone(), series.clone());
-                if let Some(slot) = self.state.batch.get_mut(index) {
+                self.state.tools.corrections.insert(slot.tool.clone(), series.clone());
+                if let Some(slot) = self.state.batch.slots.get_mut(index) {
                     slot.series = series;
                 }
                 self.tool_exhausted(index, &policy, progress, &case, reason, objection.as_ref());
@@ -355,7 +358,7 @@ impl Step<'_> {
     }
 
     pub(super) fn succeeded(&mut self, index: usize, data: &Value) {
-        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         self.count_success(&slot, &policy);
         self.has_acted(index, data);
@@ -363,11 +366,11 @@ impl Step<'_> {
 
     /// A call has done what it should, whatever its tool said; `data` is what the model is told.
     pub(super) fn has_acted(&mut self, index: usize, data: &Value) {
-        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let Some(slot) = self.state.batch.slots.get(index).cloned() else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         self.repeats_result(&slot, data);
         let corrections =
-            self.state.corrections.remove(&slot.tool).map_or(Vec::new(), |series| series.history);
+            self.state.tools.corrections.remove(&slot.tool).map_or(Vec::new(), |series| series.history);
         let corrected = corrections.len();
         let attempts = slot.series.attempt();
         let after = slot.series.history.last().or(corrections.last()).map(|record| record.error_type);
@@ -425,14 +428,14 @@ impl Step<'_> {
             let problems = vec![Problem { pointer: String::new(), message: failure.message.clone() }];
             return self.correct(index, &Invalid { class, problems });
         }
-        let Some(slot) = self.state.batch.get(index) else { return };
+        let Some(slot) = self.state.batch.slots.get(index) else { return };
         let (progress, slot) = (slot.series.progress(), slot.without_history());
-        self.state.corrections.remove(&slot.tool);
+        self.state.tools.corrections.remove(&slot.tool);
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         self.count_failure(&slot, &policy);
         let obstacle = if !may_run_again(self.effect_of(&slot.tool, &policy), effect) {
             Obstacle::MayHaveActed
-        } else if self.state.breakers.get(&slot.tool).is_some_and(|b| b.phase() == BreakerPhase::Open) {
+        } else if self.state.tools.breakers.get(&slot.tool).is_some_and(|b| b.phase() == BreakerPhase::Open) {
             Obstacle::CircuitOpen
         } else {
             Obstacle::None
@@ -445,7 +448,7 @@ impl Step<'_> {
         if objection.is_some() {
             verdict = Verdict::Stop(StopReason::ReducerError);
         }
-        if let Some(slot) = self.state.batch.get_mut(index) {
+        if let Some(slot) = self.state.batch.slots.get_mut(index) {
             slot.left = effect;
             slot.series.record(class, &failure.message, at, verdict.delay());
         }
@@ -453,7 +456,7 @@ impl Step<'_> {
         match verdict {
             Verdict::Retry { delay, by } => {
                 let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
-                if self.state.stop.is_some() && !delay.is_zero() {
+                if self.state.ending.stop.is_some() && !delay.is_zero() {
                     return self.answer_interrupted(index);
                 }
                 self.charge(&name, &policy.retry, class);
@@ -479,7 +482,7 @@ impl Step<'_> {
 
     /// The same for every attempt of the call, and for no other call.
     pub(super) fn idempotency_key(&self, index: usize) -> String {
-        format!("{}-{}-{index}", self.state.run, self.state.batches)
+        format!("{}-{}-{index}", self.state.run, self.state.sequence.batches)
     }
 
     /// Feedback for a failure of a class that is retried: also for the last one, which schedules nothing.
@@ -504,7 +507,7 @@ impl Step<'_> {
     /// What a run of the tool does to the world: the policy's word, or the tool's own where the policy has none.
     pub(super) fn effect_of(&self, tool: &str, policy: &ToolPolicy) -> Effect {
         match policy.effect.value {
-            Effect::Unknown => self.state.effects.get(tool).copied().unwrap_or(Effect::Unknown),
+            Effect::Unknown => self.state.context.effects.get(tool).copied().unwrap_or(Effect::Unknown),
             known => known,
         }
     }

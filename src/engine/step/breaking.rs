@@ -17,7 +17,7 @@ impl Step<'_> {
     /// Asks the breaker of a tool about a call, where so many others of the tool have a place.
     pub(super) fn admit(&mut self, tool: &str, policy: &ToolPolicy, places: u32) -> Entry {
         let now = self.state.now;
-        let admission = match self.state.breakers.get_mut(tool) {
+        let admission = match self.state.tools.breakers.get_mut(tool) {
             Some(breaker) if breaker.is_full(&policy.breaker, places) => return Entry::Later,
             Some(breaker) => breaker.ask(now),
             None if Breaker::default().is_full(&policy.breaker, places) => return Entry::Later,
@@ -41,7 +41,7 @@ impl Step<'_> {
         slot: &Slot,
         policy: &ToolPolicy,
     ) -> Option<Refusal> {
-        let phase = self.state.breakers.get(&slot.tool)?.phase();
+        let phase = self.state.tools.breakers.get(&slot.tool)?.phase();
         if phase == BreakerPhase::Closed
             || (phase, slot.place) == (BreakerPhase::HalfOpen, Some(Place::Probe))
         {
@@ -59,13 +59,13 @@ impl Step<'_> {
     /// A probe that says nothing about the tool's health is given back, so that the next call may try.
     pub(super) fn return_probe(&mut self, index: usize) {
         let now = self.state.now;
-        let Some(slot) = self.state.batch.get_mut(index) else { return };
+        let Some(slot) = self.state.batch.slots.get_mut(index) else { return };
         if slot.place != Some(Place::Probe) {
             return;
         }
         slot.place = Some(Place::Run);
         let tool = slot.tool.clone();
-        let Some(breaker) = self.state.breakers.get_mut(&tool) else { return };
+        let Some(breaker) = self.state.tools.breakers.get_mut(&tool) else { return };
         if breaker.phase() == BreakerPhase::HalfOpen {
             breaker.returned(now);
             let (state, until) = (breaker.phase(), breaker.open_until());
@@ -75,7 +75,7 @@ impl Step<'_> {
 
     /// Why a call does not run while the breaker is open.
     fn broken(&mut self, tool: &str, policy: &ToolPolicy) -> Refusal {
-        let failures = self.state.breakers.get(tool).map_or(0, Breaker::failures);
+        let failures = self.state.tools.breakers.get(tool).map_or(0, Breaker::failures);
         let text = self.say(&policy.breaker.message, json!({ "tool": tool, "failures": failures }));
         let because = vec![self.why_open(&policy.breaker, failures)];
         Refusal { class: ErrorClass::CircuitOpen, text, because }
@@ -83,13 +83,13 @@ impl Step<'_> {
 
     /// Whether the breaker has opened since the run began, and what comes of it moves nothing.
     fn is_late(&self, slot: &Slot) -> bool {
-        let phase = self.state.breakers.get(&slot.tool).map(Breaker::phase);
+        let phase = self.state.tools.breakers.get(&slot.tool).map(Breaker::phase);
         phase == Some(BreakerPhase::HalfOpen) && slot.place != Some(Place::Probe)
     }
 
     /// Whether the breaker is open once a failure of the run is counted.
     pub(super) fn would_open(&self, slot: &Slot, policy: &ToolPolicy) -> bool {
-        let mut breaker = self.state.breakers.get(&slot.tool).cloned().unwrap_or_default();
+        let mut breaker = self.state.tools.breakers.get(&slot.tool).cloned().unwrap_or_default();
         if !self.is_late(slot) {
             breaker.failed(&policy.breaker, self.state.now);
         }
@@ -102,7 +102,7 @@ impl Step<'_> {
             return;
         }
         let (now, tool) = (self.state.now, &slot.tool);
-        let breaker = self.state.breakers.entry(tool.to_owned()).or_default();
+        let breaker = self.state.tools.breakers.entry(tool.to_owned()).or_default();
         if !breaker.failed(&policy.breaker, now) {
             return;
         }
@@ -119,9 +119,9 @@ impl Step<'_> {
         }
         let (now, tool) = (self.state.now, &slot.tool);
         let closed = if matches!(policy.breaker.count.value, Counting::Window(_)) {
-            self.state.breakers.entry(tool.to_owned()).or_default().succeeded(&policy.breaker, now)
+            self.state.tools.breakers.entry(tool.to_owned()).or_default().succeeded(&policy.breaker, now)
         } else {
-            let breaker = self.state.breakers.get_mut(tool);
+            let breaker = self.state.tools.breakers.get_mut(tool);
             breaker.is_some_and(|breaker| breaker.succeeded(&policy.breaker, now))
         };
         if closed {
@@ -133,7 +133,7 @@ impl Step<'_> {
     /// A turn begins: what was known for one turn only is forgotten.
     pub(super) fn breakers_of_turn(&mut self) {
         let mut closed = Vec::new();
-        self.state.breakers.retain(|tool, breaker| {
+        self.state.tools.breakers.retain(|tool, breaker| {
             let stays = breaker.scope() != BreakerScope::Turn;
             if !stays && breaker.phase() != BreakerPhase::Closed {
                 closed.push(tool.clone());
@@ -153,7 +153,7 @@ impl Step<'_> {
         let now = self.state.now;
         let mut hidden = Vec::new();
         let mut why = Vec::new();
-        for (tool, breaker) in &self.state.breakers {
+        for (tool, breaker) in &self.state.tools.breakers {
             if !breaker.is_open(now) || self.tools.get(tool).is_none() {
                 continue;
             }
@@ -164,11 +164,11 @@ impl Step<'_> {
                 why.push(because(self.policy, "breaker.hide", &policy.breaker.hide, [fact]));
             }
         }
-        if self.state.hidden != hidden {
-            self.state.hidden.clone_from(&hidden);
+        if self.state.tools.hidden != hidden {
+            self.state.tools.hidden.clone_from(&hidden);
             self.note(Note::ToolsHidden { tools: hidden }, why);
         }
-        let hidden = &self.state.hidden;
+        let hidden = &self.state.tools.hidden;
         let shown =
             self.tools.names().filter(|name| hidden.binary_search_by(|one| (**one).cmp(name)).is_err());
         shown.map(str::to_owned).collect()

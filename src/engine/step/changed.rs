@@ -14,7 +14,8 @@ impl Step<'_> {
     /// What the tools declare about their effects. What is remembered of tools that were removed is kept: they may come
     /// back.
     pub(super) fn take_effects(&mut self, tools: Vec<ToolFacts>) {
-        self.state.effects = tools.into_iter().filter_map(|tool| Some((tool.name, tool.effect?))).collect();
+        self.state.context.effects =
+            tools.into_iter().filter_map(|tool| Some((tool.name, tool.effect?))).collect();
     }
 
     /// There is another policy: what does not fit it begins anew.
@@ -22,7 +23,7 @@ impl Step<'_> {
         self.state.slices.complete(self.policy.session());
         let policy = self.policy;
         let mut anew = Vec::new();
-        self.state.breakers.retain(|tool, breaker| {
+        self.state.tools.breakers.retain(|tool, breaker| {
             let fits = breaker.fits(&policy.tool(tool).breaker);
             if !fits {
                 anew.push((tool.clone(), breaker.phase()));
@@ -47,8 +48,8 @@ impl Step<'_> {
     /// A call that has begun may have begun without approval, or with that of other rules: where the new ones ask for it, a
     /// person is asked before the next attempt.
     fn approve_again(&mut self) {
-        for index in 0..self.state.batch.len() {
-            let Some(slot) = self.state.batch.get(index) else { return };
+        for index in 0..self.state.batch.slots.len() {
+            let Some(slot) = self.state.batch.slots.get(index) else { return };
             let begun = match &slot.phase {
                 SlotPhase::UnderWay | SlotPhase::Doubtful(_) | SlotPhase::Ended(..) => true,
                 SlotPhase::Waiting
@@ -61,8 +62,9 @@ impl Step<'_> {
                 | SlotPhase::Settled => false,
             };
             let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-            let asks = policy.approval.value == Approval::Always && !self.state.agreed.contains(&slot.tool);
-            if let Some(slot) = self.state.batch.get_mut(index) {
+            let asks =
+                policy.approval.value == Approval::Always && !self.state.tools.agreed.contains(&slot.tool);
+            if let Some(slot) = self.state.batch.slots.get_mut(index) {
                 slot.to_approve = begun && asks;
             }
         }

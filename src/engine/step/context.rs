@@ -74,15 +74,15 @@ impl Asked {
 impl Step<'_> {
     /// Every model, and the room it has for the conversation.
     pub(super) fn asked(&self, measure: TurnMeasure) -> Vec<Asked> {
-        self.state.targets.iter().map(|target| self.asked_of(target, measure)).collect()
+        self.state.context.targets.iter().map(|target| self.asked_of(target, measure)).collect()
     }
 
     /// The room that one model has for the conversation.
     pub(super) fn asked_of(&self, target: &str, measure: TurnMeasure) -> Asked {
         let measure = self.measured(measure);
         let policy = self.policy.model(target);
-        let window = self.state.known_windows.of(target, &policy);
-        let measure = self.state.overheads.of(target).on(measure);
+        let window = self.state.models.known_windows.of(target, &policy);
+        let measure = self.state.models.overheads.of(target).on(measure);
         let expected = self.expected(target, measure);
         let room = match window.window {
             ContextWindow::Tokens(tokens) => {
@@ -108,12 +108,12 @@ impl Step<'_> {
 
     /// The tokens as the provider of a model is going to count them.
     fn expected(&self, target: &str, measure: TurnMeasure) -> TurnMeasure {
-        self.state.scales.measured(target, measure)
+        self.state.models.scales.measured(target, measure)
     }
 
     /// What is sent: in the last turn no tool but the one of the report.
     pub(super) fn measured(&self, measure: TurnMeasure) -> TurnMeasure {
-        if self.state.last_turn != LastTurn::Now {
+        if self.state.ending.last_turn != LastTurn::Now {
             return measure;
         }
         let report = self.policy.output().map_or(0, |output| {
@@ -125,16 +125,17 @@ impl Step<'_> {
 
     /// The conversation is measured: it is reduced if there is too little room for it, or the turn begins.
     pub(super) fn begin_turn(&mut self, measure: TurnMeasure) {
-        self.state.reductions.measured = Some(measure);
+        self.state.model_turn.reductions.measured = Some(measure);
         if let Some(target) = self.short_of_room(measure) {
             let limit = &self.policy.context().give_up_after;
-            if self.state.reductions.in_vain < limit.value.get() {
+            if self.state.model_turn.reductions.in_vain < limit.value.get() {
                 let before = measure.message_tokens;
                 return self.reduce_for(Reducing { measure, before, target, step: 0, refused: false });
             }
-            let fact = format!("{} reductions in a row gained nothing", self.state.reductions.in_vain);
+            let fact =
+                format!("{} reductions in a row gained nothing", self.state.model_turn.reductions.in_vain);
             let why = vec![because(self.policy, "context.give_up_after", limit, [fact])];
-            if self.state.last_turn != LastTurn::Now {
+            if self.state.ending.last_turn != LastTurn::Now {
                 self.begin_last_turn(FinalReason::Context, why);
             }
         }
@@ -151,7 +152,8 @@ impl Step<'_> {
         let asked = self.asked(measure);
         let now = self.state.now;
         let open = || asked.iter().enumerate().filter(|(_, asked)| asked.is_open(self));
-        let rested = open().find(|(_, asked)| !self.state.resting.holds(&asked.target, &asked.policy, now));
+        let rested =
+            open().find(|(_, asked)| !self.state.models.resting.holds(&asked.target, &asked.policy, now));
         let next = rested.or_else(|| open().next());
         if let Some((place, next)) = next {
             // What a budget leaves is for the final turn: all of it may be used.
@@ -169,7 +171,7 @@ impl Step<'_> {
         let Some((asked, room)) = self.reduced_for(&what) else { return self.reduced(what) };
         while let Some(step) = rules.reduce.value.get(what.step) {
             let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
-            let scales = &self.state.scales;
+            let scales = &self.state.models.scales;
             let tokens = scales.part(&asked.target, what.measure.message_tokens);
             if let Some(plan) = room.plan(rules, number, step, tokens, what.refused) {
                 let plan = ReducePlan {
@@ -190,7 +192,7 @@ impl Step<'_> {
 
     /// The model that a reduction is for, and the room it has; `None`: nobody knows that.
     fn reduced_for(&self, what: &Reducing) -> Option<(Asked, Room)> {
-        let asked = self.asked_of(self.state.targets.get(what.target)?, what.measure);
+        let asked = self.asked_of(self.state.context.targets.get(what.target)?, what.measure);
         let room = asked.room?;
         Some((asked, room))
     }
@@ -199,9 +201,9 @@ impl Step<'_> {
     fn most_asked(&self, step: &ReduceStep, asked: &Asked) -> Option<u64> {
         let ReduceStep::Summary { model, input_ppm, .. } = step else { return None };
         let target = model.as_ref().unwrap_or(&asked.target);
-        let window = self.state.known_windows.of(target, &self.policy.model(target)).window;
+        let window = self.state.models.known_windows.of(target, &self.policy.model(target)).window;
         let ContextWindow::Tokens(window) = window else { return None };
-        Some(self.state.scales.counted(target, Share::Part(*input_ppm).of(window.get())))
+        Some(self.state.models.scales.counted(target, Share::Part(*input_ppm).of(window.get())))
     }
 
     fn why_reduced(&self, asked: &Asked, room: Room, refused: bool) -> Vec<Because> {
@@ -244,7 +246,7 @@ impl Step<'_> {
 
     pub(super) fn make(&mut self, what: &mut Reducing, step: &str, reduction: Reduction) {
         let told = ContextReduced {
-            target: self.state.targets.get(what.target).cloned().unwrap_or_default(),
+            target: self.state.context.targets.get(what.target).cloned().unwrap_or_default(),
             step: step.to_owned(),
             tokens_before: what.measure.message_tokens,
             tokens_after: reduction.message_tokens,
@@ -269,12 +271,12 @@ impl Step<'_> {
     fn reduced(&mut self, what: Reducing) {
         let smaller = what.measure.message_tokens < what.before;
         let gained = smaller && self.is_worth_it(&what);
-        let reductions = &mut self.state.reductions;
+        let reductions = &mut self.state.model_turn.reductions;
         reductions.in_vain = if gained { 0 } else { reductions.in_vain.saturating_add(1) };
         reductions.measured = Some(what.measure);
         match reductions.refusal.take() {
             Some(_) if what.refused && smaller => {
-                self.state.counted = Some(tokens_of(what.measure));
+                self.state.model_turn.counted = Some(tokens_of(what.measure));
                 self.call_model();
             }
             Some(failure) if what.refused => self.model_failed(&failure),
@@ -287,7 +289,7 @@ impl Step<'_> {
     fn is_worth_it(&self, what: &Reducing) -> bool {
         let Some((asked, room)) = self.reduced_for(what) else { return true };
         let saved = what.before.saturating_sub(what.measure.message_tokens);
-        let saved = self.state.scales.part(&asked.target, saved);
+        let saved = self.state.models.scales.part(&asked.target, saved);
         room.messages <= room.aim(self.policy.context()) || saved >= WORTH_IT.of(room.window)
     }
 
@@ -297,20 +299,21 @@ impl Step<'_> {
         if class != ErrorClass::ContextOverflow {
             return false;
         }
-        let place = self.state.rotation.current();
-        let (Some(target), Some(measure)) = (self.state.target().cloned(), self.state.reductions.measured)
+        let place = self.state.model_turn.rotation.current();
+        let (Some(target), Some(measure)) =
+            (self.state.target().cloned(), self.state.model_turn.reductions.measured)
         else {
             return false;
         };
         let counted = self.with_added(&target, tokens_of(self.measured(measure)));
         self.learn(&target, Lesson::of_refusal(counted, failure));
         let rules = self.policy.context();
-        let asked = self.state.reductions.asked;
+        let asked = self.state.model_turn.reductions.asked;
         if asked || !rules.recover.value || rules.reduce.value.is_empty() || self.another_has_room(measure) {
             return false;
         }
-        self.state.reductions.asked = true;
-        self.state.reductions.refusal = Some(failure.clone());
+        self.state.model_turn.reductions.asked = true;
+        self.state.model_turn.reductions.refusal = Some(failure.clone());
         let before = measure.message_tokens;
         self.reduce_for(Reducing { measure, before, target: place, step: 0, refused: true });
         true
@@ -318,12 +321,12 @@ impl Step<'_> {
 
     /// Whether another model that can be asked in this turn is known to have room enough.
     fn another_has_room(&self, measure: TurnMeasure) -> bool {
-        let current = self.state.rotation.current();
+        let current = self.state.model_turn.rotation.current();
         let rules = self.policy.context();
         let mut asked = self.asked(measure).into_iter().enumerate();
         asked.any(|(place, asked)| {
             let has = asked.room.is_some_and(|room| room.is_open(rules));
-            place != current && has && !self.state.rotation.is_left(place)
+            place != current && has && !self.state.model_turn.rotation.is_left(place)
         })
     }
 }

@@ -28,13 +28,13 @@ impl Step<'_> {
         at: Instant,
     ) -> bool {
         let classified = failure.classified(self.policy);
-        let Some(slot) = self.state.batch.get(index) else { return false };
+        let Some(slot) = self.state.batch.slots.get(index) else { return false };
         let (progress, slot) = (slot.series.progress(), slot.without_history());
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         if policy.after_effect.value == AfterEffect::Tell
             || classified.class == ErrorClass::InvalidArgs
             || effect == EffectState::Committed
-            || self.state.stop.is_some()
+            || self.state.ending.stop.is_some()
             || may_run_again(self.effect_of(&slot.tool, &policy), effect)
         {
             return false;
@@ -55,7 +55,7 @@ impl Step<'_> {
         let doubt = Doubt { failure: failure.clone(), effect, at };
         self.set_phase(index, SlotPhase::Doubtful(Box::new(doubt)));
         if asks {
-            self.state.gate.put_question(index);
+            self.state.batch.gate.put_question(index);
             self.ask_next();
         }
         true
@@ -63,7 +63,7 @@ impl Step<'_> {
 
     /// Asks whether the call of a slot may run again. Once the run is to end, nobody is asked.
     pub(super) fn ask_again(&mut self, index: usize, slot: &Slot, doubt: &Doubt) {
-        if self.state.stop.is_some() {
+        if self.state.ending.stop.is_some() {
             return;
         }
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
@@ -74,8 +74,8 @@ impl Step<'_> {
 
     /// Whether the call that is settled next waits for a person to say whether it may run again.
     pub(super) fn waits_for_a_person(&self) -> Option<usize> {
-        let index = self.state.settled;
-        let doubtful = matches!(self.state.batch.get(index)?.phase, SlotPhase::Doubtful(_));
+        let index = self.state.batch.settled;
+        let doubtful = matches!(self.state.batch.slots.get(index)?.phase, SlotPhase::Doubtful(_));
         let verifies = self.state.work.values().any(|pending| matches!(pending, Pending::Verify(_)));
         (doubtful && !verifies).then_some(index)
     }
@@ -124,7 +124,13 @@ impl Step<'_> {
         if self.effect_of(&check.tool, &policy) != Effect::ReadOnly {
             return Err(format!("`{}` is not `read_only`", check.tool));
         }
-        if self.state.breakers.get(&check.tool).is_some_and(|known| known.phase() != BreakerPhase::Closed) {
+        if self
+            .state
+            .tools
+            .breakers
+            .get(&check.tool)
+            .is_some_and(|known| known.phase() != BreakerPhase::Closed)
+        {
             return Err(format!("the breaker of `{}` is open", check.tool));
         }
         let vars = known(slot);
@@ -142,7 +148,7 @@ impl Step<'_> {
 
     /// The other tool has answered whether the run of a slot has acted.
     pub(super) fn verified(&mut self, index: usize, outcome: ToolOutcome) {
-        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let AfterEffect::Verify(check) = &policy.after_effect.value else {
             // The rules have changed meanwhile.
@@ -177,7 +183,7 @@ impl Step<'_> {
     }
 
     fn found_out(&mut self, index: usize, effect: EffectState, by: &str) {
-        let Some(slot) = self.state.batch.get_mut(index) else { return };
+        let Some(slot) = self.state.batch.slots.get_mut(index) else { return };
         let doubt = match mem::replace(&mut slot.phase, SlotPhase::UnderWay) {
             SlotPhase::Doubtful(doubt) => *doubt,
             phase => return slot.phase = phase,

@@ -56,7 +56,7 @@ impl Step<'_> {
     /// Why a call of a tool does not run in the last turn, or when the end was asked for: then nobody wants to see tools
     /// begin.
     pub(super) fn only_the_end(&mut self, tool: &str) -> Option<Refusal> {
-        if self.state.last_turn != LastTurn::Now && self.state.stop.is_none() {
+        if self.state.ending.last_turn != LastTurn::Now && self.state.ending.stop.is_none() {
             return None;
         }
         let turn = self.policy.turn();

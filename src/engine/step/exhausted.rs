@@ -45,7 +45,7 @@ impl Step<'_> {
         reason: StopReason,
         objection: Option<&ReducerError>,
     ) {
-        let Some(slot) = self.state.batch.get(index).cloned() else { return };
+        let Some(slot) = self.state.batch.slots.get(index).cloned() else { return };
         let exhausted = RetryExhausted {
             action: format!("tool {}", slot.tool),
             reason,
@@ -136,7 +136,7 @@ impl Step<'_> {
 
     /// What is done when no model answers: one more try in a last turn, or the end.
     pub(super) fn give_up_model(&mut self, decision: Decision, exhausted: RetryExhausted) {
-        self.state.model = None;
+        self.state.model_turn.series = None;
         let again = match decision {
             Decision::FinalTurn => self.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
             // There is nobody to tell.
@@ -156,10 +156,10 @@ impl Step<'_> {
         if self.state.is_over() {
             return;
         }
-        if self.state.batch.is_empty() {
+        if self.state.batch.slots.is_empty() {
             return self.after_output();
         }
-        for slot in &mut self.state.batch {
+        for slot in &mut self.state.batch.slots {
             if slot.phase == SlotPhase::WithPlanner {
                 slot.phase = SlotPhase::Settled;
             }
@@ -171,14 +171,14 @@ impl Step<'_> {
     pub(super) fn give_up_output(&mut self, decision: Decision, exhausted: RetryExhausted) {
         let goes_on = match decision {
             Decision::FinalTurn => self.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
-            Decision::TellModel => self.state.last_turn != LastTurn::Now,
+            Decision::TellModel => self.state.ending.last_turn != LastTurn::Now,
             Decision::Fail => false,
         };
         if !goes_on {
             self.failed_for_good(exhausted, Vec::new());
         } else if decision == Decision::FinalTurn {
             // The last turn has attempts of its own.
-            self.state.output = None;
+            self.state.report.series = None;
         }
     }
 

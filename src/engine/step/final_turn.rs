@@ -44,8 +44,8 @@ impl Step<'_> {
 
     /// Why only the end is allowed.
     pub(super) fn reason_of_end(&self) -> FinalReason {
-        match self.state.last_turn {
-            LastTurn::Now => self.state.final_reason.unwrap_or(FinalReason::MaxTurns),
+        match self.state.ending.last_turn {
+            LastTurn::Now => self.state.ending.reason.unwrap_or(FinalReason::MaxTurns),
             // The end was asked for in a turn that may have others after it.
             LastTurn::No | LastTurn::Next => FinalReason::UserStop,
         }
@@ -56,7 +56,7 @@ impl Step<'_> {
     pub(super) fn last_turn_by_new_rules(&mut self) {
         let prepared = self.state.work.values().any(|pending| matches!(pending, Pending::Prepare));
         if prepared
-            && self.state.last_turn != LastTurn::Now
+            && self.state.ending.last_turn != LastTurn::Now
             && let Some(why) = self.out_of_turns()
         {
             self.begin_last_turn(FinalReason::MaxTurns, vec![why]);
@@ -65,12 +65,12 @@ impl Step<'_> {
 
     /// The turn that begins is the last: the model is told, and has nothing but the report to deliver.
     pub(super) fn begin_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) {
-        self.state.last_turn = LastTurn::Now;
+        self.state.ending.last_turn = LastTurn::Now;
         self.state.spending.ending.get_or_insert(self.state.now);
         let turn = self.policy.turn();
         let max_turns = turn.max_turns.value.get();
-        if self.state.final_reason.is_none() {
-            self.state.final_reason = Some(reason);
+        if self.state.ending.reason.is_none() {
+            self.state.ending.reason = Some(reason);
             self.note(Note::FinalTurn { reason, turn: self.state.turn, max_turns }, why);
         }
         let vars = json!({
@@ -85,12 +85,12 @@ impl Step<'_> {
 
     /// The next turn is the last. `false`: this one is already.
     pub(super) fn force_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) -> bool {
-        match self.state.last_turn {
+        match self.state.ending.last_turn {
             LastTurn::Now => false,
             LastTurn::Next => true,
             LastTurn::No => {
-                self.state.last_turn = LastTurn::Next;
-                self.state.final_reason = Some(reason);
+                self.state.ending.last_turn = LastTurn::Next;
+                self.state.ending.reason = Some(reason);
                 let (turn, max_turns) =
                     (self.state.turn.saturating_add(1), self.policy.turn().max_turns.value.get());
                 self.note(Note::FinalTurn { reason, turn, max_turns }, why);
@@ -101,10 +101,10 @@ impl Step<'_> {
 
     /// A report was delivered and refused: if the policy says so, the turns that are left are taken away.
     pub(super) fn report_attempted(&mut self) {
-        self.state.refused_reports = self.state.refused_reports.saturating_add(1);
+        self.state.report.refused = self.state.report.refused.saturating_add(1);
         let turn = self.policy.turn();
         let left = turn.max_turns.value.get().saturating_sub(self.state.turn);
-        if turn.collapse.value && left > 1 && self.state.drive == Drive::Turns {
+        if turn.collapse.value && left > 1 && self.state.context.drive == Drive::Turns {
             let why =
                 because(self.policy, "turn.collapse", &turn.collapse, [format!("{left} turns were left")]);
             self.force_last_turn(FinalReason::ReportAttempt, vec![why]);
@@ -114,7 +114,7 @@ impl Step<'_> {
     /// The run is asked to end: nothing more is waited for, and what is under way may end.
     pub(super) fn stop_requested(&mut self, reason: String) {
         let on_stop = &self.policy.turn().on_stop;
-        if on_stop.value == OnStop::End || self.state.drive == Drive::Calls {
+        if on_stop.value == OnStop::End || self.state.context.drive == Drive::Calls {
             return self.stopped(reason);
         }
         let why = because(self.policy, "turn.on_stop", &on_stop.map(Shown), [reason.clone()]);
@@ -122,14 +122,14 @@ impl Step<'_> {
             // The last turn was waiting for another attempt.
             return self.stopped(reason);
         }
-        self.state.hold = None;
-        self.state.stop = Some(reason);
+        self.state.pace.hold = None;
+        self.state.ending.stop = Some(reason);
         let waits: Vec<_> = self.state.work.iter().map(|(work, pending)| (*work, *pending)).collect();
         for (work, pending) in waits {
             match pending {
                 Pending::WaitTurn | Pending::WaitModel => {
                     self.drop_work(work);
-                    self.state.model = None;
+                    self.state.model_turn.series = None;
                     self.next_turn();
                 }
                 Pending::WaitTool(slot) => {
@@ -139,7 +139,7 @@ impl Step<'_> {
                 Pending::Approve(slot) => {
                     self.drop_work(work);
                     self.set_phase(slot, SlotPhase::Unasked);
-                    self.state.gate.put_question(slot);
+                    self.state.batch.gate.put_question(slot);
                 }
                 Pending::ApproveAgain(_) => self.drop_work(work),
                 Pending::Prepare
@@ -154,7 +154,7 @@ impl Step<'_> {
                 | Pending::ConsultOutput => {}
             }
         }
-        if self.state.batch.is_empty() {
+        if self.state.batch.slots.is_empty() {
             return;
         }
         // What waits is refused now, and nobody is asked any more.
@@ -186,7 +186,7 @@ impl Step<'_> {
 
     /// Ends the run for want of a report, unless a text was set aside that holds as one.
     pub(super) fn failed_for_good(&mut self, exhausted: RetryExhausted, why: Vec<Because>) {
-        if let Some(output) = self.state.pending_report.take() {
+        if let Some(output) = self.state.report.pending.take() {
             let turn = self.policy.turn();
             let why = vec![because(self.policy, "turn.pending_report", &turn.pending_report, [])];
             let source = ReportSource::Pending;
@@ -202,13 +202,13 @@ impl Step<'_> {
         let reason = match (action, exhausted.reason) {
             (_, StopReason::RunBudget) => FailureReason::BudgetExhausted,
             ("run" | "output", _) | (_, StopReason::Deadline)
-                if self.state.final_reason == Some(FinalReason::Budget) && !self.is_past_deadline() =>
+                if self.state.ending.reason == Some(FinalReason::Budget) && !self.is_past_deadline() =>
             {
                 FailureReason::BudgetExhausted
             }
             (_, StopReason::Deadline) => FailureReason::DeadlineExceeded,
             ("run", _) => FailureReason::MaxTurnsExhausted,
-            ("output", _) if self.state.final_reason == Some(FinalReason::MaxTurns) => {
+            ("output", _) if self.state.ending.reason == Some(FinalReason::MaxTurns) => {
                 FailureReason::MaxTurnsExhausted
             }
             _ => FailureReason::SessionFailed,
@@ -222,23 +222,23 @@ impl Step<'_> {
         let turn = self.policy.turn();
         let (last_error_type, last_error) = self.state.last_error.clone().unzip();
         let max_turns = turn.max_turns.value.get();
-        let why = match (reason, self.state.final_reason) {
+        let why = match (reason, self.state.ending.reason) {
             // The turn that was the last was it for another reason.
             (FailureReason::MaxTurnsExhausted, Some(forced)) => forced.name(),
             _ => reason.name(),
         };
         let vars = json!({
             "reason": why, "turns": self.state.turn, "max_turns": max_turns,
-            "attempts": self.state.refused_reports, "error_type": last_error_type, "last_error": last_error,
+            "attempts": self.state.report.refused, "error_type": last_error_type, "last_error": last_error,
         });
         FailureReport {
             reason,
             text: self.say(&turn.no_report_message, vars),
             turns_completed: self.state.turn,
             max_turns,
-            final_report_attempts: self.state.refused_reports,
-            forced_final_reason: self.state.final_reason,
-            last_stop_reason: self.state.last_finish.as_ref().map(finish_name),
+            final_report_attempts: self.state.report.refused,
+            forced_final_reason: self.state.ending.reason,
+            last_stop_reason: self.state.model_turn.last_finish.as_ref().map(finish_name),
             last_error_type,
             last_error,
         }

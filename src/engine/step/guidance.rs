@@ -13,16 +13,16 @@ impl Step<'_> {
             let guidance = Some(class.name().to_owned());
             return self.note(Note::Append { message: Message::User { text, guidance } }, Vec::new());
         }
-        match self.state.guidance.iter_mut().find(|known| known.class == class) {
+        match self.state.model_turn.guidance.iter_mut().find(|known| known.class == class) {
             Some(known) => known.text = text,
-            None => self.state.guidance.push(Guidance { class, text }),
+            None => self.state.model_turn.guidance.push(Guidance { class, text }),
         }
     }
 
     /// What goes along with the next attempt: of several, so many of the worst as the policy says.
     pub(super) fn guidance(&self) -> Vec<String> {
         let most = self.policy.turn().guidance.most.value.get();
-        let mut due: Vec<&Guidance> = self.state.guidance.iter().collect();
+        let mut due: Vec<&Guidance> = self.state.model_turn.guidance.iter().collect();
         due.sort_by_key(|guidance| weight(guidance.class));
         due.into_iter().take(most as usize).map(|guidance| guidance.text.clone()).collect()
     }

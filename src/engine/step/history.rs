@@ -13,8 +13,8 @@ use crate::session::HistoryRepair;
 impl Step<'_> {
     /// The conversation is measured: the turn begins, after a repair if it needs one.
     pub(super) fn turn_prepared(&mut self, measure: TurnMeasure) {
-        self.state.history_asked = false;
-        self.state.reductions.turn_begins();
+        self.state.model_turn.history_asked = false;
+        self.state.model_turn.reductions.turn_begins();
         let faults = measure.history_faults;
         if faults == 0 || self.policy.history().check.value != HistoryCheck::BeforeCall {
             return self.begin_turn(measure);
@@ -29,11 +29,12 @@ impl Step<'_> {
         // Without fault of the request it is the call of this reply that cannot be read, and none of the history.
         let malformed = class == ErrorClass::MalformedToolCall && classified.request_at_fault;
         let never = self.policy.history().check.value == HistoryCheck::Never;
-        if !(class == ErrorClass::OrphanToolCall || malformed) || never || self.state.history_asked {
+        if !(class == ErrorClass::OrphanToolCall || malformed) || never || self.state.model_turn.history_asked
+        {
             return false;
         }
-        self.state.history_asked = true;
-        self.state.history_refusal = Some(failure.clone());
+        self.state.model_turn.history_asked = true;
+        self.state.model_turn.history_refusal = Some(failure.clone());
         let why = self.why_repaired(format!("the provider refused the history: {class}"));
         self.ask_repair(Repairing::Refused, why);
         true
@@ -41,7 +42,7 @@ impl Step<'_> {
 
     /// The host has looked: what it found is repaired, and what was held back by it goes on.
     pub(super) fn history_repaired(&mut self, what: Repairing, repair: HistoryRepair) {
-        let refusal = self.state.history_refusal.take();
+        let refusal = self.state.model_turn.history_refusal.take();
         let nothing = repair.is_empty();
         if !nothing {
             self.repair_history(repair, refusal.as_ref());

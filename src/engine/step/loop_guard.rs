@@ -36,8 +36,8 @@ impl Step<'_> {
         self.state.lately.held_back(found.pattern, tool, number);
         let why = self.noted(guard, &call.id, &call.name, found);
         if found.stage == LoopStage::FinalTurn
-            && self.state.drive == Drive::Turns
-            && self.state.last_turn == LastTurn::No
+            && self.state.context.drive == Drive::Turns
+            && self.state.ending.last_turn == LastTurn::No
         {
             self.force_last_turn(FinalReason::Loop, vec![why.clone().told(self.policy)]);
         }
@@ -90,12 +90,12 @@ impl Step<'_> {
 
     /// The model is told after the results, once for each batch.
     fn nudged(&mut self, guard: &LoopGuardPolicy, call: &str, tool: &str, found: Found) {
-        if self.state.afterwords.iter().any(|told| told.class == ErrorClass::RepeatedCall) {
+        if self.state.batch.afterwords.iter().any(|told| told.class == ErrorClass::RepeatedCall) {
             return;
         }
         self.noted(guard, call, tool, found);
         let text = self.say(&guard.nudge_message, found.vars(tool));
-        self.state.afterwords.push(Guidance { class: ErrorClass::RepeatedCall, text });
+        self.state.batch.afterwords.push(Guidance { class: ErrorClass::RepeatedCall, text });
     }
 
     /// Writes the decision down, and returns the reason.

@@ -37,7 +37,7 @@ impl Step<'_> {
         let problems = core::slice::from_ref(problem);
         let report = self.policy.output().filter(|output| output.tool.value == name).cloned();
         let (subject, text) = if let Some(output) = &report {
-            let attempt = self.state.refused_reports.saturating_add(1);
+            let attempt = self.state.report.refused.saturating_add(1);
             ("output".to_owned(), self.say_invalid(output, attempt, problems))
         } else {
             let vars = json!({ "tool": name, "attempt": 1, "max_attempts": null, "problems": problems });

@@ -213,10 +213,10 @@ impl Step<'_> {
             deadline,
         } = started;
         self.state.run = run;
-        self.state.seed = seed;
-        self.state.drive = drive;
-        self.state.targets = targets;
-        self.state.deadline = deadline;
+        self.state.context.seed = seed;
+        self.state.context.drive = drive;
+        self.state.context.targets = targets;
+        self.state.context.deadline = deadline;
         self.state.spending.started = self.state.now;
         self.state.spending.prices = prices;
         self.take_windows(windows);
@@ -246,7 +246,7 @@ impl Step<'_> {
         self.state.spending.appended = 0;
         self.charge_unanswered();
         self.state.work.clear();
-        self.state.model = None;
+        self.state.model_turn.series = None;
         self.state.outcome = Some(outcome.clone());
         self.note(Note::Finish { outcome }, because);
     }
@@ -265,8 +265,8 @@ impl Step<'_> {
 
     fn host_drives(&mut self, what: &str) -> bool {
         // Without calls under way there may still be a question to the planner.
-        let idle = self.state.batch.is_empty() && self.state.work.is_empty();
-        let ok = self.state.drive == Drive::Calls && idle;
+        let idle = self.state.batch.slots.is_empty() && self.state.work.is_empty();
+        let ok = self.state.context.drive == Drive::Calls && idle;
         if !ok {
             self.warn(format!(
                 "{what} cannot be proposed now: the interpreter drives the run, or work is under way"
@@ -293,6 +293,6 @@ impl Step<'_> {
     }
 
     fn seed(&self, scope: &str, call: &str) -> Seed {
-        Seed::new(self.state.seed, scope, call)
+        Seed::new(self.state.context.seed, scope, call)
     }
 }

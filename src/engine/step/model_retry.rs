@@ -38,7 +38,7 @@ impl Step<'_> {
     pub(super) fn retry_model(&mut self, mut failed: FailedCall, delay: Nanos, by: DelayRule) {
         let class = failed.case.class;
         let why = of_retry(self.policy, &failed.policy.retry, failed.progress, &failed.case, delay, by);
-        let before = self.state.rotation.current();
+        let before = self.state.model_turn.rotation.current();
         let next = self.rotate(Fate::again(class, delay), &failed);
         let delay = match next {
             Next::Ask { target, delay } => {
@@ -50,7 +50,7 @@ impl Step<'_> {
             Next::Nobody => return self.model_exhausted(failed, StopReason::Attempts),
             Next::Late => {
                 // Nobody waits.
-                if let Some(last) = self.state.model.as_mut() {
+                if let Some(last) = self.state.model_turn.series.as_mut() {
                     last.waits(Nanos::ZERO);
                 }
                 failed.ended_by = self.too_long(delay);
@@ -63,8 +63,8 @@ impl Step<'_> {
             return self.stopped(reason);
         }
         // Nobody waits for an attempt that is not made.
-        if self.state.last_turn == LastTurn::Now && self.out_of_budget().is_some() {
-            if let Some(last) = self.state.model.as_mut() {
+        if self.state.ending.last_turn == LastTurn::Now && self.out_of_budget().is_some() {
+            if let Some(last) = self.state.model_turn.series.as_mut() {
                 last.waits(Nanos::ZERO);
             }
             return self.model_exhausted(failed, StopReason::RunBudget);
@@ -86,8 +86,9 @@ impl Step<'_> {
         target: &str,
         policy: &Arc<ModelPolicy>,
     ) -> Option<(FailedCall, StopReason)> {
-        let series = self.state.model.as_ref()?;
-        if self.state.targets.len() > 1 && self.policy.turn().targets.advance.value.counts_together() {
+        let series = self.state.model_turn.series.as_ref()?;
+        if self.state.context.targets.len() > 1 && self.policy.turn().targets.advance.value.counts_together()
+        {
             return None;
         }
         let last = self.last_at_model()?;
@@ -143,7 +144,7 @@ impl Step<'_> {
             self.tell_retry(&failed, RetryAction::SkipProvider, delay, None, &why);
             self.note(Note::Exhausted { exhausted, decision: None }, why);
             if !self.policy.turn().targets.advance.value.is_one_series() {
-                self.state.model = None;
+                self.state.model_turn.series = None;
             }
             return self.ask_model(failed, delay, Vec::new());
         }
@@ -185,29 +186,29 @@ impl Step<'_> {
 
     /// Later turns pass a model over for a while that another one was called instead of, for a failure of its own.
     fn rests(&mut self, failed: &FailedCall) {
-        if failed.case.class.is_of_target() && self.state.targets.len() > 1 {
+        if failed.case.class.is_of_target() && self.state.context.targets.len() > 1 {
             let now = self.state.now;
-            self.state.resting.add(&failed.target, &failed.policy, failed.case.hint, now);
+            self.state.models.resting.add(&failed.target, &failed.policy, failed.case.hint, now);
         }
     }
 
     /// The attempt at the model under way that comes next, from 1: without those of other models, where each has its own.
     pub(super) fn attempt_at_model(&self) -> u32 {
-        let attempt = self.state.model.as_ref().map_or(1, Series::attempt);
-        attempt.saturating_sub(self.state.rotation.beside()).max(1)
+        let attempt = self.state.model_turn.series.as_ref().map_or(1, Series::attempt);
+        attempt.saturating_sub(self.state.model_turn.rotation.beside()).max(1)
     }
 
     /// The last attempt at the model under way that failed.
     pub(super) fn last_at_model(&self) -> Option<&AttemptRecord> {
-        let history = &self.state.model.as_ref()?.history;
-        let own = |number: &usize| self.state.rotation.is_own(*number);
+        let history = &self.state.model_turn.series.as_ref()?.history;
+        let own = |number: &usize| self.state.model_turn.rotation.is_own(*number);
         (0..history.len()).rev().find(own).and_then(|number| history.get(number))
     }
 
     /// The attempts at the model under way that failed.
     fn attempts_at_model(&self) -> Vec<AttemptRecord> {
-        let history = self.state.model.iter().flat_map(|series| &series.history).enumerate();
-        let own = history.filter(|(number, _)| self.state.rotation.is_own(*number));
+        let history = self.state.model_turn.series.iter().flat_map(|series| &series.history).enumerate();
+        let own = history.filter(|(number, _)| self.state.model_turn.rotation.is_own(*number));
         (1..).zip(own).map(|(attempt, (_, record))| AttemptRecord { attempt, ..record.clone() }).collect()
     }
 
@@ -222,7 +223,7 @@ impl Step<'_> {
             most => most.map_or(asked, |most| asked.min(most)),
         };
         let starts = now.saturating_add(delay).saturating_add(failed.policy.retry.min_attempt_time.value);
-        let resting = &self.state.resting;
+        let resting = &self.state.models.resting;
         let is_free = |target: &String| {
             *target != failed.target && !resting.holds(target, &self.policy.model(target), now)
         };
@@ -230,7 +231,7 @@ impl Step<'_> {
         if delay.is_zero()
             || !fits
             || self.too_long(delay).is_some()
-            || self.state.targets.iter().any(is_free)
+            || self.state.context.targets.iter().any(is_free)
         {
             return None;
         }
@@ -240,10 +241,10 @@ impl Step<'_> {
 
     /// The wait after the attempt that failed last is this one.
     fn waits_for_model(&mut self, delay: Nanos) {
-        if let Some(last) = self.state.model.as_mut() {
+        if let Some(last) = self.state.model_turn.series.as_mut() {
             last.waits(delay);
         }
-        self.state.rotation.waits(delay);
+        self.state.model_turn.rotation.waits(delay);
         self.state.spending.waited = self.state.spending.waited.saturating_add(delay);
     }
 
@@ -251,7 +252,7 @@ impl Step<'_> {
     fn too_long(&self, delay: Nanos) -> Option<Because> {
         let turn = self.policy.turn();
         let bounds = [
-            ("turn.total_delay", &turn.total_delay, self.state.rotation.waited()),
+            ("turn.total_delay", &turn.total_delay, self.state.model_turn.rotation.waited()),
             ("turn.run_delay", &turn.run_delay, self.state.spending.waited),
         ];
         bounds.into_iter().find_map(|(rule, most, waited)| {
@@ -263,7 +264,7 @@ impl Step<'_> {
 
     /// Why there is no such wait: the run was asked to end.
     fn stop_instead_of(&self, delay: Nanos) -> Option<String> {
-        self.state.stop.clone().filter(|_| !delay.is_zero())
+        self.state.ending.stop.clone().filter(|_| !delay.is_zero())
     }
 
     /// Whether the model is to be told of what is wrong with its reply, and was not told in this turn.
@@ -273,20 +274,23 @@ impl Step<'_> {
             ErrorClass::TruncatedOutput => self.policy.output().is_some(),
             _ => false,
         };
-        let history = self.state.model.iter().flat_map(|series| &series.history);
+        let history = self.state.model_turn.series.iter().flat_map(|series| &series.history);
         of_reply && history.filter(|attempt| attempt.error_type == class).count() <= 1
     }
 
     fn rotate(&mut self, fate: Fate, failed: &FailedCall) -> Next {
         let (turn, policy) = (self.policy.turn(), self.policy);
         let state = &mut *self.state;
-        let (now, resting) = (state.now, &state.resting);
-        let waited = [(&turn.total_delay, state.rotation.waited()), (&turn.run_delay, state.spending.waited)];
+        let (now, resting) = (state.now, &state.models.resting);
+        let waited = [
+            (&turn.total_delay, state.model_turn.rotation.waited()),
+            (&turn.run_delay, state.spending.waited),
+        ];
         let patient = |delay| {
             let within = |most: Nanos, waited: Nanos| waited.saturating_add(delay) <= most;
             waited.iter().all(|(most, waited)| most.value.length().is_none_or(|most| within(most, *waited)))
         };
-        let targets = &state.targets;
+        let targets = &state.context.targets;
         let rests = |place: usize| {
             targets.get(place).is_some_and(|target| resting.holds(target, &policy.model(target), now))
         };
@@ -297,7 +301,7 @@ impl Step<'_> {
                     missed(&model.retry, failed.progress, failed.case.run_deadline, now, delay).is_none()
                 })
         };
-        state.rotation.failed(&turn.targets, targets.len(), fate, rests, in_time, now)
+        state.model_turn.rotation.failed(&turn.targets, targets.len(), fate, rests, in_time, now)
     }
 
     fn ask_model(&mut self, failed: FailedCall, delay: Nanos, why: Vec<Because>) {
@@ -337,7 +341,7 @@ impl Step<'_> {
             (RetryAction::Retry, Some(next)) if backoff.is_zero() => format!("{next} is asked at once"),
             (RetryAction::Retry, Some(next)) => format!("{next} is asked after {backoff}"),
         };
-        let remaining = self.state.rotation.remaining(self.state.targets.len());
+        let remaining = self.state.model_turn.rotation.remaining(self.state.context.targets.len());
         let retry = TurnRetry {
             action,
             log_message: format!("{}: {class}: {}; {then}", failed.target, failed.message),

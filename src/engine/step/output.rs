@@ -62,11 +62,11 @@ impl Step<'_> {
     /// The report came as a tool call. If the policy has no report any more, that is a tool that does not exist.
     pub(super) fn report_called(&mut self, index: usize, raw: &str) {
         let Some(output) = self.policy.output().cloned() else {
-            let tool = self.state.batch.get(index).map(|slot| slot.tool.clone()).unwrap_or_default();
+            let tool = self.state.batch.slots.get(index).map(|slot| slot.tool.clone()).unwrap_or_default();
             let refusal = self.not_found(&tool);
             return self.set_phase(index, SlotPhase::Refused(refusal));
         };
-        if self.state.report.is_some() {
+        if self.state.report.accepted.is_some() {
             return self.answer(index, "a report was accepted already".into(), true);
         }
         match self.judge(&output, raw) {
@@ -94,7 +94,7 @@ impl Step<'_> {
         let raw = self.mend(&raw, "", "").unwrap_or(raw);
         match self.judge(&output, &raw) {
             Ok(report) => {
-                let source = match self.state.drive {
+                let source = match self.state.context.drive {
                     Drive::Turns => ReportSource::Text,
                     Drive::Calls => ReportSource::Host,
                 };
@@ -120,7 +120,7 @@ impl Step<'_> {
         if class == ErrorClass::TextOnly {
             self.keep_as_report(raw);
         }
-        let attempt = self.state.output.as_ref().map_or(1, Series::attempt);
+        let attempt = self.state.report.series.as_ref().map_or(1, Series::attempt);
         let vars = json!({
             "tool": output.tool.value, "attempt": attempt, "max_attempts": output.retry.max_attempts.value.limit(),
         });
@@ -136,16 +136,16 @@ impl Step<'_> {
         };
         let Ok(report) = parse(self.policy, raw) else { return };
         if reported(output, &report).is_empty() {
-            self.state.pending_report = Some(report);
+            self.state.report.pending = Some(report);
         }
     }
 
     /// Goes on after a report or a text that did not come as a tool call.
     pub(super) fn after_output(&mut self) {
-        match self.state.drive {
+        match self.state.context.drive {
             Drive::Turns => self.next_turn_when_due(),
             Drive::Calls => {
-                if let Some(output) = self.state.report.take() {
+                if let Some(output) = self.state.report.accepted.take() {
                     self.finish(Outcome::Reported { output }, Vec::new());
                 }
             }
@@ -208,8 +208,8 @@ impl Step<'_> {
     }
 
     fn accept(&mut self, report: Value, source: ReportSource) {
-        self.state.pending_report = None;
-        let series = self.state.output.take();
+        self.state.report.pending = None;
+        let series = self.state.report.series.take();
         let attempts = series.as_ref().map_or(1, Series::attempt);
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
         if let Some(output) = self.policy.output() {
@@ -217,13 +217,13 @@ impl Step<'_> {
         }
         self.count(MetricName::RetryAttempts, "output".into(), attempts.into());
         self.note(Note::OutputAccepted { output: report.clone(), source }, Vec::new());
-        self.state.report = Some(report);
+        self.state.report.accepted = Some(report);
     }
 
     fn refuse_output(&mut self, output: &OutputPolicy, fault: &Fault) -> Refused {
         let class = fault.class();
         let now = self.state.now;
-        let mut series = self.state.output.take().unwrap_or_else(|| Series::begin(now));
+        let mut series = self.state.report.series.take().unwrap_or_else(|| Series::begin(now));
         let most = output.retry.for_class(class).max_attempts.value;
         let over = series.resume(most);
         let progress = series.progress();
@@ -258,7 +258,7 @@ impl Step<'_> {
         if let Verdict::Stop(reason) = verdict {
             series.over = Some(reason);
         }
-        self.state.output = Some(series);
+        self.state.report.series = Some(series);
         let text = match (&objection, fault) {
             // What a reducer has against a report is for the model to change, as much as any other problem.
             (Some(error), _) => {
@@ -335,7 +335,8 @@ impl Step<'_> {
 
     /// No further report is asked for. `false`: the planner has to decide first.
     fn output_exhausted(&mut self, output: &OutputPolicy, reason: StopReason) -> bool {
-        let attempts = self.state.output.as_ref().map(|series| series.history.clone()).unwrap_or_default();
+        let attempts =
+            self.state.report.series.as_ref().map(|series| series.history.clone()).unwrap_or_default();
         let progress_attempt = u64::try_from(attempts.len()).unwrap_or(u64::MAX);
         let exhausted = RetryExhausted { action: "output".into(), reason, attempts, retry_after: None };
         self.count(MetricName::RetryAttempts, "output".into(), progress_attempt);

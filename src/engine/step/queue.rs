@@ -49,20 +49,20 @@ impl Step<'_> {
     /// Gives places to those who wait, as far as there are some; what is refused is settled in its turn.
     pub(super) fn start_waiting(&mut self) {
         let mut without_room = BTreeSet::new();
-        while let Some(index) = self.state.gate.first(&without_room) {
-            let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        while let Some(index) = self.state.batch.gate.first(&without_room) {
+            let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
             match self.entry(index, &slot) {
                 Entry::Full => break,
                 Entry::Later => {
                     without_room.insert(slot.tool);
                 }
                 Entry::Refused(refusal) => {
-                    self.state.gate.release(&slot.tool);
+                    self.state.batch.gate.release(&slot.tool);
                     self.set_phase(index, SlotPhase::Refused(refusal));
                 }
                 Entry::Free(place) => {
-                    self.state.gate.release(&slot.tool);
-                    self.state.gate.enter(&slot.tool);
+                    self.state.batch.gate.release(&slot.tool);
+                    self.state.batch.gate.enter(&slot.tool);
                     self.set_place(index, Some(place));
                     self.begin(index, &slot);
                 }
@@ -81,12 +81,12 @@ impl Step<'_> {
         }
         let room = |limit: Attempts, taken: u32| limit.limit().is_none_or(|limit| taken < limit);
         // Whoever is settled next waits for nobody: the rules may have become narrower since the others began.
-        let next = index == self.state.settled;
-        if !next && !room(self.policy.turn().calls.parallel.value, self.state.gate.taken()) {
+        let next = index == self.state.batch.settled;
+        if !next && !room(self.policy.turn().calls.parallel.value, self.state.batch.gate.taken()) {
             return Entry::Full;
         }
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let same = self.state.gate.of_tool(&slot.tool);
+        let same = self.state.batch.gate.of_tool(&slot.tool);
         if !next && !room(policy.concurrency.value, same) {
             return Entry::Later;
         }
@@ -110,7 +110,7 @@ impl Step<'_> {
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         if policy.approval.value == Approval::Always {
             self.set_phase(index, SlotPhase::Unasked);
-            self.state.gate.put_question(index);
+            self.state.batch.gate.put_question(index);
         } else {
             self.set_phase(index, SlotPhase::UnderWay);
             self.run_tool(index, Vec::new());
@@ -119,7 +119,7 @@ impl Step<'_> {
 
     /// A call that had to be agreed to runs now, unless something has come up against it meanwhile.
     pub(super) fn begin_agreed(&mut self, index: usize, why: Vec<Because>) {
-        let Some(slot) = self.state.batch.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let refusal = match self.too_late(&slot) {
             None => self.no_longer_admitted(index, &slot, &policy),
@@ -128,7 +128,7 @@ impl Step<'_> {
         if let Some(refusal) = refusal {
             return self.refuse_agreed(index, refusal);
         }
-        if let Some(slot) = self.state.batch.get_mut(index) {
+        if let Some(slot) = self.state.batch.slots.get_mut(index) {
             slot.to_approve = false;
             slot.phase = SlotPhase::UnderWay;
         }
@@ -144,14 +144,14 @@ impl Step<'_> {
 
     /// The call of a slot needs its place no more.
     pub(super) fn leave(&mut self, index: usize) {
-        let Some(slot) = self.state.batch.get_mut(index) else { return };
+        let Some(slot) = self.state.batch.slots.get_mut(index) else { return };
         if slot.place.take().is_some() {
-            self.state.gate.leave(&slot.tool);
+            self.state.batch.gate.leave(&slot.tool);
         }
     }
 
     pub(super) fn set_place(&mut self, index: usize, place: Option<Place>) {
-        if let Some(slot) = self.state.batch.get_mut(index) {
+        if let Some(slot) = self.state.batch.slots.get_mut(index) {
             slot.place = place;
         }
     }

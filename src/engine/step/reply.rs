@@ -23,7 +23,7 @@ impl Step<'_> {
         for note in core::mem::take(&mut reply.notes) {
             self.warn(note);
         }
-        self.state.last_finish = Some(reply.finish.clone());
+        self.state.model_turn.last_finish = Some(reply.finish.clone());
         let empty = reply.text.trim().is_empty() && reply.calls.is_empty();
         if reply.finish == FinishReason::ContentFilter && reply.calls.is_empty() {
             let text = if empty { "the provider's filter refused the reply" } else { reply.text.trim() };
@@ -38,7 +38,7 @@ impl Step<'_> {
         if truncated
             && !output
             && !empty
-            && self.state.last_turn == LastTurn::Now
+            && self.state.ending.last_turn == LastTurn::Now
             && self.state.spending.lowered
         {
             self.warn("the answer is cut where the budget of the run ends; it is taken as it is");
@@ -85,8 +85,8 @@ impl Step<'_> {
             return;
         }
         let attempts = self.attempt_at_model();
-        let series = self.state.model.take();
-        self.state.resting.wake(&target, &policy);
+        let series = self.state.model_turn.series.take();
+        self.state.models.resting.wake(&target, &policy);
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
         self.earn(&format!("model {target}"), &policy.retry.budget.value, after);
         self.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
@@ -112,11 +112,11 @@ impl Step<'_> {
         if !reply.calls.is_empty() {
             let objection = objection.map(|text| Guidance { class: ErrorClass::ReducerError, text });
             let dropped = dropped.map(|text| Guidance { class: ErrorClass::MalformedToolCall, text });
-            self.state.afterwords = objection.into_iter().chain(dropped).collect();
+            self.state.batch.afterwords = objection.into_iter().chain(dropped).collect();
             return self.begin_batch(reply.calls);
         }
         if let Some(text) = objection
-            && self.state.last_turn != LastTurn::Now
+            && self.state.ending.last_turn != LastTurn::Now
         {
             self.reject_turn(ErrorClass::ReducerError, text, Vec::new());
             return self.next_turn_when_due();
@@ -150,7 +150,7 @@ impl Step<'_> {
         }
         let now = self.state.now;
         let attempt = self.attempt_at_model();
-        let mut series = self.state.model.take().unwrap_or_else(|| Series::begin(now));
+        let mut series = self.state.model_turn.series.take().unwrap_or_else(|| Series::begin(now));
         let progress = Progress { attempt, ..series.progress() };
         let case = self.case_of(failure, classified, &policy.retry, Obstacle::None);
         // A report that is an attempt of its turn: the next one corrects it.
@@ -176,7 +176,7 @@ impl Step<'_> {
         }
         series.record(class, &failure.message, now, verdict.delay());
         self.state.last_error = Some((class, failure.message.clone()));
-        self.state.model = Some(series);
+        self.state.model_turn.series = Some(series);
         let message = failure.message.clone();
         let failed = FailedCall { target, name, policy, progress, case, message, ended_by: None };
         match verdict {

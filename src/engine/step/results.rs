@@ -35,7 +35,7 @@ impl Step<'_> {
         error: &str,
         told: String,
     ) -> String {
-        let Some(slot) = self.state.batch.get(index) else { return told };
+        let Some(slot) = self.state.batch.slots.get(index) else { return told };
         let slot = slot.without_history();
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let result = || ToolResult::failed(&slot.tool, error.to_owned(), class, &slot.ran);
@@ -55,7 +55,7 @@ impl Step<'_> {
         let over = self.share_of_result().map_or(most, |share| share.and(most));
         // Nothing is kept that nobody can read, and what the reader answers is there already.
         (tool != reader && self.tools.get(reader).is_some())
-            .then(|| Spill { handle: format!("r{}-{index}", self.state.batches), over })
+            .then(|| Spill { handle: format!("r{}-{index}", self.state.sequence.batches), over })
     }
 
     /// As much of it as the policy allows, and as there is room for.

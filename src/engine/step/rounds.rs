@@ -14,27 +14,27 @@ use crate::policy::ErrorClass;
 impl Step<'_> {
     /// All calls of a reply are settled.
     pub(super) fn round_ended(&mut self) {
-        let ok = mem::take(&mut self.state.round_ok);
-        if self.state.batch.is_empty() || self.state.drive == Drive::Calls {
+        let ok = mem::take(&mut self.state.batch.round_ok);
+        if self.state.batch.slots.is_empty() || self.state.context.drive == Drive::Calls {
             return;
         }
         if ok {
-            self.state.failed_rounds = 0;
+            self.state.pace.failed_rounds = 0;
             return;
         }
-        self.state.failed_rounds = self.state.failed_rounds.saturating_add(1);
-        let rounds = self.state.failed_rounds;
+        self.state.pace.failed_rounds = self.state.pace.failed_rounds.saturating_add(1);
+        let rounds = self.state.pace.failed_rounds;
         let rules = &self.policy.turn().calls;
         let Some(limit) = rules.failed_rounds.value else { return };
-        if rounds < limit.get() || self.state.last_turn != LastTurn::No {
+        if rounds < limit.get() || self.state.ending.last_turn != LastTurn::No {
             return;
         }
-        self.state.failed_rounds = 0;
+        self.state.pace.failed_rounds = 0;
         let text = self.say(&rules.all_failed_message, json!({ "rounds": rounds }));
         let fact = format!("{rounds} rounds without a call that went well");
         let why =
             because(self.policy, "turn.calls.failed_rounds", &rules.failed_rounds.map(|_| limit), [fact]);
         self.note(Note::RoundsFailed { rounds, message: text.clone() }, vec![why]);
-        self.state.afterwords.push(Guidance { class: ErrorClass::ExecutionError, text });
+        self.state.batch.afterwords.push(Guidance { class: ErrorClass::ExecutionError, text });
     }
 }

@@ -22,11 +22,11 @@ impl Step<'_> {
         if !is_shared(&policy.breaker) || !breaker.fits(&policy.breaker) {
             return;
         }
-        let before = self.state.breakers.remove(&tool).unwrap_or_default();
+        let before = self.state.tools.breakers.remove(&tool).unwrap_or_default();
         let stands = |breaker: &Breaker| (breaker.phase(), breaker.open_until());
         let (moved, (state, until)) = (stands(&before) != stands(&breaker), stands(&breaker));
         if !breaker.is_new() {
-            self.state.breakers.insert(tool.clone(), breaker);
+            self.state.tools.breakers.insert(tool.clone(), breaker);
         }
         // After the end nobody is told.
         if moved && !self.state.is_over() {

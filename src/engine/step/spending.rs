@@ -41,7 +41,7 @@ impl<'a> Step<'a> {
     /// The budgets that hold. Whoever drives the turns itself does not ask for calls of models here.
     fn limits(&self) -> Option<&'a RunLimits> {
         let limits = self.policy.run_limits();
-        (self.state.drive == Drive::Turns && !limits.is_empty()).then_some(limits)
+        (self.state.context.drive == Drive::Turns && !limits.is_empty()).then_some(limits)
     }
 
     /// Whether the run has a budget of anything.
@@ -52,7 +52,7 @@ impl<'a> Step<'a> {
     /// After this nothing begins: the deadline of the run, or the end of its time; before the final turn without the share
     /// of that.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.state.deadline, self.end_of_time()].into_iter().flatten().min()
+        [self.state.context.deadline, self.end_of_time()].into_iter().flatten().min()
     }
 
     fn end_of_time(&self) -> Option<Instant> {
@@ -71,7 +71,7 @@ impl<'a> Step<'a> {
     pub(super) fn end_of_all_time(&self) -> Option<Instant> {
         let time = self.limits().and_then(|limits| limits.time.as_ref());
         let end = time.map(|time| self.state.spending.started.saturating_add(time.value));
-        [self.state.deadline, end].into_iter().flatten().min()
+        [self.state.context.deadline, end].into_iter().flatten().min()
     }
 
     /// Why only the final turn may begin, or not even that, whatever the conversation is.
@@ -85,7 +85,7 @@ impl<'a> Step<'a> {
             return Some(because(self.policy, "limits.run.time", time, [fact]));
         }
         let calls = limits.model_calls.as_ref()?;
-        let kept = u32::from(self.state.last_turn != LastTurn::Now);
+        let kept = u32::from(self.state.ending.last_turn != LastTurn::Now);
         (spending.model_calls.saturating_add(kept) >= calls.value).then(|| {
             let fact = format!("{} calls were made", spending.model_calls);
             because(self.policy, "limits.run.model_calls", calls, [fact])
@@ -95,7 +95,7 @@ impl<'a> Step<'a> {
     /// What the next call of that model may have, with a request of so many tokens by the host's count, what is known to be
     /// added among them; or why it is not made. Before the final turn enough for that one is left.
     pub(super) fn granted(&self, target: &str, request: u64) -> Result<Granted, Because> {
-        let input = self.state.scales.expected(target, request);
+        let input = self.state.models.scales.expected(target, request);
         let usual = self.usual_reply(target, input);
         let reservation = Reservation { target: target.to_owned(), input, output: usual };
         let mut granted = Granted { reservation, lowered: None };
@@ -106,15 +106,15 @@ impl<'a> Step<'a> {
         let floor = FLOOR.min(usual);
         // A summary has a request of its own; the final turn has the conversation.
         let conversation = self.counted_now();
-        let ahead = self.state.targets.iter().map(|target| {
+        let ahead = self.state.context.targets.iter().map(|target| {
             let request = request.max(self.with_added(target, conversation));
-            self.state.scales.expected(target, request)
+            self.state.models.scales.expected(target, request)
         });
         let ahead = ahead.max().unwrap_or(input);
         for purse in self.purses(limits, target)? {
             let call = Request { tokens: input, rate: purse.rate, floor };
             let end = Request { tokens: ahead, rate: purse.most, floor };
-            let (most, needs) = if self.state.last_turn == LastTurn::Now {
+            let (most, needs) = if self.state.ending.last_turn == LastTurn::Now {
                 (call.most_of_final(purse.left), call.needs_as_final())
             } else {
                 (call.most_before(end, purse.left), call.needs_before(end))
@@ -134,11 +134,11 @@ impl<'a> Step<'a> {
     /// neither is known, what the policy keeps for it.
     fn usual_reply(&self, target: &str, input: u64) -> u64 {
         let policy = self.policy.model(target);
-        let window = match self.state.known_windows.of(target, &policy).window {
+        let window = match self.state.models.known_windows.of(target, &policy).window {
             ContextWindow::Tokens(tokens) => Some(tokens.get().saturating_sub(input)),
             ContextWindow::Unknown => None,
         };
-        let own = self.state.known_windows.output(target);
+        let own = self.state.models.known_windows.output(target);
         let most = [own, window].into_iter().flatten().min().filter(|most| *most > 0);
         most.unwrap_or_else(|| policy.output_reserve.value.get().into())
     }
@@ -163,7 +163,7 @@ impl<'a> Step<'a> {
                 return Err(because(self.policy, "limits.run.cost", cost, [fact]));
             };
             let rate = Rate::of(price);
-            let prices = self.state.targets.iter().filter_map(|target| self.price(target));
+            let prices = self.state.context.targets.iter().filter_map(|target| self.price(target));
             purses.push(Purse {
                 rule: "limits.run.cost",
                 shown: cost.map(|cost| cost.to_string()),
@@ -183,9 +183,9 @@ impl<'a> Step<'a> {
 
     /// The tokens of the request of the next attempt, by the host's count.
     pub(super) fn counted_now(&self) -> u64 {
-        let measured = self.state.reductions.measured.map(|measure| self.measured(measure));
+        let measured = self.state.model_turn.reductions.measured.map(|measure| self.measured(measure));
         let counted = measured.map_or(0, |m| m.message_tokens.saturating_add(m.tool_tokens));
-        let told = self.state.guidance.iter().map(|guidance| estimated_tokens(&guidance.text));
+        let told = self.state.model_turn.guidance.iter().map(|guidance| estimated_tokens(&guidance.text));
         told.fold(counted.saturating_add(self.state.spending.appended), u64::saturating_add)
     }
 
@@ -242,13 +242,13 @@ impl<'a> Step<'a> {
     /// There is not enough left for this turn as it is: it is the final one; or the next one is, if a model was called in
     /// this one, so that the attempts of a turn are no more than they may be.
     pub(super) fn final_turn_now(&mut self, why: Because) {
-        self.state.model = None;
-        if self.state.asked_turn == self.state.turn {
+        self.state.model_turn.series = None;
+        if self.state.model_turn.asked_turn == self.state.turn {
             self.force_last_turn(FinalReason::Budget, vec![why]);
             return self.next_turn_when_due();
         }
         self.begin_last_turn(FinalReason::Budget, vec![why]);
-        let measure = self.state.reductions.measured.unwrap_or_default();
+        let measure = self.state.model_turn.reductions.measured.unwrap_or_default();
         let appended = core::mem::take(&mut self.state.spending.appended);
         let message_tokens = measure.message_tokens.saturating_add(appended);
         self.begin_turn(TurnMeasure { message_tokens, ..measure });
@@ -264,7 +264,7 @@ impl<'a> Step<'a> {
         reason: StopReason,
     ) -> Option<Because> {
         let limits = self.limits()?;
-        if self.state.last_turn == LastTurn::Now {
+        if self.state.ending.last_turn == LastTurn::Now {
             return None;
         }
         if case.class == ErrorClass::TruncatedOutput && self.state.spending.lowered {
@@ -294,8 +294,8 @@ impl<'a> Step<'a> {
 
     /// Whether attempts end by a deadline though the time of the run had no end.
     fn is_late_anyway(&self, retry: &RetryPolicy, progress: Progress, case: &Case) -> bool {
-        let case = Case { run_deadline: self.state.deadline, ..*case };
-        let seed = || Seed::new(self.state.seed, "", "");
+        let case = Case { run_deadline: self.state.context.deadline, ..*case };
+        let seed = || Seed::new(self.state.context.seed, "", "");
         let verdict = retry::in_earnest(retry, progress, case, self.state.now, seed);
         verdict == Verdict::Stop(StopReason::Deadline)
     }
@@ -307,7 +307,7 @@ impl<'a> Step<'a> {
     /// What is left for the request of the final turn at that model, in tokens as its provider counts them, and the
     /// budget that says so; `None`: no budget does.
     pub(super) fn left_for_the_end(&self, target: &str) -> Option<(u64, &'static str, Setting<String>)> {
-        if self.state.last_turn != LastTurn::Now {
+        if self.state.ending.last_turn != LastTurn::Now {
             return None;
         }
         let purses = self.purses(self.limits()?, target).ok()?;

@@ -23,11 +23,11 @@ impl Step<'_> {
             Some(ReduceStep::Summary { model, .. }) => model.clone(),
             _ => None,
         };
-        let target = named.or_else(|| self.state.targets.get(what.target).cloned());
+        let target = named.or_else(|| self.state.context.targets.get(what.target).cloned());
         let (Some(request), Some(target)) = (reduction.summarize.take(), target) else {
             return self.next_step(what);
         };
-        if !self.state.targets.contains(&target) {
+        if !self.state.context.targets.contains(&target) {
             self.warn(format!(
                 "no summary is written: the run has no model `{target}`; the next step is made"
             ));
@@ -35,7 +35,7 @@ impl Step<'_> {
         }
         let tokens = self.alone(&target, request.tokens);
         let granted = match self.granted(&target, tokens) {
-            Ok(granted) if self.state.last_turn != LastTurn::Now || !self.has_budget() => granted,
+            Ok(granted) if self.state.ending.last_turn != LastTurn::Now || !self.has_budget() => granted,
             _ => {
                 self.warn("no summary is written: the budget of the run is for its final turn; the next step is made");
                 return self.next_step(what);
@@ -47,8 +47,8 @@ impl Step<'_> {
                 "some {cut} tokens were cut out of what {target} is to sum up: there is no room"
             ));
         }
-        self.state.reductions.summary = Some(Box::new(reduction));
-        self.state.reductions.summarizer =
+        self.state.model_turn.reductions.summary = Some(Box::new(reduction));
+        self.state.model_turn.reductions.summarizer =
             Some(Summarizer { target: target.clone(), tokens: request.tokens });
         let policy = self.policy.model(&target);
         let (now, deadline) = (self.state.now, self.deadline());
@@ -74,8 +74,10 @@ impl Step<'_> {
         if let Some(usage) = reply.usage {
             self.state.usage = self.state.usage.plus(usage);
         }
-        self.state.reductions.summarizer = None;
-        let Some(mut reduction) = self.state.reductions.summary.take() else { return self.next_step(what) };
+        self.state.model_turn.reductions.summarizer = None;
+        let Some(mut reduction) = self.state.model_turn.reductions.summary.take() else {
+            return self.next_step(what);
+        };
         let text = reply.text.trim();
         if text.is_empty() {
             self.warn("no summary was written: the reply is empty; the next step is made");
@@ -107,8 +109,8 @@ impl Step<'_> {
 
     /// No model has answered: that is told, and the next step is made. If the request was too large, the next one is not.
     pub(super) fn not_summarized(&mut self, what: Reducing, failure: &Failure) {
-        self.state.reductions.summary = None;
-        let asked = self.state.reductions.summarizer.take();
+        self.state.model_turn.reductions.summary = None;
+        let asked = self.state.model_turn.reductions.summarizer.take();
         let class = failure.classified(self.policy).class;
         if let Some(Summarizer { target, tokens }) = asked
             && class == ErrorClass::ContextOverflow
@@ -122,7 +124,7 @@ impl Step<'_> {
 
     /// A request of so many tokens without tools, and what the provider is known to add to it.
     fn alone(&self, target: &str, tokens: u64) -> u64 {
-        tokens.saturating_add(self.state.overheads.of(target).of(false))
+        tokens.saturating_add(self.state.models.overheads.of(target).of(false))
     }
 
     fn next_step(&mut self, mut what: Reducing) {

@@ -17,7 +17,7 @@ use crate::time::Nanos;
 impl Step<'_> {
     /// Goes on to the next turn, ends the run if there is a report, or waits if a wait is due.
     pub(super) fn next_turn(&mut self) {
-        if let Some(output) = self.state.report.take() {
+        if let Some(output) = self.state.report.accepted.take() {
             return self.finish(Outcome::Reported { output }, Vec::new());
         }
         if self.is_past_deadline() {
@@ -25,16 +25,16 @@ impl Step<'_> {
         }
         let turn = self.policy.turn();
         let mut why = Vec::new();
-        if self.state.last_turn != LastTurn::Now {
+        if self.state.ending.last_turn != LastTurn::Now {
             self.state.turn = self.state.turn.saturating_add(1);
             self.breakers_of_turn();
             why.extend(self.out_of_turns());
             let mut reason = FinalReason::MaxTurns;
-            if why.is_empty() && self.state.last_turn == LastTurn::No {
+            if why.is_empty() && self.state.ending.last_turn == LastTurn::No {
                 reason = FinalReason::Budget;
                 why.extend(self.out_of_budget());
             }
-            if !why.is_empty() || self.state.last_turn == LastTurn::Next {
+            if !why.is_empty() || self.state.ending.last_turn == LastTurn::Next {
                 self.begin_last_turn(reason, why.clone());
             }
         }
@@ -43,16 +43,18 @@ impl Step<'_> {
             work,
             turn: self.state.turn,
             max_turns: turn.max_turns.value.get(),
-            last: self.state.last_turn == LastTurn::Now,
+            last: self.state.ending.last_turn == LastTurn::Now,
         };
         self.ask(Work::PrepareTurn(prepare), why);
     }
 
     /// Waits until what was scheduled may start, then goes on to the next turn.
     pub(super) fn next_turn_when_due(&mut self) {
-        match self.state.hold.take() {
+        match self.state.pace.hold.take() {
             Some(Hold { until, subject, because })
-                if until > self.state.now && self.state.report.is_none() && self.state.stop.is_none() =>
+                if until > self.state.now
+                    && self.state.report.accepted.is_none()
+                    && self.state.ending.stop.is_none() =>
             {
                 let why = told(self.policy, because);
                 self.wait(Pending::WaitTurn, until.since(self.state.now), subject, why);
@@ -64,35 +66,37 @@ impl Step<'_> {
     /// The next turn does not start before `delay` is over. Of several holds the longest counts.
     pub(super) fn hold(&mut self, delay: Nanos, subject: Subject, because: Vec<Reason>) {
         let until = self.state.now.saturating_add(delay);
-        if self.state.hold.as_ref().is_none_or(|hold| hold.until < until) {
-            self.state.hold = Some(Hold { until, subject, because });
+        if self.state.pace.hold.as_ref().is_none_or(|hold| hold.until < until) {
+            self.state.pace.hold = Some(Hold { until, subject, because });
         }
     }
 
     /// Chooses the model the turn begins with: the first that does not rest and whose window is large enough.
     pub(super) fn choose_model(&mut self, measure: TurnMeasure) {
         let counted = measure.message_tokens.saturating_add(measure.tool_tokens);
-        self.state.counted = Some(counted);
+        self.state.model_turn.counted = Some(counted);
         let asked = self.asked(measure);
         let too_small: Vec<(usize, &Asked)> =
             asked.iter().enumerate().filter(|(_, asked)| !asked.is_open(self)).collect();
         let all = !too_small.is_empty() && too_small.len() == asked.len();
         let (state, now) = (&*self.state, self.state.now);
         let rests = |place: usize| {
-            asked.get(place).is_some_and(|asked| state.resting.holds(&asked.target, &asked.policy, now))
+            asked
+                .get(place)
+                .is_some_and(|asked| state.models.resting.holds(&asked.target, &asked.policy, now))
         };
         // A window that is too small for all may still be enough for the last turn.
         let left = |place: usize| all || !too_small.iter().any(|(number, ..)| *number == place);
-        let rotation = if state.asked_turn == state.turn {
-            let mut rotation = state.rotation.clone();
-            rotation.begin_again(&self.policy.turn().targets, state.targets.len(), rests, left);
+        let rotation = if state.model_turn.asked_turn == state.turn {
+            let mut rotation = state.model_turn.rotation.clone();
+            rotation.begin_again(&self.policy.turn().targets, state.context.targets.len(), rests, left);
             rotation
         } else {
-            Rotation::begin(state.targets.len(), rests, left)
+            Rotation::begin(state.context.targets.len(), rests, left)
         };
-        let remaining = rotation.remaining(state.targets.len());
-        let next = state.targets.get(rotation.current()).cloned();
-        self.state.rotation = rotation;
+        let remaining = rotation.remaining(state.context.targets.len());
+        let next = state.context.targets.get(rotation.current()).cloned();
+        self.state.model_turn.rotation = rotation;
         if all {
             return self.too_large_for_all(&asked);
         }
@@ -109,7 +113,7 @@ impl Step<'_> {
     /// tools alone are too large, it is said, and their provider has to decide.
     fn too_large_for_all(&mut self, asked: &[Asked]) {
         let rooms = || asked.iter().filter_map(|asked| Some((&asked.target, asked.room?)));
-        if self.state.last_turn == LastTurn::Now {
+        if self.state.ending.last_turn == LastTurn::Now {
             let budget = asked.iter().any(Asked::is_by_budget);
             let whole = if budget { "what the budget of the run has left" } else { "every window" };
             let facts: Vec<String> = asked.iter().filter_map(Asked::computed).collect();
@@ -142,22 +146,22 @@ impl Step<'_> {
         let request = self.with_added(&target, self.counted_now());
         let granted = match self.granted(&target, request) {
             Ok(granted) => granted,
-            Err(why) if self.state.last_turn != LastTurn::Now => return self.final_turn_now(why),
+            Err(why) if self.state.ending.last_turn != LastTurn::Now => return self.final_turn_now(why),
             Err(why) => return self.run_failed(StopReason::RunBudget, vec![why]),
         };
         let (now, deadline) = (self.state.now, self.deadline());
         let (max_output, why) = granted.lowered.clone().unzip();
-        let started = self.state.model.get_or_insert_with(|| Series::begin(now)).started;
+        let started = self.state.model_turn.series.get_or_insert_with(|| Series::begin(now)).started;
         let rules = match self.last_at_model() {
             Some(failed) => policy.retry.for_class(failed.error_type),
             None => policy.retry.for_others(),
         };
         let attempt = self.attempt_at_model();
-        let last = self.state.last_turn == LastTurn::Now;
+        let last = self.state.ending.last_turn == LastTurn::Now;
         let output = self.policy.output().map(|output| output.tool.value.clone());
         let mut tools: Vec<String> = if last { Vec::new() } else { self.shown_tools() };
         tools.extend(output.clone());
-        self.state.asked_turn = self.state.turn;
+        self.state.model_turn.asked_turn = self.state.turn;
         self.forget_count_of_less(last);
         let work = self.state.issue(Pending::Model);
         let call = CallModel {
@@ -198,7 +202,7 @@ impl Step<'_> {
 
     /// Whether the deadline of the run has passed; the end of its time has a final turn before it.
     pub(super) fn is_past_deadline(&self) -> bool {
-        self.state.deadline.is_some_and(|deadline| deadline <= self.state.now)
+        self.state.context.deadline.is_some_and(|deadline| deadline <= self.state.now)
     }
 
     /// Ends the run for a reason that is not the failure of one action.
