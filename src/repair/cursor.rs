@@ -41,6 +41,12 @@ pub(super) struct Cursor<'t> {
     pub(super) must_close: bool,
     /// The last quote of a text in the middle was put in: other quotes are not repaired then.
     pub(super) unclosed: bool,
+    /// How many commas between members were gone past.
+    pub(super) commas: usize,
+    /// Before which of them, counted from 0, a closing bracket is put in; one that comes twice, two.
+    pub(super) early: &'t [usize],
+    /// How many closing brackets were put in.
+    pub(super) missing: usize,
 }
 
 /// How often a byte may be looked at on average. The parser stays well below; this is the net under it.
@@ -58,6 +64,9 @@ impl<'t> Cursor<'t> {
             misfit,
             must_close: false,
             unclosed: false,
+            commas: 0,
+            early: &[],
+            missing: 0,
         }
     }
 

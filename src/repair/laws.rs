@@ -241,3 +241,77 @@ fn size_and_depth_are_bounded() {
     let found = repair(&deepest).unwrap();
     assert!(repair(&found.value.to_string()).unwrap().repairs.is_empty());
 }
+
+/// A document, and whether a value has no other names than it has, each in its place and with a value of its kind.
+fn like(value: &Value, known: &Value) -> bool {
+    match (value, known) {
+        (Value::Object(value), Value::Object(known)) => {
+            value.len() == known.len()
+                && value.iter().all(|(name, member)| known.get(name).is_some_and(|known| like(member, known)))
+        }
+        (Value::Array(value), Value::Array(known)) => {
+            value.iter().all(|item| known.first().is_some_and(|known| like(item, known)))
+        }
+        _ => core::mem::discriminant(value) == core::mem::discriminant(known),
+    }
+}
+
+/// An object whose names are all different, with lists of one kind.
+fn named() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![(0..100_i64).prop_map(Value::from), "[a-c]{0,3}".prop_map(Value::from)];
+    let shape = leaf.prop_recursive(4, 16, 3, |inner| {
+        prop_oneof![
+            (inner.clone(), 0..3_usize).prop_map(|(item, times)| Value::Array(vec![item; times])),
+            prop::collection::vec(inner, 1..4).prop_map(|members| {
+                let member = |(at, value)| (format!("m{at}"), value);
+                Value::Object(members.into_iter().enumerate().map(member).collect())
+            }),
+        ]
+    });
+    prop::collection::vec(shape, 1..4).prop_map(|members| {
+        let mut next = 0;
+        let mut document = Value::Array(members);
+        rename(&mut document, &mut next);
+        let Value::Array(members) = document else { return document };
+        Value::Object(
+            members.into_iter().enumerate().map(|(at, value)| (format!("top{at}"), value)).collect(),
+        )
+    })
+}
+
+/// Gives every member a name of its own, but those of a list the same.
+fn rename(value: &mut Value, next: &mut usize) {
+    match value {
+        Value::Object(members) => {
+            let old = core::mem::take(members);
+            for (_, mut member) in old {
+                *next += 1;
+                let name = format!("n{next}");
+                rename(&mut member, next);
+                members.insert(name, member);
+            }
+        }
+        Value::Array(items) => {
+            let from = *next;
+            for item in items {
+                *next = from;
+                rename(item, next);
+            }
+        }
+        _ => {}
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_bracket_taken_out_never_makes_another_value_that_holds(document in named(), pick in any::<prop::sample::Index>()) {
+        let text = document.to_string();
+        let closing: Vec<_> = text.match_indices(['}', ']']).map(|(at, _)| at).collect();
+        let at = *pick.get(&closing);
+        let broken = format!("{}{}", &text[..at], &text[at + 1..]);
+        let holds = |value: &Value| like(value, &document);
+        if let Ok(found) = repair_for(&broken, &holds) && holds(&found.value) {
+            prop_assert_eq!(found.value, document, "{}", broken);
+        }
+    }
+}

@@ -3,8 +3,8 @@
 //! Text that is JSON is never changed. Text that can be read in one way only is repaired. Text that can be read in
 //! two ways is refused: a guess would run a tool with arguments nobody sent. So is a number with more digits than can be
 //! kept. A text that stops where a string or a member is not over is closed there, but not certain
-//! ([`Repaired::is_certain`]). A schema decides both ([`repair_for`]): of two readings the one that holds it, and a value
-//! that was closed at the end if it holds it.
+//! ([`Repaired::is_certain`]). A schema decides both ([`repair_for`]): of two readings the one that holds it, a value
+//! that was closed at the end if it holds it, and where brackets are missing, if only one place holds it.
 //!
 //! No recursion: open objects and arrays are on a stack of their own. The text is gone through once, and size, depth
 //! and work are bounded.
@@ -24,6 +24,7 @@ mod bare;
 mod cursor;
 mod escaped;
 mod kind;
+mod moved;
 mod number;
 mod quote;
 mod refusal;
@@ -108,6 +109,9 @@ pub fn repair_broken(text: &str) -> Result<Repaired, Refusal> {
 /// As there; and the schema does not decide.
 pub fn repair_for(text: &str, holds: &dyn Fn(&Value) -> bool) -> Result<Repaired, Refusal> {
     let ambiguous = match read(text, Choice::Neither) {
+        Ok(found) if moved::may_be(found.repairs) && !holds(&found.value) => {
+            return Ok(moved::read(text, holds).unwrap_or(found));
+        }
         Ok(found) if found.is_certain() || holds(&found.value) => return Ok(found),
         Ok(_) => return Err(Refusal { reason: Reason::NotDecided, at: text.len() }),
         Err((refusal, false)) => return Err(refusal),

@@ -271,6 +271,7 @@ impl Parser<'_, '_> {
             None => self.close_all(Repair::MissingBracket),
             Some(b'`') if self.cursor.rest().starts_with("```") => self.close_all(Repair::MissingBracket),
             Some(b',') => {
+                self.close_early()?;
                 self.cursor.advance(1);
                 self.due = Due::Member;
                 Ok(None)
@@ -373,14 +374,39 @@ impl Parser<'_, '_> {
                 return self.pop();
             }
         }
+        let mut written = 0_usize;
         while matches!(self.cursor.peek(), Some(b'}' | b']')) {
+            written = written.saturating_add(1);
             self.cursor.advance(1);
             self.cursor.skip()?;
         }
         match self.cursor.peek() {
-            None | Some(b'`') => self.close_all(Repair::MismatchedBracket),
+            None | Some(b'`') => {
+                let closed = self.close_all(Repair::MismatchedBracket);
+                self.cursor.missing = self.cursor.missing.saturating_sub(written);
+                closed
+            }
             Some(_) => Err(Refusal { reason: Reason::MismatchedBrackets, at }),
         }
+    }
+
+    /// Closes before a comma what a reading closes there.
+    fn close_early(&mut self) -> Result<(), Refusal> {
+        let here = self.cursor.commas;
+        self.cursor.commas = here.saturating_add(1);
+        for _ in self.cursor.early.iter().filter(|place| **place == here) {
+            if self.stack.len() < 2 {
+                return self.cursor.refuse(Reason::MismatchedBrackets);
+            }
+            self.cursor.repaired(Repair::MissingBracket);
+            self.put_in();
+            self.pop()?;
+        }
+        Ok(())
+    }
+
+    const fn put_in(&mut self) {
+        self.cursor.missing = self.cursor.missing.saturating_add(1);
     }
 
     /// Closes what is inside of the innermost that `bracket` closes, and that.
@@ -391,6 +417,7 @@ impl Parser<'_, '_> {
         }
         self.mended(Repair::MissingBracket);
         while self.inside() != opening {
+            self.put_in();
             self.pop()?;
         }
         self.cursor.advance(1);
@@ -403,6 +430,7 @@ impl Parser<'_, '_> {
             return self.cursor.refuse(Reason::MismatchedBrackets);
         }
         self.cursor.repaired(repair);
+        self.cursor.missing = self.cursor.missing.saturating_add(self.stack.len());
         let Some(innermost) = self.stack.pop().map(Frame::into_value) else { return Ok(None) };
         let mut value = innermost;
         while let Some(mut outer) = self.stack.pop() {

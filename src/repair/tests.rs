@@ -419,3 +419,38 @@ fn minus_zero_is_the_integer_zero() {
     assert_eq!(found.value.to_string(), r#"{"a":0,"b":0}"#);
     assert_eq!(found.repairs.to_string(), "single_quotes");
 }
+
+#[test]
+fn the_schema_moves_a_bracket_that_is_missing_if_one_place_alone_holds() {
+    let wants = |wanted: &'static [&'static str]| {
+        move |value: &Value| wanted.iter().any(|text| serde_json::from_str::<Value>(text).unwrap() == *value)
+    };
+    let repaired = |text: &str, wanted| repair_for(text, &wants(wanted));
+    let moved = |text: &str, wanted: &'static [&'static str]| {
+        let found = repaired(text, wanted).unwrap();
+        assert!(found.repairs.contains(Repair::ChosenBySchema), "{text}: {}", found.repairs);
+        assert_eq!(found.value.to_string(), wanted[0], "{text}");
+    };
+    moved(r#"{"a": {"b": 1, "c": 2}"#, &[r#"{"a":{"b":1},"c":2}"#]);
+    moved(r#"{"a": {"b": {"x": 1}, "c": 2}"#, &[r#"{"a":{"b":{"x":1}},"c":2}"#]);
+    moved(r"{'a': {'b': {'x': 1, 'c': 2, 'd': 3}", &[r#"{"a":{"b":{"x":1}},"c":2,"d":3}"#]);
+    moved(r#"{"a": {"b": {"x": 1, "c": 2, "d": 3}"#, &[r#"{"a":{"b":{"x":1},"c":2},"d":3}"#]);
+    moved(r#"[{"a": {"b": 1, "c": 2}]"#, &[r#"[{"a":{"b":1},"c":2}]"#]);
+    moved(r"[[1, 2, [3]]", &["[[1,2],[3]]"]);
+
+    // The end holds: it is not asked further.
+    let end =
+        repaired(r#"{"a": {"b": 1, "c": 2}"#, &[r#"{"a":{"b":1,"c":2}}"#, r#"{"a":{"b":1},"c":2}"#]).unwrap();
+    assert_eq!(end.value.to_string(), r#"{"a":{"b":1,"c":2}}"#);
+    // Two places hold, or none: what was read stays, and breaks the schema.
+    for wanted in [&[r#"{"a":{"b":1},"c":2,"d":3}"#, r#"{"a":{"b":1,"c":2},"d":3}"#][..], &[]] {
+        let found = repaired(r#"{"a": {"b": 1, "c": 2, "d": 3}"#, wanted).unwrap();
+        assert!(!found.repairs.contains(Repair::ChosenBySchema));
+    }
+    // More places than are tried.
+    let many = format!(r#"{{"a": {{"b": 1{}, "c": 2}}"#, r#", "b": 1"#.repeat(300));
+    assert!(
+        !repair_for(&many, &|value| value.get("c").is_some())
+            .is_ok_and(|found| found.value.get("c").is_some())
+    );
+}
