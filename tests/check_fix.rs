@@ -54,10 +54,13 @@ tools:
     on_exhausted: fail
 turn:
   max_turns: 20
+models:
+  main: {retry: {max_attempts: 3}}
+  '*_small': {retry: {max_attempts: 2}}
 ";
 
 /// Mistakes, each with the lines of the good policy that it spoils.
-const MISTAKES: [(&str, &str); 16] = [
+const MISTAKES: [(&str, &str); 23] = [
     ("  max_attempts: 5 ", "  max_atempts: 5 "),
     ("  max_attempts: 5 ", "  max_attempts: \"5\" "),
     ("  max_attempts: 5 ", "  max_attempts:5 "),
@@ -74,6 +77,13 @@ const MISTAKES: [(&str, &str); 16] = [
     ("version: 1", "version: v1"),
     ("{kind: constant, delay: 1s}", "{delay: 1s}"),
     ("version: 1\n", ""),
+    ("'*_small':", "*_small:"),
+    ("main: {retry: {max_attempts: 3}}", "main: {retry: {max_attempts = 3}}"),
+    ("main: {retry: {max_attempts: 3}}", "main: {retry: {max_atempts=3}}"),
+    ("main: {retry: {max_attempts: 3}}", "main: {retry = {max_attempts: 3}}"),
+    ("main: {retry: {max_attempts: 3}}", "main: {retry: {max_attempts:3}}"),
+    ("{kind: constant, delay: 1s}", "{kind = constant, delay:1s}"),
+    ("    effect: non_idempotent", "    effect = non_idempotent"),
 ];
 
 fn spoilt(which: &[bool]) -> String {
@@ -136,7 +146,7 @@ proptest! {
 }
 
 /// Fields of several types, each with the line of the good policy that sets it.
-const FIELDS: [(&str, &str); 8] = [
+const FIELDS: [(&str, &str); 11] = [
     ("  max_attempts: 5 ", "  max_attempts: {} "),
     ("  enabled: true", "  enabled: {}"),
     ("  retry_on: [network_error, rate_limit]", "  retry_on: {}"),
@@ -145,10 +155,16 @@ const FIELDS: [(&str, &str); 8] = [
     ("failed: 'It failed: try again'", "failed: {}"),
     ("  refund:", "  {}:"),
     ("  max_turns: 20", "  {}: 20"),
+    ("main: {retry: {max_attempts: 3}}", "main: {retry: {max_attempts = {}}}"),
+    ("main: {retry: {max_attempts: 3}}", "main: {retry: {max_attempts:{}}}"),
+    ("main: {retry: {max_attempts: 3}}", "main: {retry: {{} = 3}}"),
 ];
 
 /// What nobody should write: the YAML reader, or the field, knows better.
-const SPELLINGS: [&str; 26] = [
+const SPELLINGS: [&str; 29] = [
+    "@x",
+    "`x` is y's",
+    "max_atempts",
     "1e1",
     "0x10",
     "1e-1",
@@ -178,13 +194,17 @@ const SPELLINGS: [&str; 26] = [
 ];
 
 /// Texts that are no YAML, each with the line of the good policy that it spoils.
-const NO_YAML: [(&str, &str); 6] = [
+const NO_YAML: [(&str, &str); 10] = [
     ("version: 1\n", "version: 1\n"),
     ("  backoff: {kind: constant, delay: 1s}", "  backoff: {kind: constant, delay: 1s"),
     ("    effect: read_only", "\t\teffect: read_only"),
     ("    on_exhausted: fail", "    on_exhausted: fail: now"),
     ("turn:\n", "turn: of: days\n"),
     ("    on_exhausted: fail\n", "    on_exhausted: fail\n   and\n"),
+    ("  '*_small': {", "  *_small: {"),
+    ("{retry: {max_attempts: 2}}", "{retry: {max_attempts = 2, '*': 1}}"),
+    ("    on_exhausted: fail", "    on_exhausted: @fail"),
+    ("    effect: non_idempotent\n", "    effect = non_idempotent\n"),
 ];
 
 /// The problems of a file, each with its line; those with a repair come with it.
@@ -397,8 +417,19 @@ fn an_entry_of_a_list_counts_as_a_whole_once_it_is_repaired() {
 }
 
 #[test]
+fn a_text_that_begins_with_a_sign_is_quoted() {
+    for sign in ["@x broke", "`x` broke", "%x broke", "@x broke\n        again"] {
+        let text = |written: &str| GOOD.replacen("'It failed: try again'", written, 1);
+        assert_eq!(fixed(&text(sign)), (text(&format!("'{sign}'")), 0));
+    }
+}
+
+#[test]
 fn what_several_things_can_be_meant_by_is_left_alone() {
     for text in [
+        "version: 1\ntools: {a: {messages: {failed: \"it's \"bad\"\"}}}\n",
+        "version: 1\ntools:\n  a: {messages: {failed: &b x}}\n  *b: {effect: read_only}\n",
+        "version: 1\nretry: {max_attempts: 3, max_attempts = 4}\n",
         "version: 1\nretry: {backoff: {kind: constant, delay: 30000, jitter: none}}\n",
         "version: 1\nretry: most attempts: 3\n",
         "version: 1\nretry: {max_attempts: 3, max_atempts: 4}\n",

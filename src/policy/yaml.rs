@@ -19,6 +19,7 @@ use super::scalar::{self, Scalar};
 use super::{Code, Diagnostic, Findings, Fix, SourceId, Sources, Span};
 
 pub use kept::is_kept;
+pub(super) use slips::{Pair, pair, readable};
 
 /// What a file without anything in it is to begin with.
 pub(super) const BEGIN: &str = "begin it with `version: 1`; `unfazed init` writes a first policy";
@@ -94,11 +95,6 @@ pub fn load(
     };
     let id = sources.add(name, text);
     (id, parse(id, text, findings))
-}
-
-/// Where the value of `key:value` begins in a text that looks so.
-pub(super) fn glued(text: &str) -> Option<usize> {
-    slips::glued(text)
 }
 
 /// Reads the text of a source.
@@ -424,13 +420,11 @@ impl<'a> Builder<'a> {
                         Some(PendingKey { dropped: true, key }) => {
                             again(&key, &node, entries, self.text, findings);
                         }
-                        Some(PendingKey { key, .. }) => {
-                            if blank {
-                                findings.push(no_value(&key, self.text));
-                                node.data = Data::Reported;
-                            }
-                            entries.push((key, node));
+                        Some(PendingKey { key, .. }) if blank => {
+                            let entry = no_value(key, entries, self.text, findings);
+                            entries.push(entry);
                         }
+                        Some(PendingKey { key, .. }) => entries.push((key, node)),
                     },
                 }
             }
@@ -589,17 +583,39 @@ fn pending(
     PendingKey { key: Key { name, span }, dropped: first.is_some() }
 }
 
-/// A key without a value; `{key:value}` is one, too.
-fn no_value(key: &Key, text: &str) -> Diagnostic {
-    let written = text.get(key.span.range()).unwrap_or_default();
-    if let Some(at) = slips::glued(written).filter(|_| written == &*key.name) {
-        let at = key.span.start.saturating_add(offset(at));
-        let message = format!("a space is missing after the `:` of `{}`", excerpt(written, 60));
-        let place = Span { start: at, end: at, ..key.span };
-        return Diagnostic::error(Code::BLANK, key.span, message).fix(place, "write a space", " ");
-    }
-    let problem = Diagnostic::error(Code::BLANK, key.span, format!("`{}` has no value", key.name));
-    problem.help("write a value, or remove the line")
+/// Says that a key has no value. `{key:value}` and `{key = value}` are read on as if they were written as such.
+fn no_value(key: Key, entries: &[(Key, Node)], text: &str, findings: &mut Findings) -> (Key, Node) {
+    let written = text.get(key.span.range()).filter(|written| **written == *key.name).unwrap_or_default();
+    let new = |found: &Pair| {
+        let name = written.get(..found.key)?;
+        entries.iter().all(|(other, _)| &*other.name != name).then_some(name)
+    };
+    let found =
+        pair(written).and_then(|found| Some((new(&found)?, lone(written.get(found.value..)?)?, found)));
+    let Some((name, data, found)) = found else {
+        let problem = Diagnostic::error(Code::BLANK, key.span, format!("`{}` has no value", key.name));
+        findings.push(problem.help("write a value, or remove the line"));
+        let span = Span { start: key.span.end, ..key.span };
+        return (key, Node { span, data: Data::Reported });
+    };
+    let place = |at: usize| key.span.start.saturating_add(offset(at));
+    let between = Span { start: place(found.key), end: place(found.value), ..key.span };
+    let problem = Diagnostic::error(Code::BLANK, key.span, found.message(&excerpt(written, 60)));
+    findings.push(problem.fix(between, found.title(), ": "));
+    let node = Node { span: Span { start: between.end, ..key.span }, data };
+    (Key { name: name.into(), span: Span { end: between.start, ..key.span } }, node)
+}
+
+/// A scalar that stands by itself, if it can be read as the value of a key.
+fn lone(written: &str) -> Option<Data> {
+    let mut findings = Findings::default();
+    let node = parse(SourceId(0), &format!("[{written}]"), &mut findings)?;
+    let Data::List(items) = node.data else { return None };
+    let [item] = &*items else { return None };
+    let is_whole = item.span.range() == (1..written.len().saturating_add(1));
+    let plain = written.starts_with(['"', '\'']) || !written.contains(['"', '\'']);
+    let scalar = !matches!(item.data, Data::List(_) | Data::Map(_));
+    (is_whole && scalar && plain).then(|| item.data.clone())
 }
 
 /// Says what to do about a key that was there before: it goes if it says the same, with all of its lines.

@@ -113,8 +113,12 @@ impl Attempt<'_> {
             }
         }
         all.sort_by_key(|repair| (repair.at.start, repair.at.end));
+        // One may end where the other begins, but for insertions: which of them comes first, is unknown.
         let meets = |one: &Repair, other: &Repair| {
-            one != other && one.at.start <= other.at.end && other.at.start <= one.at.end
+            let inserts = one.at.is_empty() || other.at.is_empty();
+            let beside = one.at.start == other.at.end || other.at.start == one.at.end;
+            let touch = one.at.start <= other.at.end && other.at.start <= one.at.end;
+            one != other && touch && (inserts || !beside)
         };
         all.iter().filter(|one| !all.iter().any(|other| meets(one, other))).cloned().collect()
     }

@@ -568,15 +568,8 @@ fn literal_shift(raw: &str, value: &str, range: &Range<usize>) -> Option<usize> 
 
 fn repair(problem: Diagnostic, node: &Node, expected: &str, (raw, begins_line): (&str, bool)) -> Diagnostic {
     let span = node.span;
-    if let Some((key, value)) =
-        yaml::glued(raw).filter(|_| expected.contains("a mapping")).and_then(|at| raw.split_at_checked(at))
-    {
-        let problem = problem.help("a space is missing after `:`");
-        if !begins_line {
-            return problem.fix(span, "write a mapping", format!("{{{key} {value}}}"));
-        }
-        let at = span.start.saturating_add(u32::try_from(key.len()).unwrap_or_default());
-        return problem.fix(Span { start: at, end: at, ..span }, "write a space", " ");
+    if let Some(pair) = yaml::pair(raw).filter(|_| expected.contains("a mapping")) {
+        return taken::of_pair(problem, span, &pair, (raw, begins_line));
     }
     if let (Data::Text(_) | Data::Number(_), true) = (&node.data, expected.contains("version number"))
         && matches!(raw.trim_matches(['"', '\'']).trim_start_matches(['v', 'V']), "1" | "1.0")

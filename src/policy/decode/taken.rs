@@ -83,6 +83,29 @@ impl Reader<'_> {
     }
 }
 
+/// `key:value` or `key = value` in place of a mapping.
+pub(super) fn of_pair(
+    problem: Diagnostic,
+    span: Span,
+    pair: &yaml::Pair,
+    (raw, begins_line): (&str, bool),
+) -> Diagnostic {
+    let problem = problem.help(match pair.sign {
+        ':' => "a space is missing after `:`",
+        _ => "`=` stands where `:` and a space are due",
+    });
+    let key = raw.get(..pair.key).unwrap_or_default();
+    let value = raw.get(pair.value..).unwrap_or_default();
+    if !begins_line {
+        return problem.fix(span, "write a mapping", format!("{{{key}: {value}}}"));
+    }
+    let at = |at: usize| span.start.saturating_add(u32::try_from(at).unwrap_or_default());
+    match pair.sign {
+        ':' => problem.fix(Span { start: at(pair.value), end: at(pair.value), ..span }, pair.title(), " "),
+        _ => problem.fix(Span { start: at(pair.key), end: at(pair.value), ..span }, pair.title(), ": "),
+    }
+}
+
 /// What a scalar is meant to be, if its type takes one thing only: a text in quotes, or a number in plain decimals; and what
 /// may be written if it takes more.
 fn meant<T: Decode>(written: &str, node: &Node) -> (Option<Fix>, Option<String>) {
@@ -113,6 +136,8 @@ fn takes<T: Decode>(text: &str, at: &Range<usize>) -> bool {
 /// Why a type does not take what stands at `at` of a text.
 fn refusal<T: Decode>(text: &str, at: &Range<usize>) -> Option<String> {
     let mut findings = Findings::default();
+    // What comes after the next mistake cannot be read yet.
+    let text = yaml::readable(text).filter(|lines| lines.len() >= at.end).unwrap_or(text);
     if let Some(node) = yaml::parse(SourceId(0), text, &mut findings) {
         let _ = T::decode(&node, &mut Reader::new(text, &mut findings));
     }

@@ -358,7 +358,7 @@ fn is_too_shallow(name: &str, rules: &Node) -> bool {
 /// Reports a key that is one level too shallow.
 fn too_shallow(name: &str, value: &Node, rules: &str, reader: &mut Reader<'_>) {
     let what = if rules == MODELS { "model" } else { "tool" };
-    if crate::policy::yaml::glued(reader.text(value.span)).is_some() {
+    if crate::policy::yaml::pair(reader.text(value.span)).is_some() {
         reader.wrong_type::<()>(value, "a mapping");
         return;
     }

@@ -4,7 +4,9 @@
 
 mod brackets;
 mod indent;
+mod pairs;
 mod past;
+mod signs;
 
 use core::ops::Range;
 
@@ -12,6 +14,9 @@ use granit_parser::{ErrorKind, Parser};
 
 use super::{MAX_DEPTH, parse};
 use crate::policy::{Findings, SourceId};
+
+pub(in crate::policy) use pairs::{Pair, pair};
+pub(super) use signs::pattern;
 
 /// Longer texts are not looked at: each repair is tried by reading the text again.
 const LONGEST: usize = 256 << 10;
@@ -102,34 +107,15 @@ pub(super) fn find(text: &str, at: usize, kind: &ErrorKind) -> Option<Slip> {
     let lines = lines(text);
     let here = lines.iter().rposition(|line| line.start <= at).unwrap_or_default();
     tab(text, &lines, here)
+        .or_else(|| pattern(text, at))
         .or_else(|| brackets::find(text, at))
         .or_else(|| past::find(text, &lines, here))
-        .or_else(|| space(text, &lines, here))
+        .or_else(|| pairs::find(text, &lines, here, at))
         .or_else(|| key(text, &lines, here))
         .or_else(|| colon_within(text, at, kind))
-        .or_else(|| colon(text, lines.get(here)?, at))
-        .or_else(|| sign(text, lines.get(here)?, at, kind))
+        .or_else(|| colon(text, &lines, here, at))
+        .or_else(|| signs::find(text, &lines, here, at, kind))
         .or_else(|| indent::find(text, &lines, here))
-}
-
-/// A key such as `*` or `*_get` that is not quoted: a pattern, of which the reader made an alias.
-pub(super) fn pattern(text: &str, at: usize) -> Option<Slip> {
-    if text.len() > LONGEST {
-        return None;
-    }
-    let lines = lines(text);
-    let line = lines.iter().rfind(|line| line.start <= at)?;
-    let start = line.start.saturating_add(line.indent());
-    let (name, _) = text.get(start..line.end())?.split_once(':')?;
-    if !name.starts_with('*') || name.contains([' ', '{', '[', '"', '\'']) {
-        return None;
-    }
-    let whole = start..start.saturating_add(name.len());
-    let repair = Repair { at: whole.clone(), title: "quote it", text: format!("'{name}'") };
-    let repair = Some(repair).filter(|repair| helps(text, repair));
-    let help = if repair.is_some() { Vec::new() } else { vec!["quote a name with `*`".to_owned()] };
-    let message = "`*` begins an alias unless it is quoted".to_owned();
-    Some(Slip { at: whole, message, help, repair, ..Slip::default() })
 }
 
 /// What is wrong, by what the reader says alone.
@@ -165,6 +151,16 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     text.split('\n').map(|line| Line { start: start(line), text: line.trim_end_matches('\r') }).collect()
 }
 
+/// The lines below that go on with a text of that line: those that are indented more than what it belongs to.
+fn continued<'l, 't>(lines: &'l [Line<'t>], here: usize) -> &'l [Line<'t>] {
+    let Some(first) = lines.get(here) else { return &[] };
+    let below = lines.get(here.saturating_add(1)..).unwrap_or_default();
+    let more = below.iter().take_while(|line| line.text.trim().is_empty() || line.indent() > first.indent());
+    let count = more.count();
+    let last = below.get(..count).unwrap_or_default().iter().rposition(|line| !line.text.trim().is_empty());
+    below.get(..last.map_or(0, |last| last.saturating_add(1))).unwrap_or_default()
+}
+
 /// The first byte at which a reader stumbles.
 fn error_at(text: &str) -> Option<usize> {
     let options = granit_parser::options! {
@@ -175,6 +171,12 @@ fn error_at(text: &str) -> Option<usize> {
     let mut events = Parser::new_from_str_with_options(text, options);
     let error = events.find_map(Result::err)?;
     Some(error.marker().byte_offset().unwrap_or(text.len()))
+}
+
+/// The lines before the one in which a reader stumbles; `None`: in none.
+pub(in crate::policy) fn readable(text: &str) -> Option<&str> {
+    let before = text.get(..error_at(text)?)?;
+    before.get(..before.rfind('\n').map_or(0, |end| end.saturating_add(1)))
 }
 
 /// The text with a repair.
@@ -240,32 +242,6 @@ fn tab(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
     })
 }
 
-/// `key:value`, which is a text and no key.
-fn space(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
-    let before = lines.get(..=here)?.iter().rev().take(LINES_BEFORE);
-    let mut found = before.filter_map(|line| {
-        let said = line.said();
-        let content = said.trim_start_matches([' ', '-']);
-        let start = line.start.saturating_add(said.len().saturating_sub(content.len()));
-        let colon = start.saturating_add(glued(content)?);
-        let repair = Repair { at: colon..colon, title: "write a space", text: " ".to_owned() };
-        helps(text, &repair).then_some((start..colon, repair))
-    });
-    let (key, repair) = found.next()?;
-    let message = format!("a space is missing after `{}`", text.get(key)?);
-    let colon = repair.at.start.saturating_sub(1)..repair.at.start;
-    Some(Slip { at: colon, message, repair: Some(repair), ..Slip::default() })
-}
-
-/// Where the value of `key:value` begins, if a text looks like one: after a word and its colon.
-pub(in crate::policy) fn glued(text: &str) -> Option<usize> {
-    let word = text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*')))?;
-    let value = text.get(word..)?.strip_prefix(':')?;
-    let begins = value.chars().next()?;
-    let is_key = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    (is_key && !begins.is_whitespace() && !matches!(begins, ':' | '/' | '\\')).then(|| word.saturating_add(1))
-}
-
 /// A key that holds `: `: what is indented more below it is its value.
 fn key(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
     let line = lines.get(here)?;
@@ -291,7 +267,8 @@ fn key(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
 }
 
 /// A value that holds `: `, which begins another mapping.
-fn colon(text: &str, line: &Line<'_>, at: usize) -> Option<Slip> {
+fn colon(text: &str, lines: &[Line<'_>], here: usize, at: usize) -> Option<Slip> {
+    let line = lines.get(here)?;
     let said = line.said();
     let (key, value) = said.split_once(": ")?;
     let value = value.trim_start();
@@ -303,7 +280,13 @@ fn colon(text: &str, line: &Line<'_>, at: usize) -> Option<Slip> {
     let name = key.trim_start_matches([' ', '-']);
     let column = key.len().saturating_sub(name.len());
     let next = Next { first, before: format!("\n{}", " ".repeat(column)), what: "on a line of its own" };
-    Some(two_readings(text, name, start..start.saturating_add(value.len()), &next))
+    if let Some(end) = signs::end_of(text, lines, here) {
+        return Some(two_readings(text, name, start..end, &next));
+    }
+    // Of what is below it, some may belong to it.
+    let slip = two_readings(text, name, start..start.saturating_add(value.len()), &next);
+    let help = vec!["quote all of it if it is a text".to_owned()];
+    Some(Slip { help, repair: None, or: Vec::new(), ..slip })
 }
 
 /// A key that may begin in the midst of a value.
@@ -390,22 +373,6 @@ fn quoted(value: &str) -> String {
 /// Whether a word looks like a key of a document.
 fn is_key(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-}
-
-/// A value that begins with a sign which means something to YAML.
-fn sign(text: &str, line: &Line<'_>, at: usize, kind: &ErrorKind) -> Option<Slip> {
-    if !matches!(kind, ErrorKind::UnexpectedCharacter { .. }) {
-        return None;
-    }
-    let sign = text.get(at..)?.chars().next().filter(|c| matches!(c, '@' | '`' | '%'))?;
-    let value = text.get(at..line.start.saturating_add(line.said().len()))?;
-    let message = format!("no value begins with `{sign}` unless it is quoted");
-    let whole = at..at.saturating_add(value.len());
-    let plain = !value.contains(['\'', '{', '}', '[', ']', ',']) && !value.contains(": ");
-    let repair = Repair { at: whole.clone(), title: "quote it", text: format!("'{value}'") };
-    let repair = Some(repair).filter(|repair| plain && helps(text, repair));
-    let help = if repair.is_some() { Vec::new() } else { vec!["quote it".to_owned()] };
-    Some(Slip { at: whole, message, help, repair, ..Slip::default() })
 }
 
 #[cfg(test)]

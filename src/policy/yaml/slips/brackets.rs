@@ -14,59 +14,99 @@ struct Scan<'t> {
     line: usize,
 }
 
+/// What the scan comes upon.
+enum Met {
+    Nothing,
+    /// The beginning of a line.
+    Line,
+    /// A text in quotes without an end begins here.
+    EndlessQuote(char),
+    /// What closes here is not what was opened there.
+    OtherBracket(char, usize),
+    End,
+}
+
 /// The bracket or quote that is never closed, or the first that closes nothing. `stumbled`: where the reader gave up.
 pub(super) fn find(text: &str, stumbled: usize) -> Option<Slip> {
-    let mut scan = Scan { text, at: 0, open: Vec::new(), begins: true, line: 0 };
+    let mut scan = Scan::new(text);
     let mut lost: Option<(char, usize)> = None;
-    while let Some(c) = scan.rest().chars().next() {
-        let at = scan.at;
-        match c {
-            '\n' => {
-                scan.newline();
+    loop {
+        match scan.step() {
+            Met::End => break,
+            Met::Nothing => {}
+            Met::Line => {
                 // A key at the beginning of a line that is not indented enough is not meant to be inside.
-                if let Some((bracket, open)) = scan.open.last().copied()
-                    && lost.is_none()
-                    && scan.outside(open)
-                {
-                    lost = Some((bracket, open));
-                }
-                continue;
+                let open =
+                    scan.open.last().copied().filter(|(_, open)| lost.is_none() && scan.outside(*open));
+                lost = lost.or(open);
             }
-            '#' if scan.after_blank() => scan.skip_line(),
-            '"' | '\'' if scan.begins => match scan.quoted(c) {
-                Some(end) => scan.go(end),
-                None => return (at <= stumbled).then(|| unquoted(c, at)),
-            },
-            '{' | '[' if scan.begins || !scan.open.is_empty() => {
-                scan.open.push((c, at));
-                scan.go(1);
-                scan.begins = true;
-                continue;
+            Met::EndlessQuote(quote) => return (scan.at <= stumbled).then(|| unquoted(quote, scan.at)),
+            Met::OtherBracket(bracket, open) => {
+                let place = scan.at..scan.at.saturating_add(1);
+                return Some(
+                    never(text, bracket, open, lost).also(place, "this closes another kind of bracket"),
+                );
             }
-            '}' | ']' if !scan.open.is_empty() => {
-                let (bracket, open) = scan.open.pop()?;
-                if (bracket == '{') != (c == '}') {
-                    let place = at..at.saturating_add(1);
-                    return Some(
-                        never(text, bracket, open, lost).also(place, "this closes another kind of bracket"),
-                    );
-                }
-                scan.go(1);
-            }
-            '|' | '>' if scan.begins && scan.open.is_empty() => scan.block(),
-            _ => scan.go(c.len_utf8()),
         }
-        scan.begins = match c {
-            ',' | ':' | '-' | '?' => scan.rest().starts_with([' ', '\n', '\r', '"', '\'', '{', '[']),
-            ' ' | '\t' => scan.begins,
-            _ => false,
-        };
     }
     let (bracket, open) = lost.or_else(|| scan.open.last().copied())?;
     Some(never(text, bracket, open, lost))
 }
 
-impl Scan<'_> {
+/// The bracket that a place stands inside of: the last that is open there.
+pub(super) fn around(text: &str, at: usize) -> Option<char> {
+    let mut scan = Scan::new(text);
+    while scan.at < at {
+        if matches!(scan.step(), Met::End | Met::EndlessQuote(_) | Met::OtherBracket(..)) {
+            return None;
+        }
+    }
+    scan.open.last().map(|(bracket, _)| *bracket)
+}
+
+impl<'t> Scan<'t> {
+    const fn new(text: &'t str) -> Self {
+        Self { text, at: 0, open: Vec::new(), begins: true, line: 0 }
+    }
+
+    /// Reads on by one character, or by a text in quotes, a comment or a block.
+    fn step(&mut self) -> Met {
+        let Some(c) = self.rest().chars().next() else { return Met::End };
+        match c {
+            '\n' => {
+                self.newline();
+                return Met::Line;
+            }
+            '#' if self.after_blank() => self.skip_line(),
+            '"' | '\'' if self.begins => match self.quoted(c) {
+                Some(end) => self.go(end),
+                None => return Met::EndlessQuote(c),
+            },
+            '{' | '[' if self.begins || !self.open.is_empty() => {
+                self.open.push((c, self.at));
+                self.go(1);
+                self.begins = true;
+                return Met::Nothing;
+            }
+            '}' | ']' => {
+                if let Some((bracket, open)) = self.open.pop()
+                    && (bracket == '{') != (c == '}')
+                {
+                    return Met::OtherBracket(bracket, open);
+                }
+                self.go(1);
+            }
+            '|' | '>' if self.begins && self.open.is_empty() => self.block(),
+            _ => self.go(c.len_utf8()),
+        }
+        self.begins = match c {
+            ',' | ':' | '-' | '?' => self.rest().starts_with([' ', '\n', '\r', '"', '\'', '{', '[']),
+            ' ' | '\t' => self.begins,
+            _ => false,
+        };
+        Met::Nothing
+    }
+
     fn rest(&self) -> &str {
         self.text.get(self.at..).unwrap_or_default()
     }

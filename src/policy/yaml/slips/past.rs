@@ -1,16 +1,18 @@
 //! Values that end before their line does: `{{ turn }} is last`, `"a" b`, `| text`.
 
-use super::{LINES_BEFORE, Line, Repair, Slip, helps, quoted};
+use super::{LINES_BEFORE, Line, Repair, Slip, continued, helps, quoted};
 
 /// The value of a line whose quote or bracket closes before more text; of a line before that one, only with a repair: what
 /// follows may begin a quote, which ends elsewhere.
 pub(super) fn find(text: &str, lines: &[Line<'_>], here: usize) -> Option<Slip> {
-    let before = || lines.get(..here).into_iter().flatten().rev().take(LINES_BEFORE);
-    of_line(text, lines.get(here)?)
-        .or_else(|| before().filter_map(|line| of_line(text, line)).find(|slip| slip.repair.is_some()))
+    let mut before = (0..here).rev().take(LINES_BEFORE);
+    of_line(text, lines, here).or_else(|| {
+        before.find_map(|number| of_line(text, lines, number).filter(|slip| slip.repair.is_some()))
+    })
 }
 
-fn of_line(text: &str, line: &Line<'_>) -> Option<Slip> {
+fn of_line(text: &str, lines: &[Line<'_>], number: usize) -> Option<Slip> {
+    let line = lines.get(number)?;
     let said = line.said();
     let entry = said.trim_start_matches([' ', '-']);
     let value = entry.split_once(": ").map_or(entry, |(_, value)| value).trim_start();
@@ -31,17 +33,42 @@ fn of_line(text: &str, line: &Line<'_>) -> Option<Slip> {
     let meant = match (first, inner) {
         ('{', _) if value.starts_with("{{") => Some(quoted(value)),
         // The apostrophe of `'it's'` ends the text.
-        ('\'', Some(inner)) => Some(quoted(inner)),
+        ('\'', Some(inner)) if has_apostrophes(inner) => Some(quoted(inner)),
         _ => None,
     };
     let repair = meant.map(|text| Repair { at: whole.clone(), title: "quote it", text });
-    let repair = repair.filter(|repair| helps(text, repair));
+    let repair = repair.filter(|repair| continued(lines, number).is_empty() && helps(text, repair));
     let help = match (&repair, first) {
         (Some(_), _) => Vec::new(),
-        (None, '"' | '\'') => vec![format!("quote all of it, `{}`, or none", quoted(value))],
+        (None, '"' | '\'') => both(value, first),
         (None, _) => vec!["quote it if it is a text, or move what follows".to_owned()],
     };
     Some(Slip { at: whole, message, help, repair, ..Slip::default() })
+}
+
+/// Whether the `'` in a text are apostrophes: those of quotes come in pairs, beside a blank.
+fn has_apostrophes(inner: &str) -> bool {
+    let letters = |at: usize| {
+        let before = inner.get(..at).and_then(|text| text.chars().next_back());
+        let after = inner.get(at.saturating_add(1)..).and_then(|text| text.chars().next());
+        before.is_some_and(char::is_alphanumeric) && after.is_some_and(char::is_alphanumeric)
+    };
+    inner.matches('\'').count() == 1 || inner.match_indices('\'').all(|(at, _)| letters(at))
+}
+
+/// What to write: the first and the last quote hold the text, or belong to it.
+fn both(value: &str, quote: char) -> Vec<String> {
+    let whole = format!("quote all of it, `{}`", quoted(value));
+    match value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
+        Some(inner) if !inner.is_empty() => {
+            let inner = quoted(&inner.replace("\\\"", "\""));
+            vec![
+                format!("write `{inner}` if the first and the last quote hold the text"),
+                format!("{whole}, if they belong to it"),
+            ]
+        }
+        _ => vec![format!("{whole}, or none")],
+    }
 }
 
 /// A sign of a text on the lines below, with a text beside it.

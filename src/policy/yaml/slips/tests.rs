@@ -167,10 +167,83 @@ fn a_pattern_that_reads_as_an_alias_is_quoted() {
     for (text, fixed) in [
         ("tools:\n  *: {a: 1}\n", "tools:\n  '*': {a: 1}\n"),
         ("tools:\n  *_get:\n    a: 1\n", "tools:\n  '*_get':\n    a: 1\n"),
+        ("a:\n  b: 1\n  *_get: 2  # why\n", "a:\n  b: 1\n  '*_get': 2  # why\n"),
+        ("a:\n  b:\n    c: 1\n  *:\n    c: 2\n", "a:\n  b:\n    c: 1\n  '*':\n    c: 2\n"),
+        ("- *_get: 1\n", "- '*_get': 1\n"),
+        ("a: {*: 1}\n", "a: {'*': 1}\n"),
+        ("a: {b: 1, *_get: {c: 1}}\n", "a: {b: 1, '*_get': {c: 1}}\n"),
+        ("a: {b: 1,\n  *x*:y: 2}\n", "a: {b: 1,\n  '*x*:y': 2}\n"),
     ] {
         let (said, _, repaired) = slip(text);
-        assert_eq!(said, "2:3 `*` begins an alias unless it is quoted");
+        assert!(said.ends_with(" `*` begins an alias unless it is quoted"), "{text}: {said}");
         assert_eq!(repaired.as_deref(), Some(fixed));
     }
     assert!(slip("a: *x\n").0.contains("no anchor"));
+    assert_eq!(slip("a: &x b\nc:\n  d: 1\n  *x: e\n").2, None, "an alias may be meant");
+}
+
+#[test]
+fn a_text_that_begins_with_a_sign_is_quoted_where_its_end_is_certain() {
+    for (text, fixed) in [
+        ("a: @b's # why\n", Some("a: \"@b's\" # why\n")),
+        ("a: `b` is {{ c }}, so\n", Some("a: '`b` is {{ c }}, so'\n")),
+        ("a: %b\n  c\nd: 1\n", Some("a: '%b\n  c'\nd: 1\n")),
+        ("a: {b: @c d}\n", Some("a: {b: '@c d'}\n")),
+        ("a: {b: `c` d, e: 1}\n", Some("a: {b: '`c` d', e: 1}\n")),
+        ("a: [@b, c]\n", Some("a: ['@b', c]\n")),
+        ("a: {b: @c, d}\n", None),
+        ("a: {b: @{{ c }}}\n", None),
+        ("a: @b\n  c: 1\n", None),
+        ("a: @b # why\n  c\n", None),
+    ] {
+        let (said, help, repaired) = slip(text);
+        assert!(said.contains("unless it is quoted"), "{text}: {said}");
+        assert_eq!(repaired.as_deref(), fixed, "{text}");
+        assert_eq!(help.is_empty(), fixed.is_some(), "{help}");
+    }
+}
+
+#[test]
+fn a_text_of_several_lines_is_quoted_as_a_whole() {
+    for (text, fixed) in [
+        ("a: it Failed: so\n  again\nb: 1\n", Some("a: 'it Failed: so\n  again'\nb: 1\n")),
+        ("a: it Failed: so # why\n  again\n", None),
+        ("a: {{ b }} c\n  again\n", None),
+    ] {
+        assert_eq!(slip(text).2.as_deref(), fixed, "{text}");
+    }
+}
+
+#[test]
+fn an_assignment_becomes_a_key_with_its_value() {
+    for (text, fixed) in [
+        ("a: {b = 3}\n", Some("a: {b: 3}\n")),
+        ("a: {b=3, c: 1}\n", Some("a: {b: 3, c: 1}\n")),
+        ("a: {c: 1, b = \"x y\"} # why\n", Some("a: {c: 1, b: \"x y\"} # why\n")),
+        ("a: {b = [c, d]}\n", Some("a: {b: [c, d]}\n")),
+        ("a:\n  b = 3 # why\n  c: 1\n", Some("a:\n  b: 3 # why\n  c: 1\n")),
+        ("a: {b: 1, b = 3}\n", None),
+        ("a: {b == 3}\n", None),
+        ("a: {b = c\"}\n", None),
+    ] {
+        assert_eq!(slip(text).2.as_deref(), fixed, "{text}");
+    }
+}
+
+#[test]
+fn a_quote_within_quotes_is_told_what_to_write() {
+    for (text, help) in [
+        (
+            "a: \"it's \"bad\"\"\n",
+            "write `\"it's \\\"bad\\\"\"` if the first and the last quote hold the text; quote all of it, `\"\\\"it's \\\"bad\\\"\\\"\"`, if they belong to it",
+        ),
+        (
+            "a: 'b' and 'c'\n",
+            "write `\"b' and 'c\"` if the first and the last quote hold the text; quote all of it, `\"'b' and 'c'\"`, if they belong to it",
+        ),
+        ("a: \"b\" c\n", "quote all of it, `'\"b\" c'`, or none"),
+    ] {
+        let (_, said, fixed) = slip(text);
+        assert_eq!((said.as_str(), fixed), (help, None), "{text}");
+    }
 }
