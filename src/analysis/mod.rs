@@ -11,5 +11,7 @@
 )]
 
 mod failure;
+mod opening;
 
 pub use failure::{explain_class, explain_failure};
+pub use opening::{explain_context, explain_history, explain_turn};

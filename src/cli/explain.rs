@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
+use unfazed::analysis;
 use unfazed::host::agent_file::AgentFile;
 use unfazed::policy::{CallFile, Explanation, Names, Policy};
 
@@ -164,9 +165,9 @@ fn explain(
         None if args.output => policy
             .explain_output()
             .ok_or_else(|| Failed::Stopped("the policy asks for no report: it has no `output:`".into()))?,
-        None if args.turn => policy.explain_turn(),
-        None if args.history => policy.explain_history(),
-        None if args.context => policy.explain_context(),
+        None if args.turn => analysis::explain_turn(policy),
+        None if args.history => analysis::explain_history(policy),
+        None if args.context => analysis::explain_context(policy),
         None => {
             return Err(Failed::Usage(
                 "name a tool: `unfazed explain TOOL [POLICY]`; or use --output, --turn, --history, --context, --bounds"

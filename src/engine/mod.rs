@@ -96,7 +96,7 @@ pub use spending::Spending;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 #[cfg(feature = "host")]
-pub(crate) use step::validation;
+pub(crate) use step::{final_turn, validation};
 pub use wait_hint::Headers;
 
 pub use log::{AgentFacts, LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

@@ -69,9 +69,14 @@ impl Room {
         self.budget().checked_sub(self.messages)
     }
 
+    /// With less room than this the model is not asked.
+    pub fn gate(&self, rules: &ContextPolicy) -> u64 {
+        rules.gate.value.of(self.budget()).max(1)
+    }
+
     /// Whether the model can be asked.
     pub fn is_open(&self, rules: &ContextPolicy) -> bool {
-        self.left().is_some_and(|left| left >= rules.gate.value.of(self.budget()).max(1))
+        self.left().is_some_and(|left| left >= self.gate(rules))
     }
 
     /// With less room than this the conversation is to be reduced. Never less than the gate: no model is passed over for
@@ -106,7 +111,7 @@ impl Room {
     /// How many tokens the results of the calls of one reply may have together, after these messages; `None`: any number.
     pub fn for_results(&self, rules: &ContextPolicy) -> Option<u64> {
         let budget = self.budget();
-        let open = budget.saturating_sub(rules.gate.value.of(budget).max(1));
+        let open = budget.saturating_sub(self.gate(rules));
         match rules.results.value {
             ResultsRoom::Unlimited => None,
             ResultsRoom::Reduced if !rules.reduce.value.is_empty() => {

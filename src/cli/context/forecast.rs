@@ -52,7 +52,7 @@ impl Forecast {
         Self {
             room,
             evict_at: room.evict_at(rules),
-            gate: rules.gate.value.of(budget),
+            gate: room.gate(rules),
             target: rules.target.value.of(budget),
             results: room.for_results(rules),
             most: (!rules.reduce.value.is_empty()).then(|| room.most(rules)),

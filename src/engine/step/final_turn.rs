@@ -1,6 +1,6 @@
 //! The last turn, which allows only the final report, and the end of a run that has none.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::ask::Answer;
 use super::super::because::{Shown, because};
@@ -9,7 +9,7 @@ use super::super::event::{Drive, FinishReason};
 use super::super::reason::Reason;
 use super::super::state::{LastTurn, Pending, SlotPhase};
 use super::Step;
-use crate::policy::{ErrorClass, OnStop};
+use crate::policy::{ErrorClass, OnStop, Policy, Setting, Template};
 use crate::session::{
     FailureReason, FailureReport, FinalReason, Message, ReportSource, RetryExhausted, StopReason,
 };
@@ -73,12 +73,7 @@ impl Step<'_> {
             self.state.ending.reason = Some(reason);
             self.note(Note::FinalTurn { reason, turn: self.state.turn, max_turns }, why);
         }
-        let vars = json!({
-            "tool": self.policy.output().map(|output| &output.tool.value), "turn": self.state.turn,
-            "max_turns": max_turns, "reason": self.reason_of_end(),
-        });
-        let template =
-            if self.policy.output().is_some() { &turn.final_turn_message } else { &turn.summary_message };
+        let (template, vars) = final_turn(self.policy, self.state.turn, self.reason_of_end());
         let text = self.say(template, vars);
         self.append(Message::User { text, guidance: Some("final_turn".into()) });
     }
@@ -243,6 +238,16 @@ impl Step<'_> {
             last_error,
         }
     }
+}
+
+/// What the model is told in its last turn: the text, and what fills it.
+pub(crate) fn final_turn(policy: &Policy, number: u32, reason: FinalReason) -> (&Setting<Template>, Value) {
+    let (turn, output) = (policy.turn(), policy.output());
+    let vars = json!({
+        "tool": output.map(|output| &output.tool.value), "turn": number,
+        "max_turns": turn.max_turns.value.get(), "reason": reason,
+    });
+    (if output.is_some() { &turn.final_turn_message } else { &turn.summary_message }, vars)
 }
 
 fn finish_name(finish: &FinishReason) -> String {

@@ -35,6 +35,7 @@ mod unpack;
 
 #[cfg(feature = "host")]
 pub(crate) use feedback::validation;
+pub(crate) use final_turn::final_turn;
 
 use super::catalogue::Catalogue;
 use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Work, WorkId};

@@ -28,6 +28,9 @@ impl Explanation {
                 let _ = writeln!(out, "  {title:<9}  {text}");
             }
         }
+        for (title, text) in &self.opening {
+            let _ = writeln!(out, "  {title:<9}  {text}");
+        }
         let (own, rest): (Vec<_>, Vec<_>) = self.values.iter().partition(|value| is_set_in_files(value));
         let count = own.len();
         let _ = match count {
@@ -50,7 +53,8 @@ impl Explanation {
             let _ = writeln!(out, "\n  does not apply: {left_out}");
         }
         if !rest.is_empty() {
-            let _ = writeln!(out, "\n--all shows the {} built-in values and the table of waits", rest.len());
+            let waits = if self.delays.is_some() { " and the table of waits" } else { "" };
+            let _ = writeln!(out, "\n--all shows the {} built-in values{waits}", rest.len());
         }
         out
     }

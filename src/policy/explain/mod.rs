@@ -53,6 +53,8 @@ pub struct Explanation {
     path: Vec<String>,
     /// How failures are retried, and of what.
     rules: Option<(RetryPolicy, Work)>,
+    /// What people ask first, each with its title, where nothing is retried.
+    opening: Vec<(&'static str, String)>,
     /// Of a model: the rule by which it and the others are called in turns, if one does.
     together: Option<Reason>,
 }
@@ -396,8 +398,19 @@ impl Explanation {
             planner: None,
             path,
             rules: None,
+            opening: Vec::new(),
             together: None,
         }
+    }
+
+    /// The same with lines before its values in the short form.
+    pub(crate) fn opened(self, opening: Vec<(&'static str, String)>) -> Self {
+        Self { opening, ..self }
+    }
+
+    /// A text as it is shown: in one line, and cut.
+    pub(crate) fn shown(text: &str) -> String {
+        render::short(&text.into(), render::LONGEST)
     }
 
     /// The value at a path.
