@@ -197,3 +197,38 @@ fn an_agent_without_tools_says_so() {
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "the agent has no tools\n");
 }
+
+/// The smallest budget of which `check` says nothing leaves a turn, until the server of the agent brings its tools.
+#[test]
+fn tools_of_servers_count_in_a_budget_when_the_agent_runs() {
+    let dir = agent(&json!({"s": server("pages")}));
+    let policy = |tokens: u64| {
+        fs::write(
+            dir.path().join("policy.yaml"),
+            format!("version: 1\nlimits: {{run: {{tokens: {tokens}}}}}\n"),
+        )
+        .unwrap();
+    };
+    let mut file: Value =
+        serde_json::from_str(&fs::read_to_string(dir.path().join("agent.yaml")).unwrap()).unwrap();
+    file["models"] = json!({"main": {"api": "scripted", "script": "model.yaml"}});
+    file["task"] = "go".into();
+    fs::write(dir.path().join("agent.yaml"), file.to_string()).unwrap();
+    fs::write(dir.path().join("model.yaml"), "version: 1\nreplies: [{text: Done.}]\n").unwrap();
+    let told = |args: &[&str]| {
+        let output = command::unfazed(dir.path(), args).output().unwrap();
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat()
+    };
+    let (mut short, mut enough) = (3072, 12_000);
+    while enough - short > 1 {
+        let middle = u64::midpoint(short, enough);
+        policy(middle);
+        if told(&["check", "agent.yaml"]).contains("W0256") { short = middle } else { enough = middle }
+    }
+    for (tokens, warns) in [(enough, true), (enough + 20_000, false)] {
+        policy(tokens);
+        let said = told(&["run", "agent.yaml", "--quiet"]);
+        assert_eq!(said.matches("(W0256)").count(), usize::from(warns), "{said}");
+        assert_eq!(said.contains("turn 1 is the last"), warns, "the engine decides so: {said}");
+    }
+}

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use unfazed::context::{Ledger, ToolForm, overhead};
+use unfazed::context::{Ledger, ModelCatalogue, ToolForm, overhead};
 use unfazed::engine::{
     Because, Directives, Drive, Envelope, Event, Note, Order, RunStarted, State, ToolFacts, Work,
 };
-use unfazed::host::agent_file::ModelEntry;
+use unfazed::host::agent_file::{AgentFile, ModelEntry};
 use unfazed::host::{Agent, counter_by};
-use unfazed::policy::ShortBudget;
+use unfazed::policy::{Policy, ShortBudget};
 use unfazed::session::{FinalReason, Message};
 use unfazed::time::Instant;
 
@@ -21,23 +21,39 @@ const OF_TOKENS: [&str; 2] = ["limits.run.tokens", "limits.run.cost"];
 /// The budget that makes the first turn of the agent its final one, if there is one. Tools that servers bring are not
 /// counted: they are known when the agent runs.
 pub(in crate::cli) fn short_budget(named: &Named, path: &Path) -> Option<ShortBudget> {
-    let limits = named.policy.run_limits();
+    let file = &named.file.value;
+    let tools = crate::cli::run::tools(file, path.parent().unwrap_or(Path::new("")));
+    let agent = Agent::new(named.policy.clone()).tools(tools);
+    short_budget_of(&agent, &named.policy, file, named.models.as_ref())
+}
+
+/// The same of an agent with all of its tools, those of its servers among them.
+pub(in crate::cli) fn short_budget_of(
+    agent: &Agent,
+    policy: &Policy,
+    file: &AgentFile,
+    models: Option<&ModelCatalogue>,
+) -> Option<ShortBudget> {
+    let limits = policy.run_limits();
     if limits.tokens.is_none() && limits.cost.is_none() {
         return None;
     }
-    let because = first_turn(named, path.parent().unwrap_or(Path::new("")))?;
+    let because = first_turn(agent, policy, file, models)?;
     let told = because.into_iter().find(|because| OF_TOKENS.contains(&because.rule.as_ref()))?;
     Some(ShortBudget { path: told.rule, why: told.facts.join(", ") })
 }
 
 /// Why the first turn is the final one; `None`: it is not, or the agent cannot run.
-fn first_turn(named: &Named, folder: &Path) -> Option<Vec<Because>> {
-    let file = &named.file.value;
-    let agent = Agent::new(named.policy.clone()).tools(crate::cli::run::tools(file, folder));
+fn first_turn(
+    agent: &Agent,
+    policy: &Policy,
+    file: &AgentFile,
+    models: Option<&ModelCatalogue>,
+) -> Option<Vec<Because>> {
     let (interpreter, offered) = (agent.interpreter().ok()?, agent.offered().ok()?);
     let (name, entry) = file.models.first()?;
     let served = entry.facts(name).model;
-    let counter = counter_by(&named.policy.model(name).tokens, &served);
+    let counter = counter_by(&policy.model(name).tokens, &served);
     let form = match entry {
         ModelEntry::Anthropic { .. } => ToolForm::Messages,
         _ => ToolForm::Chat,
@@ -46,7 +62,7 @@ fn first_turn(named: &Named, folder: &Path) -> Option<Vec<Because>> {
     let prices = file
         .models
         .iter()
-        .filter_map(|(name, entry)| Some((name.clone(), named::price(entry, name, named.models.as_ref())?)));
+        .filter_map(|(name, entry)| Some((name.clone(), named::price(entry, name, models)?)));
     let overheads = file.models.iter().filter_map(|(name, entry)| {
         Some((name.clone(), overhead(&entry.facts(name).model, !file.system.is_empty())?))
     });

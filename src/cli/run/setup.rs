@@ -83,11 +83,10 @@ impl Setup {
         if all_known {
             unknown_names(&named.policy, known.clone())?;
         }
-        if let Some(short) = first_turn::short_budget(&named, path).filter(|_| resume.is_none()) {
-            let ShortBudget { path, why } = short;
-            out::say(&format!(
-                "warning  {path} is too small for one turn before the final one (W0256): {why}\n"
-            ));
+        // Of servers nothing is known yet; a budget that is too small without their tools is too small with them.
+        let short = first_turn::short_budget(&named, path).filter(|_| resume.is_none());
+        if let Some(short) = &short {
+            tell_short(short);
         }
         let Named { file, policy, mut scripts, models } = named;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -134,6 +133,13 @@ impl Setup {
         for server in &mcp {
             agent = agent.tool_source(server.clone());
         }
+        if short.is_none()
+            && resume.is_none()
+            && !mcp.is_empty()
+            && let Some(short) = first_turn::short_budget_of(&agent, &policy_now, &file, models.as_ref())
+        {
+            tell_short(&short);
+        }
         if let (false, Ok(offered)) = (all_known, agent.offered()) {
             let tools = Some(offered.into_iter().map(|tool| tool.name).collect());
             unknown_names(&policy_now, KnownNames { tools, unasked: Vec::new(), ..known })?;
@@ -154,6 +160,11 @@ impl Setup {
         let AgentFile { system, task, seed, .. } = file;
         Ok(Self { agent, id, session, past, servers, mcp, system, task: task.map(|task| task.value), seed })
     }
+}
+
+/// Says that the first turn is the final one.
+fn tell_short(ShortBudget { path, why }: &ShortBudget) {
+    out::say(&format!("warning  {path} is too small for one turn before the final one (W0256): {why}\n"));
 }
 
 /// Has the agent share what the policy says, or says that nobody is there to share with.
