@@ -552,20 +552,22 @@ mod tests {
 
     proptest! {
         /// Whatever happens: nobody who was left is asked, the waits are no longer than those that were asked for, and
-        /// only when nobody is left there is nobody to ask.
+        /// only when nobody is left there is nobody to ask. With `rotate` the attempts of each model are counted apart.
         #[test]
         fn a_rotation_asks_only_those_that_are_left(
-            count in 1usize..5, advance in 0u8..3, wait in 0u8..3,
+            count in 1usize..5, advance in 0u8..4, wait in 0u8..3,
             fates in proptest::collection::vec(proptest::option::of((0u64..60, proptest::bool::ANY)), 1..40),
             most in 0u64..60,
         ) {
-            let advance = [Advance::Exhausted, Advance::Attempt, Advance::Skip][usize::from(advance)];
+            let advance =
+                [Advance::Exhausted, Advance::Attempt, Advance::Skip, Advance::Rotate][usize::from(advance)];
             let wait = [TargetWait::Target, TargetWait::Round, TargetWait::Turn][usize::from(wait)];
             let (rules, mut now, mut longest) = (rules(advance, wait), NOW, 0);
             let mut rotation = Rotation::begin(count, |_| false, |_| true);
-            let mut left = Vec::new();
+            let (mut left, mut failed) = (Vec::new(), vec![0_u32; count]);
             for fate in fates {
                 let asked = rotation.current();
+                failed[asked] += 1;
                 let fate = if let Some((secs, limited)) = fate {
                     longest = longest.max(secs);
                     Fate::Again { delay: Nanos::from_secs(secs), limited }
@@ -577,7 +579,10 @@ mod tests {
                     Next::Ask { target, delay } => {
                         prop_assert!(!left.contains(&target) && target < count);
                         // The model under way is held against its limits before it is asked again.
-                        prop_assert!(advance != Advance::Attempt || delay <= Nanos::from_secs(most));
+                        prop_assert!(!advance.goes_round() || delay <= Nanos::from_secs(most));
+                        let others: u32 = failed.iter().sum::<u32>() - failed[target];
+                        let beside = if advance == Advance::Rotate { others } else { 0 };
+                        prop_assert_eq!(rotation.beside(), beside);
                         prop_assert!(delay <= Nanos::from_secs(longest));
                         now = now.saturating_add(delay);
                     }

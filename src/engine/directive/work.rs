@@ -1,0 +1,267 @@
+//! Work: what a host does and answers.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::engine::ask::Ask;
+use crate::engine::call_timeouts::CallTimeouts;
+use crate::engine::event::{Event, ModelReply, ToolOutcome, TurnMeasure};
+use crate::engine::failure::Failure;
+use crate::engine::reduce::{ReduceContext, Summarize};
+use crate::engine::result::{RunFacts, Spill};
+use crate::policy::{ErrorClass, MalformedCalls, OrphanCalls};
+use crate::session::{HistoryRepair, RetryExhausted};
+use crate::time::{Instant, Nanos};
+
+/// Work: each piece makes, and is used up by, the one event that answers it.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "directive", rename_all = "snake_case")]
+pub enum Work {
+    /// Measure the conversation for the next turn.
+    PrepareTurn(PrepareTurn),
+    /// Find what it takes to make the history one that providers accept.
+    RepairHistory(RepairHistory),
+    /// Find what one step of a reduction of the conversation comes to.
+    ReduceContext(ReduceContext),
+    /// Ask a model for a summary of messages that are left out.
+    Summarize(Summarize),
+    /// Call the model.
+    CallModel(CallModel),
+    /// Run a tool.
+    RunTool(RunTool),
+    /// Wait.
+    Wait(Wait),
+    /// Ask the planner what to do instead.
+    Consult(Consult),
+    /// Ask a person.
+    Ask(Ask),
+}
+
+/// The number of a piece of work. Only directives make them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct WorkId(pub(in crate::engine) u64);
+
+/// Measure the conversation for the next turn.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PrepareTurn {
+    /// The number of this piece of work; the event that answers it carries it.
+    pub(in crate::engine) work: WorkId,
+    /// The turn, from 1.
+    /// Example: `2`
+    pub turn: u32,
+    /// The most turns there are.
+    /// Example: `30`
+    pub max_turns: u32,
+    /// Whether only the final report is allowed in it.
+    /// Example: `false`
+    pub last: bool,
+}
+
+/// Find what it takes to make the history one that providers accept. `context::repair` does.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RepairHistory {
+    /// The number of this piece of work; the event that answers it carries it.
+    pub(in crate::engine) work: WorkId,
+    /// What is done about a call without a result.
+    pub orphan_calls: OrphanCalls,
+    /// What is done about a call whose arguments are no JSON object.
+    #[serde(default, skip_serializing_if = "MalformedCalls::is_answer")]
+    pub malformed_calls: MalformedCalls,
+}
+
+/// Call the model with the conversation as it stands.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CallModel {
+    /// The number of this piece of work; the event that answers it carries it.
+    pub(in crate::engine) work: WorkId,
+    /// The turn, from 1.
+    /// Example: `2`
+    pub turn: u32,
+    /// The attempt within the turn, from 1.
+    /// Example: `2`
+    pub attempt: u32,
+    /// The most attempts; `None`: unlimited.
+    /// Example: `3`
+    pub max_attempts: Option<u32>,
+    /// Which model.
+    /// Example: `main`
+    pub target: String,
+    /// The tools the model may be shown.
+    /// Example: `["lookup_price", "final_report"]`
+    pub tools: Vec<String>,
+    /// Whether it must call one.
+    pub tool_choice: ToolChoice,
+    /// The most tokens of its reply, where a budget of the run leaves it less than usual.
+    /// Example: `2048`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
+    /// What the model is told at the end of this request, and not in the conversation.
+    /// Example: `["The last reply was empty. Answer, or call a tool."]`
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guidance: Vec<String>,
+    /// The longest the call may take; `None`: no limit.
+    pub timeout: Option<Nanos>,
+    /// The longest each step of it may take.
+    #[serde(default, skip_serializing_if = "CallTimeouts::is_empty")]
+    pub timeouts: CallTimeouts,
+}
+
+/// Whether the model must call a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    /// As it likes.
+    Auto,
+    /// Some tool.
+    Required,
+    /// This tool.
+    /// Example: `{"tool": "final_report"}`
+    Tool(String),
+}
+
+/// Run a tool.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunTool {
+    /// The number of this piece of work; the event that answers it carries it.
+    pub(in crate::engine) work: WorkId,
+    /// The model's id of the call.
+    /// Example: `call_1`
+    pub call: String,
+    /// The tool.
+    /// Example: `lookup_price`
+    pub tool: String,
+    /// The attempt, from 1.
+    /// Example: `2`
+    pub attempt: u32,
+    /// The most attempts; `None`: unlimited.
+    /// Example: `3`
+    pub max_attempts: Option<u32>,
+    /// The arguments; they hold the tool's schema.
+    /// Example: `{"item": 42}`
+    pub arguments: Value,
+    /// The longest the run may take; `None`: no limit.
+    pub timeout: Option<Nanos>,
+    /// The same for every attempt of this call, and for no other call.
+    /// Example: `0199a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b-1-0`
+    pub idempotency_key: String,
+    /// Keep the whole result if it is too large for the model; `None`: it need not be kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spill: Option<Spill>,
+}
+
+/// Wait. Never for no time at all: a zero delay gives the next directive at once.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Wait {
+    /// The number of this piece of work; the event that answers it carries it.
+    pub(in crate::engine) work: WorkId,
+    /// How long.
+    pub delay: Nanos,
+    /// Until when.
+    pub until: Instant,
+    /// What is waited for: `tool lookup_price`, `model main`, `output`.
+    /// Example: `tool lookup_price`
+    pub subject: String,
+    /// The attempt that follows.
+    /// Example: `2`
+    pub attempt: u32,
+    /// The most attempts; `None`: unlimited.
+    /// Example: `3`
+    pub max_attempts: Option<u32>,
+    /// What went wrong.
+    pub error_type: ErrorClass,
+    /// What the other side said.
+    /// Example: `429 Too Many Requests`
+    pub message: String,
+}
+
+/// Ask the planner what to do instead.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Consult {
+    /// The number of this piece of work; the event that answers it carries it.
+    pub(in crate::engine) work: WorkId,
+    /// The end of the attempts.
+    pub exhausted: RetryExhausted,
+}
+
+/// What is done when attempts are exhausted, as the policy or the planner says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The model is told and goes on.
+    TellModel,
+    /// One last turn, in which only the final report is allowed.
+    FinalTurn,
+    /// The run ends as failed.
+    Fail,
+}
+
+impl Work {
+    /// The number that the event which answers it will carry.
+    pub const fn id(&self) -> WorkId {
+        match self {
+            Self::PrepareTurn(work) => work.work,
+            Self::RepairHistory(work) => work.work,
+            Self::ReduceContext(work) => work.work,
+            Self::Summarize(work) => work.work,
+            Self::CallModel(work) => work.work,
+            Self::RunTool(work) => work.work,
+            Self::Wait(work) => work.work,
+            Self::Consult(work) => work.work,
+            Self::Ask(work) => work.work,
+        }
+    }
+}
+
+impl PrepareTurn {
+    /// The conversation is measured.
+    pub fn prepared(self, measure: TurnMeasure) -> Event {
+        Event::TurnPrepared { work: self.work, measure }
+    }
+}
+
+impl RepairHistory {
+    /// This is what it takes.
+    pub fn repaired(self, repair: HistoryRepair) -> Event {
+        Event::HistoryRepaired { work: self.work, repair }
+    }
+}
+
+impl CallModel {
+    /// The model answered.
+    pub fn responded(self, reply: ModelReply) -> Event {
+        Event::ModelResponded { work: self.work, reply }
+    }
+
+    /// The call failed.
+    pub fn failed(self, failure: Failure) -> Event {
+        Event::ModelFailed { work: self.work, failure }
+    }
+}
+
+impl RunTool {
+    /// The run ended.
+    pub fn finished(self, outcome: ToolOutcome) -> Event {
+        self.finished_with(outcome, RunFacts::default())
+    }
+
+    /// The run ended, and this is known of it besides.
+    pub fn finished_with(self, outcome: ToolOutcome, run: RunFacts) -> Event {
+        Event::ToolFinished { work: self.work, outcome, run }
+    }
+}
+
+impl Wait {
+    /// The wait is over.
+    pub fn fired(self) -> Event {
+        Event::TimerFired { work: self.work }
+    }
+}
+
+impl Consult {
+    /// The planner has decided.
+    pub fn decided(self, decision: Decision) -> Event {
+        Event::PlannerDecided { work: self.work, decision }
+    }
+}
