@@ -11,7 +11,7 @@ const ORDER: &[(&str, &[&str])] = &[
     ("session", &["policy"]),
     ("engine", &["repair", "policy", "session"]),
     ("context", &["policy", "session", "engine"]),
-    ("analysis", &["policy", "session", "engine"]),
+    ("analysis", &["policy", "session", "engine", "context"]),
     ("replay", &["policy", "session", "engine"]),
     ("host", &["repair", "policy", "session", "engine", "context"]),
     ("store", &["policy", "session", "engine", "context", "host"]),

@@ -77,8 +77,9 @@ pub(crate) use loop_stage::{Found, is_asked_for};
 pub use metric::{Metric, MetricName};
 pub use observe::{Awaited, OpenAttempts, OpenCall};
 pub use overhead::Overhead;
+pub(crate) use problems::told;
 #[cfg(feature = "host")]
-pub(crate) use problems::{join_problems, reported, told, violations};
+pub(crate) use problems::{join_problems, reported, violations};
 pub use reduce::{ContextReduced, ReduceContext, ReducePlan, Summarize};
 #[cfg(feature = "host")]
 pub(crate) use reflect::reflect;
@@ -95,8 +96,9 @@ pub use shared::{SharedKnown, SharedPart, Sharing};
 pub use spending::Spending;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
+pub(crate) use step::final_turn;
 #[cfg(feature = "host")]
-pub(crate) use step::{final_turn, validation};
+pub(crate) use step::validation;
 pub use wait_hint::Headers;
 
 pub use log::{AgentFacts, LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};
