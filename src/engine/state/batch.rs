@@ -24,7 +24,7 @@ pub(in crate::engine) struct Batch {
     /// The places of the calls, and the calls that wait for one.
     #[serde(default, skip_serializing_if = "Gate::is_empty")]
     pub(in crate::engine) gate: Gate,
-    /// What the model is told after the results of all calls.
+    /// What the model reads after the results of all calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::engine) afterwords: Vec<Guidance>,
     /// Whether a call went well.

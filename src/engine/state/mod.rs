@@ -163,7 +163,7 @@ pub(super) enum Pending {
     Verify(usize),
 }
 
-/// What goes on after a repair of the history.
+/// What a repair of the history was needed for, and continues after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Repairing {

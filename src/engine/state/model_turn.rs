@@ -20,7 +20,7 @@ pub(in crate::engine) struct ModelTurn {
     pub(in crate::engine) counted: Option<u64>,
     /// The turn in which a model was last called.
     pub(in crate::engine) asked_turn: u32,
-    /// What the model is told with the attempts of this turn only.
+    /// What the model reads with the attempts of this turn only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::engine) guidance: Vec<Guidance>,
     /// How the last reply ended.
@@ -37,7 +37,7 @@ pub(in crate::engine) struct ModelTurn {
     pub(in crate::engine) reductions: Reductions,
 }
 
-/// What the model is told about a kind of mistake in its replies.
+/// What the model reads about a kind of mistake in its replies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine) struct Guidance {
     pub(in crate::engine) class: ErrorClass,

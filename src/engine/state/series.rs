@@ -32,7 +32,7 @@ impl Series {
         Progress { started: self.started, attempt: self.attempt(), slept: self.slept }
     }
 
-    /// Goes on with the next try, of which `most` allows so many. Says why it is refused at once, if it is.
+    /// Begins the next try, of which `most` allows so many. Returns why it is refused at once, if it is.
     pub(in crate::engine) fn resume(&mut self, most: Attempts) -> Option<StopReason> {
         match self.over {
             // A failure that was not to be repeated ended nothing but itself.
