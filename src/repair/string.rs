@@ -15,6 +15,7 @@ const OPENING: &str = "([{<=:/-*_~|>«¿¡";
 
 /// A string while it is read.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that was met, in any order")]
 struct Reading {
     text: String,
     /// Quotes that belong to the text.
@@ -22,6 +23,8 @@ struct Reading {
     doubled: bool,
     /// A backslash that begins no escape was kept.
     kept: bool,
+    /// An escape was read that only a script has.
+    script: bool,
     /// An escape was read that a path or a pattern may hold by chance: `\n`, `\t`, `\u0041`.
     letters: bool,
 }
@@ -168,6 +171,7 @@ impl Reading {
             b'"' | b'\\' | b'/' => Some(next),
             b'\'' => {
                 if quote.first() != next {
+                    self.script = true;
                     cursor.repaired(Repair::BadEscape);
                 }
                 Some(next)
@@ -203,11 +207,11 @@ impl Reading {
             cursor.advance(2);
             return Ok(());
         }
-        self.code(cursor, next)
+        self.code(cursor, next, quote)
     }
 
     /// Reads an escape by number, or keeps the backslash.
-    fn code(&mut self, cursor: &mut Cursor<'_>, next: u8) -> Result<(), Refusal> {
+    fn code(&mut self, cursor: &mut Cursor<'_>, next: u8, quote: Quote) -> Result<(), Refusal> {
         let digits = cursor.at.saturating_add(2);
         let code = match next {
             b'u' => hex(cursor, digits, 4),
@@ -223,6 +227,10 @@ impl Reading {
         };
         self.letters = true;
         if next == b'x' {
+            // JSON has no such escape: in `C:\x64` it is a path, and where the string is that of a script it is a sign.
+            if quote.first() != b'\'' && !self.script {
+                return cursor.refuse(Reason::UnclearEscapes);
+            }
             cursor.repaired(Repair::BadEscape);
         }
         let length = if next == b'x' { 4 } else { 6 };
@@ -283,9 +291,9 @@ impl Reading {
         let brackets =
             text.get(kept.len()..).unwrap_or_default().bytes().filter(|byte| !byte.is_ascii_whitespace());
         let blank_end = self.text.len() > text.len() && kept.len() == text.len();
-        // After an escaped quote, the backslash may be the last sign of a path.
-        let path = kept.ends_with('"');
-        let unclear = path || blank_end || !balanced(kept) || has_member(kept);
+        // After an escaped quote, the backslash may be the last sign of a path; another quote may be the one that ends it.
+        let quoted = kept.ends_with(QUOTES);
+        let unclear = quoted || blank_end || !balanced(kept) || has_member(kept);
         if unclear || self.kept || kept.is_empty() || !open.closed_by(brackets) {
             return cursor.refuse(Reason::CutInString);
         }

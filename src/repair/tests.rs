@@ -160,6 +160,11 @@ fn what_is_cut_off_where_nothing_tells_what_was_meant_is_not_made_up() {
     refused("{\"path\": \"a\\", Reason::CutInString);
     refused("{\"path\": \"a\\u00", Reason::CutInString);
     refused("{\"path\": \"C:\\x\\\"}", Reason::CutInString);
+    // Of a path, and of a script.
+    refused(r#"{"path": "C:\x64\bin"}"#, Reason::UnclearEscapes);
+    refused(r#"{"path": "D:\xab\xcd"}"#, Reason::UnclearEscapes);
+    repaired(r"{'a': '\x41'}", &json!({"a": "A"}), "single_quotes, bad_escape");
+    refused(r#"{"a": "b'}"#, Reason::CutInString);
     // Another quote than the first may have ended the string: the rest is no part of it.
     for text in [
         r#"{"path": “x", "overwrite": false}"#,
