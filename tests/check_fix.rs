@@ -433,6 +433,8 @@ fn what_several_things_can_be_meant_by_is_left_alone() {
         "version: 1\nretry: {backoff: {kind: constant, delay: 30000, jitter: none}}\n",
         "version: 1\nretry: most attempts: 3\n",
         "version: 1\nretry: {max_attempts: 3, max_atempts: 4}\n",
+        "version: 1\nretry: {max_atempts: 3, max_attemps: 4}\n",
+        "version: 1\ntools:\n  t: {efect: read_only, effct: non_idempotent}\n",
         "version: 1\nretry: {retries: 3, max_tries: 4}\n",
         "version: 1\nretry: {retry_on: [5xx, '429']}\n",
         "version: 1\nturn: {max_turns: 3}\nturn: {max_turns: 4}\n",

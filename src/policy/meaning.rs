@@ -14,6 +14,7 @@ use fields::FIELDS;
 use words::{CLASSES, EFFECTS};
 
 use super::did_you_mean::{closest, fold, is_certain};
+use super::yaml::{Key, Node};
 
 /// Longer names are looked for nowhere.
 const LONGEST: usize = 64;
@@ -80,6 +81,21 @@ pub(crate) fn meant<'o>(found: &str, options: &[&'o str]) -> Option<(&'o str, bo
 
 fn short(name: &str) -> Option<String> {
     (name.len() <= LONGEST).then(|| fold(name))
+}
+
+/// Another key of the mapping that is as certainly a slip of the same field.
+pub(super) fn rival<'n>(
+    key: &Key,
+    meant: &str,
+    fields: &[&str],
+    entries: &'n [(Key, Node)],
+) -> Option<&'n Key> {
+    let slip = |other: &&Key| {
+        other.span != key.span
+            && !fields.contains(&&*other.name)
+            && is_certain(&other.name, meant, fields.iter().copied())
+    };
+    entries.iter().map(|(other, _)| other).find(slip)
 }
 
 #[cfg(test)]

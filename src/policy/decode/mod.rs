@@ -400,6 +400,10 @@ impl<'a> Reader<'a> {
                     // It cannot be there twice.
                     problem.fix = None;
                     problem = problem.also(first.span, format!("`{meant}` is here already"));
+                } else if let Some(other) = meaning::rival(key, meant, fields, entries) {
+                    // Which of the two it is, is not certain.
+                    problem.fix = None;
+                    problem = problem.also(other.span, format!("this may be meant for `{meant}` too"));
                 }
                 certain = problem.fix.is_some().then_some(meant);
                 if certain.is_none() {
