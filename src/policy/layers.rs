@@ -18,7 +18,7 @@ use super::document::{
     TokensLayer, ToolLayer, TopLimits, TurnLayer, for_all,
 };
 use super::loader::{Part, PartKind};
-use super::merge::{At, Layer as _, Leaf, Limits, Under};
+use super::merge::{At, Block, Layer as _, Leaf, Limits, Under};
 use super::rules::{Rule, Rules};
 use super::{Approval, Origin, RunLimits, Scope, Selector, Span};
 
@@ -35,14 +35,14 @@ pub(crate) struct Layers {
 /// Layers of one precedence, by scope.
 #[derive(Debug, Default)]
 struct Tier {
-    retry: Vec<(RetryLayer, At)>,
+    retry: Vec<(Block<RetryLayer>, At)>,
     tools: Rules<ToolLayer>,
     models: Rules<ModelLayer>,
-    turn: Vec<(TurnLayer, At)>,
+    turn: Vec<(Block<TurnLayer>, At)>,
     output: Vec<(OutputLayer, At)>,
-    tokens: Vec<(TokensLayer, At)>,
-    history: Vec<(HistoryLayer, At)>,
-    context: Vec<(ContextLayer, At)>,
+    tokens: Vec<(Block<TokensLayer>, At)>,
+    history: Vec<(Block<HistoryLayer>, At)>,
+    context: Vec<(Block<ContextLayer>, At)>,
     limits: Vec<TopLimits>,
 }
 
@@ -92,7 +92,7 @@ impl Layers {
             At::new(if builtin { Scope::Builtin } else { scope }, name).of(number).under(selector)
         };
         self.any_calls |= blocks.tools.0.iter().any(|(_, tool)| !tool.calls.is_empty());
-        tier.retry.push((blocks.retry.0.clone(), block("retry")));
+        tier.retry.push((blocks.retry.clone(), block("retry")));
         for (Spanned { value, span }, layer) in &blocks.tools.0 {
             let at = selected(Scope::Tool, "tools", value);
             found.tools.push(Rule::new(value.clone(), *span, Arc::clone(layer), at));
@@ -101,10 +101,10 @@ impl Layers {
             let at = selected(Scope::Model, "models", value);
             found.models.push(Rule::new(value.clone(), *span, Arc::clone(layer), at));
         }
-        tier.turn.push((blocks.turn.0.clone(), block("turn")));
-        tier.tokens.push((blocks.context.0.tokens.0.clone(), block("context")));
-        tier.history.push((blocks.history.0.clone(), block("history")));
-        tier.context.push((blocks.context.0.clone(), block("context")));
+        tier.turn.push((blocks.turn.clone(), block("turn")));
+        tier.tokens.push((blocks.context.tokens.clone(), block("context")));
+        tier.history.push((blocks.history.clone(), block("history")));
+        tier.context.push((blocks.context.clone(), block("context")));
         match &blocks.output {
             Patch::Absent => {}
             Patch::Null(_) => {
@@ -144,7 +144,7 @@ impl Layers {
         for rule in self.tiers().into_iter().flat_map(|tier| tier.tools.matching(tool)) {
             for (i, call) in rule.layer.calls.iter().enumerate() {
                 let at = At::new(Scope::Call, format!("{}.calls[{i}]", rule.at.name)).of(rule.at.part);
-                let (retry, approval) = (Cow::Borrowed(&call.retry.0), Some(&call.approval));
+                let (retry, approval) = (Cow::Borrowed(&*call.retry), Some(&call.approval));
                 calls.push((call, Above { retry, approval, limits: call.limits.as_ref(), at }));
             }
         }
@@ -218,7 +218,7 @@ impl Layers {
         for tier in self.tiers() {
             tier.fold_retry(&mut merged);
             for rule in tier.tools.matching(name) {
-                merged.fold(&rule.layer.retry.0, &rule.at);
+                merged.fold(&rule.layer.retry, &rule.at);
                 rule.layer.limits.iter().for_each(|rule| limits.fold(rule));
             }
         }
@@ -363,7 +363,7 @@ impl<'a> Above<'a> {
     /// The planner's layer.
     pub(crate) fn planner(rule: &'a PlannerRule) -> Self {
         let at = At::new(Scope::Planner, "planner");
-        Self { retry: Cow::Borrowed(&rule.retry.0), approval: None, limits: rule.limits.as_ref(), at }
+        Self { retry: Cow::Borrowed(&rule.retry), approval: None, limits: rule.limits.as_ref(), at }
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn tools(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
     let both = [old.layers().tool_rules(), new.layers().tool_rules()];
     let more = |rule: &ToolLayer| {
         let calls = (!rule.calls.is_empty()).then(|| CALLS.to_owned());
-        calls.into_iter().chain(touched(&rule.retry.0, rule.limits.is_some())).collect()
+        calls.into_iter().chain(touched(&rule.retry, rule.limits.is_some())).collect()
     };
     Search { both, more: &more }.run(also, "any other tool")
 }
@@ -56,7 +56,7 @@ pub(crate) fn tools(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
 /// The models that are compared.
 pub(crate) fn models(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
     let both = [old.layers().model_rules(), new.layers().model_rules()];
-    let more = |rule: &ModelLayer| touched(&rule.retry.0, rule.limits.is_some());
+    let more = |rule: &ModelLayer| touched(&rule.retry, rule.limits.is_some());
     Search { both, more: &more }.run(also, "any other model")
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn models(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
 const CALLS: &str = "retry.";
 
 fn touched(retry: &RetryLayer, limits: bool) -> Vec<String> {
-    let any = limits || retry.by_class.0.is_unset();
+    let any = limits || retry.by_class.is_unset();
     any.then(|| CALLS.to_owned()).into_iter().collect()
 }
 

@@ -102,6 +102,9 @@ impl Decode for ByClass {
 }
 
 impl Layer for ClassLayer {
+    const ABSENT: &'static Self =
+        &Self { max_attempts: Patch::Absent, backoff: Patch::Absent, server_delay: Patch::Absent };
+
     fn unset(span: Span) -> Self {
         Self { max_attempts: Patch::Null(span), backoff: Patch::Null(span), server_delay: Patch::Null(span) }
     }
@@ -133,6 +136,8 @@ impl Layer for ClassLayer {
 }
 
 impl Layer for ByClass {
+    const ABSENT: &'static Self = &Self { unset: None, own: PerClass(Vec::new()) };
+
     fn unset(span: Span) -> Self {
         Self { unset: Some(span), own: PerClass::default() }
     }
@@ -141,13 +146,13 @@ impl Layer for ByClass {
     fn retain(&mut self, prefix: &str, keep: &dyn Fn(&str) -> bool) {
         self.unset = None;
         for (class, layer) in &mut self.own.0 {
-            layer.0.retain(&path(prefix, class.name()), keep);
+            layer.retain(&path(prefix, class.name()), keep);
         }
     }
 
     fn entries(&self, under: &Under<'_>, found: &mut Vec<(String, Span, Value)>) {
         for (class, layer) in &self.own.0 {
-            layer.0.entries(&under.field(class.name()), found);
+            layer.entries(&under.field(class.name()), found);
         }
     }
 }
@@ -165,7 +170,7 @@ impl ByClass {
 
     /// What it says of each class.
     pub(crate) fn layers(&self) -> impl Iterator<Item = (ErrorClass, &ClassLayer)> + Clone {
-        self.own.0.iter().map(|(class, layer)| (*class, &layer.0))
+        self.own.0.iter().map(|(class, layer)| (*class, &**layer))
     }
 
     /// Where it forgets what the layers below say.
@@ -174,7 +179,7 @@ impl ByClass {
     }
 
     fn get(&self, class: ErrorClass) -> Option<&ClassLayer> {
-        self.own.0.iter().find(|(named, _)| *named == class).map(|(_, layer)| &layer.0)
+        self.own.0.iter().find(|(named, _)| *named == class).map(|(_, layer)| &**layer)
     }
 }
 
@@ -195,7 +200,7 @@ impl MergedByClass {
             merged.max_attempts.fold(&layer.max_attempts, at);
             merged.backoff.fold(&layer.backoff, at);
             merged.server_delay.fold(&layer.server_delay, at);
-            let own = &layer.by_class.0;
+            let own = &*layer.by_class;
             if own.unset.is_some() {
                 *merged = MergedClass::of(general);
             }

@@ -327,7 +327,7 @@ impl Leaf for Classes {
 impl MergedRetry {
     /// Hears one more layer.
     pub(crate) fn fold(&mut self, layer: &RetryLayer, at: &At) {
-        self.by_class.begin(&layer.by_class.0, &self.general);
+        self.by_class.begin(&layer.by_class, &self.general);
         self.general.fold(layer, at);
         self.by_class.fold(layer, &self.general, at);
     }

@@ -335,7 +335,7 @@ impl Prioritized for ToolLayer {
         let mut found = Vec::new();
         for call in &self.calls {
             let under = format!("calls[{}].retry", call.when.value.source());
-            call.retry.0.entries(&Under::new(&under), &mut found);
+            call.retry.entries(&Under::new(&under), &mut found);
             if let Some(span) = call.approval.span() {
                 let shown = call.approval.as_set().map(Leaf::show).unwrap_or_default();
                 found.push((format!("calls[{}].approval", call.when.value.source()), span, shown));

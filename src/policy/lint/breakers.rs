@@ -28,7 +28,7 @@ pub(super) fn judge(subject: &str, policy: &ToolPolicy, found: &mut Found<'_>) {
 
 /// Looks at what one rule says by itself.
 pub(super) fn plain(tool: &ToolLayer, found: &mut Found<'_>) {
-    let breaker = &tool.breaker.0;
+    let breaker = &tool.breaker;
     let Patch::Set(Bound::Unlimited, until) = breaker.open_for else { return };
     for (name, patch) in [("probes", &breaker.probes), ("successes", &breaker.successes)] {
         if let Patch::Set(count, span) = patch

@@ -75,18 +75,18 @@ impl Raised {
 
     fn blocks(&self, blocks: &Blocks, found: &mut Found<'_>) {
         let any = self.tools.union(self.models).union(self.reports);
-        retry(&blocks.retry.0, any, "no tool, model or report", found);
+        retry(&blocks.retry, any, "no tool, model or report", found);
         for (_, tool) in &blocks.tools.0 {
-            retry(&tool.retry.0, self.tools, "no tool", found);
+            retry(&tool.retry, self.tools, "no tool", found);
             for call in &tool.calls {
-                retry(&call.retry.0, self.tools, "no tool", found);
+                retry(&call.retry, self.tools, "no tool", found);
             }
         }
         for (_, model) in &blocks.models.0 {
-            retry(&model.retry.0, self.models, "no model", found);
+            retry(&model.retry, self.models, "no model", found);
         }
         if let Patch::Set(output, _) = &blocks.output {
-            retry(&output.retry.0, self.reports, "no report", found);
+            retry(&output.retry, self.reports, "no report", found);
         }
     }
 }

@@ -19,9 +19,9 @@ pub(super) fn judge(parts: &[Part], found: &mut Found<'_>) {
         each(&part.blocks, &mut |layer| {
             // What unsets the whole of `retry` is told with its values.
             let whole = null(&layer.max_attempts);
-            let unset = layer.by_class.0.unset_at().filter(|span| whole != Some(*span));
+            let unset = layer.by_class.unset_at().filter(|span| whole != Some(*span));
             nulls.extend(unset.map(|span| (None, span)));
-            for (class, own) in layer.by_class.0.layers() {
+            for (class, own) in layer.by_class.layers() {
                 let says = [
                     own.max_attempts.as_set().is_some(),
                     own.backoff.as_set().is_some(),

@@ -17,19 +17,19 @@ pub(super) fn judge(parts: &[Part], found: &mut Found<'_>) {
 
 /// Every layer that speaks of retries.
 pub(super) fn each(blocks: &Blocks, visit: &mut dyn FnMut(&RetryLayer)) {
-    visit(&blocks.retry.0);
+    visit(&blocks.retry);
     for (_, tool) in &blocks.tools.0 {
-        visit(&tool.retry.0);
-        tool.calls.iter().for_each(|call| visit(&call.retry.0));
+        visit(&tool.retry);
+        tool.calls.iter().for_each(|call| visit(&call.retry));
     }
-    blocks.models.0.iter().for_each(|(_, model)| visit(&model.retry.0));
+    blocks.models.0.iter().for_each(|(_, model)| visit(&model.retry));
     if let Patch::Set(output, _) = &blocks.output {
-        visit(&output.retry.0);
+        visit(&output.retry);
     }
 }
 
 fn retry(layer: &RetryLayer, found: &mut Found<'_>) {
-    let own = layer.by_class.0.layers();
+    let own = layer.by_class.layers();
     let backoffs = [&layer.backoff, &layer.correction_backoff]
         .into_iter()
         .chain(own.clone().map(|(_, own)| &own.backoff));

@@ -35,7 +35,7 @@ pub(super) fn judge(parts: &[Part], found: &mut Found<'_>) {
 
 fn blocks(blocks: &Blocks, found: &mut Found<'_>) {
     for (_, tool) in &blocks.tools.0 {
-        if let Patch::Set(Bound::Within(Nanos::ZERO), span) = tool.breaker.0.open_for {
+        if let Patch::Set(Bound::Within(Nanos::ZERO), span) = tool.breaker.open_for {
             let message = "the breaker opens for no time: the next call is its probe";
             let problem = Diagnostic::warning(Code::NO_PAUSE, span, message);
             found.push(problem.help("say how long, or write `failures: never` if it is to stay closed"));
@@ -64,7 +64,7 @@ fn of_calls(call: &CallRule, found: &mut Found<'_>) {
         found.push(Diagnostic::warning(Code::CONSTANT, span, message).help(help));
     }
     let mut entries = Vec::new();
-    call.retry.0.entries(&Under::TOP, &mut entries);
+    call.retry.entries(&Under::TOP, &mut entries);
     if entries.is_empty() && call.limits.is_none() && call.approval.span().is_none() {
         let problem = Diagnostic::warning(Code::EMPTY_RULE, span, "the rule for these calls says nothing");
         found.push(problem.help("set something under `retry`, `approval` or `limits`, or remove it"));

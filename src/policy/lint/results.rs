@@ -13,8 +13,8 @@ const NOTICE: u64 = 80;
 pub(super) fn judge(parts: &[Part], found: &mut Found<'_>) {
     for part in parts.iter().filter(|part| part.kind != PartKind::Builtin) {
         for (_, tool) in &part.blocks.tools.0 {
-            never_too_large(&tool.result.0, found);
-            notice_alone(&tool.result.0, found);
+            never_too_large(&tool.result, found);
+            notice_alone(&tool.result, found);
         }
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn corrections(parts: &[Part], found: &mut Found<'_>) {
     let own = || parts.iter().filter(|part| part.kind != PartKind::Builtin);
     for part in own() {
         if let Patch::Set(output, _) = &part.blocks.output {
-            let layer = &output.retry.0;
+            let layer = &output.retry;
             idle(
                 "a report that is refused is",
                 "backoff",
@@ -84,13 +84,13 @@ pub(super) fn corrections(parts: &[Part], found: &mut Found<'_>) {
         }
         for (_, tool) in &part.blocks.tools.0 {
             let corrected = |class| class == ErrorClass::InvalidArgs;
-            of_classes(&tool.retry.0, corrected, "arguments that do not hold are", found);
+            of_classes(&tool.retry, corrected, "arguments that do not hold are", found);
         }
     }
 }
 
 fn of_classes(layer: &RetryLayer, looked_at: impl Fn(ErrorClass) -> bool, what: &str, found: &mut Found<'_>) {
-    for (class, own) in layer.by_class.0.layers().filter(|(class, _)| looked_at(*class)) {
+    for (class, own) in layer.by_class.layers().filter(|(class, _)| looked_at(*class)) {
         let name = format!("by_class.{class}.backoff");
         idle(what, &name, own.backoff.as_set().and(own.backoff.span()), found);
     }

@@ -1,6 +1,7 @@
 //! A layer: a record whose fields are left out, unset or set, and what becomes of it in the merge.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
@@ -11,7 +12,10 @@ use crate::policy::decode::{Decode, Described, Reader};
 use crate::policy::yaml::{Data, Node};
 
 /// A record of a layer.
-pub(crate) trait Layer: Decode + Default {
+pub(crate) trait Layer: Decode + Default + 'static {
+    /// One that says nothing.
+    const ABSENT: &'static Self;
+
     /// Every value unset: what `null` in place of the whole record means.
     fn unset(span: Span) -> Self;
 
@@ -22,24 +26,58 @@ pub(crate) trait Layer: Decode + Default {
     fn entries(&self, under: &Under<'_>, found: &mut Vec<(String, Span, Value)>);
 }
 
-/// A record within a record; `null` unsets all of it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Block<T>(pub(crate) T);
+/// A record within a record; `null` unsets all of it. Most rules leave most of their blocks out, and a policy may have
+/// tens of thousands of rules: what is left out takes one word.
+#[derive(Clone, Debug)]
+pub(crate) struct Block<T>(Option<Box<T>>);
+
+impl<T> Block<T> {
+    /// One that is left out.
+    pub(crate) const ABSENT: Self = Self(None);
+}
+
+impl<T: Layer> Block<T> {
+    /// Every value of it unset.
+    pub(crate) fn unset(span: Span) -> Self {
+        Self(Some(Box::new(T::unset(span))))
+    }
+
+    /// Forgets the values whose paths are not to be kept.
+    pub(crate) fn retain(&mut self, prefix: &str, keep: &dyn Fn(&str) -> bool) {
+        if let Some(written) = &mut self.0 {
+            written.retain(prefix, keep);
+        }
+    }
+}
+
+impl<T> Default for Block<T> {
+    fn default() -> Self {
+        Self::ABSENT
+    }
+}
+
+impl<T: Layer> Deref for Block<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_deref().unwrap_or(T::ABSENT)
+    }
+}
 
 impl<T: Layer> Decode for Block<T> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         match node.data {
-            Data::Null => Some(Self(T::unset(node.span))),
+            Data::Null => Some(Self::unset(node.span)),
             Data::Reported => {
                 reader.takes_null(node);
                 None
             }
-            _ => T::decode(node, reader).map(Self),
+            _ => T::decode(node, reader).map(|written| Self(Some(Box::new(written)))),
         }
     }
 
     fn absent() -> Option<Self> {
-        Some(Self::default())
+        Some(Self::ABSENT)
     }
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
@@ -113,21 +151,27 @@ macro_rules! layer {
 
         impl Default for $name {
             fn default() -> Self {
-                Self {
-                    $($leaf: $crate::policy::decode::Patch::Absent,)*
-                    $($($block: Default::default(),)*)?
-                    $($($within: Default::default(),)*)?
-                    $($($rest: $rest_default,)*)?
-                }
+                Self::NOTHING
             }
         }
 
+        impl $name {
+            const NOTHING: Self = Self {
+                $($leaf: $crate::policy::decode::Patch::Absent,)*
+                $($($block: $crate::policy::merge::Block::ABSENT,)*)?
+                $($($within: $crate::policy::merge::Block::ABSENT,)*)?
+                $($($rest: $rest_default,)*)?
+            };
+        }
+
         impl $crate::policy::merge::Layer for $name {
+            const ABSENT: &'static Self = &Self::NOTHING;
+
             fn unset(span: $crate::policy::Span) -> Self {
                 Self {
                     $($leaf: $crate::policy::decode::Patch::Null(span),)*
-                    $($($block: $crate::policy::merge::Block(<$block_ty as $crate::policy::merge::Layer>::unset(span)),)*)?
-                    $($($within: $crate::policy::merge::Block(<$within_ty as $crate::policy::merge::Layer>::unset(span)),)*)?
+                    $($($block: $crate::policy::merge::Block::unset(span),)*)?
+                    $($($within: $crate::policy::merge::Block::unset(span),)*)?
                     $($($rest: $rest_default,)*)?
                 }
             }
@@ -136,16 +180,8 @@ macro_rules! layer {
                 $(if !keep(&$crate::policy::merge::path(prefix, stringify!($leaf))) {
                     self.$leaf = $crate::policy::decode::Patch::Absent;
                 })*
-                $($($crate::policy::merge::Layer::retain(
-                    &mut self.$block.0,
-                    &$crate::policy::merge::path(prefix, stringify!($block)),
-                    keep,
-                );)*)?
-                $($($crate::policy::merge::Layer::retain(
-                    &mut self.$within.0,
-                    &$crate::policy::merge::path(prefix, stringify!($within)),
-                    keep,
-                );)*)?
+                $($(self.$block.retain(&$crate::policy::merge::path(prefix, stringify!($block)), keep);)*)?
+                $($(self.$within.retain(&$crate::policy::merge::path(prefix, stringify!($within)), keep);)*)?
             }
 
             fn entries(
@@ -159,12 +195,12 @@ macro_rules! layer {
                     found.push((path, span, shown.unwrap_or_default()));
                 })*
                 $($($crate::policy::merge::Layer::entries(
-                    &self.$block.0,
+                    &*self.$block,
                     &under.field(stringify!($block)),
                     found,
                 );)*)?
                 $($($crate::policy::merge::Layer::entries(
-                    &self.$within.0,
+                    &*self.$within,
                     &under.field(stringify!($within)),
                     found,
                 );)*)?
@@ -182,7 +218,7 @@ macro_rules! layer {
             /// Hears one more layer.
             $vis fn fold(&mut self, layer: &$name, at: &$crate::policy::merge::At) {
                 $(self.$leaf.fold(&layer.$leaf, at);)*
-                $($(self.$block.fold(&layer.$block.0, at);)*)?
+                $($(self.$block.fold(&layer.$block, at);)*)?
             }
 
             /// Shows every value with its path.
