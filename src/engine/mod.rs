@@ -28,6 +28,7 @@ mod leaked;
 mod lesson;
 mod log;
 mod loop_stage;
+mod machine;
 mod metric;
 mod observe;
 pub(crate) mod orphans;
@@ -74,6 +75,8 @@ pub use known_windows::{KnownWindow, KnownWindows, WindowInForce, WindowSource};
 pub use lesson::Lesson;
 #[cfg(feature = "host")]
 pub(crate) use loop_stage::{Found, is_asked_for};
+#[cfg(feature = "host")]
+pub(crate) use machine::validation;
 pub use metric::{Metric, MetricName};
 pub use observe::{Awaited, OpenAttempts, OpenCall};
 pub use overhead::Overhead;
@@ -97,8 +100,6 @@ pub use spending::Spending;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 pub(crate) use step::final_turn;
-#[cfg(feature = "host")]
-pub(crate) use step::validation;
 pub use wait_hint::Headers;
 
 pub use log::{AgentFacts, LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

@@ -85,7 +85,7 @@ impl Interpreter {
 
     /// What has happened to something that others are to be told.
     pub fn untold(&self, state: &State) -> Vec<Sharing> {
-        let breakers = state.tools.breakers.iter().filter(|(_, breaker)| breaker.has_news());
+        let breakers = state.tools.breakers().iter().filter(|(_, breaker)| breaker.has_news());
         let breakers = breakers.filter_map(|(tool, _)| self.shared_breaker(tool));
         let budgets = state.budgets.shared().filter(|(_, ledger)| ledger.has_news());
         breakers.chain(budgets.map(|(account, _)| Sharing::budget(account.clone()))).collect()
@@ -104,7 +104,7 @@ impl Interpreter {
         Ok(match &sharing.what {
             What::Breaker(tool) => {
                 let others: Option<Breaker> = read(others)?;
-                let ours = state.tools.breakers.get(tool).cloned().unwrap_or_default();
+                let ours = state.tools.breaker(tool).cloned().unwrap_or_default();
                 let all = ours.told_to(others.as_ref(), &self.policy().tool(tool).breaker);
                 let (has_news, differs) = (ours.has_news(), all != ours);
                 SharedPart { known: Known::Breaker(tool.clone(), all), has_news, differs }

@@ -4,7 +4,6 @@ mod batch;
 mod model_turn;
 mod models;
 mod series;
-mod tools;
 
 use std::collections::BTreeMap;
 
@@ -15,12 +14,12 @@ pub(super) use batch::{Batch, Doubt, Invalid, Refusal, Slot, SlotPhase};
 pub(super) use model_turn::{Guidance, ModelTurn};
 pub(super) use models::ModelHealth;
 pub(crate) use series::Series;
-pub(super) use tools::ToolHealth;
 
 use super::breaker::Breaker;
 use super::budget::Budgets;
 use super::directive::{Outcome, WorkId};
 use super::event::{Drive, TurnMeasure};
+use super::machine::ToolHealth;
 use super::reason::Reason;
 use super::reductions::Reducing;
 use super::repeats::Lately;
@@ -288,7 +287,7 @@ impl State {
 
     /// The breaker of a tool, if it was ever run.
     pub fn breaker(&self, tool: &str) -> Option<&Breaker> {
-        self.tools.breakers.get(tool)
+        self.tools.breaker(tool)
     }
 
     /// The model under way.

@@ -22,7 +22,7 @@ impl Step<'_> {
                 SlotPhase::Unasked => {
                     if let Some(refusal) = self.too_late(&slot) {
                         self.refuse_agreed(index, refusal);
-                    } else if self.state.tools.agreed.contains(&slot.tool) {
+                    } else if self.state.tools.is_agreed(&slot.tool) {
                         self.begin_agreed(index, Vec::new());
                     } else {
                         self.ask_whether(index, &slot);
@@ -78,7 +78,7 @@ impl Step<'_> {
             Answer::None => (unanswered.value == Unanswered::Approve, false),
         };
         if answer == Answer::ApproveAll {
-            self.state.tools.agreed.insert(slot.tool.clone());
+            self.state.tools.agree(&slot.tool);
         }
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let why = if answered {

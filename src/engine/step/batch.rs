@@ -9,20 +9,19 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::because::{of_retry, to_retry};
-use super::super::breaker::BreakerPhase;
 use super::super::directive::{Because, Note, RunTool, Work};
 use super::super::event::{Drive, Proposal, ToolOutcome};
 use super::super::failure::{EffectState, Failure, may_run_again};
 use super::super::gate::Gate;
+use super::super::machine::Failed;
 use super::super::metric::MetricName;
 use super::super::problems::join_problems;
 use super::super::reason::told;
 use super::super::result::RunFacts;
 use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
 use super::super::state::{Guidance, Invalid, LastTurn, Pending, Refusal, Series, Slot, SlotPhase, Subject};
-use super::Step;
 use super::examine::Finding;
-use super::feedback::Failed;
+use super::{Parts, Step};
 use crate::policy::{Effect, ErrorClass, Problem, ToolPolicy, Trigger};
 use crate::session::{FeedbackSource, Message, ReducerError, StopReason};
 use crate::time::{Instant, Nanos};
@@ -304,8 +303,7 @@ impl Step<'_> {
         let Some(slot) = self.state.batch.slots.get(index).cloned() else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let now = self.state.now;
-        let mut series =
-            self.state.tools.corrections.remove(&slot.tool).unwrap_or_else(|| Series::begin(now));
+        let mut series = self.state.tools.take_corrections(&slot.tool, now);
         let most = policy.retry.for_class(invalid.class).max_attempts.value;
         let over = series.resume(most);
         let progress = series.progress();
@@ -329,7 +327,7 @@ impl Step<'_> {
         series.record(invalid.class, &message, now, verdict.delay());
         match verdict {
             Verdict::Retry { delay, by } => {
-                self.state.tools.corrections.insert(slot.tool.clone(), series);
+                self.state.tools.keep_corrections(&slot.tool, series);
                 let why = to_retry(self.policy, &policy.retry, progress, &case, delay, by);
                 self.charge(&name, &policy.retry, invalid.class);
                 self.count(MetricName::RetryDelaySeconds, name.clone(), delay.0);
@@ -342,13 +340,13 @@ impl Step<'_> {
                 let text = self.say(&policy.messages.invalid_args, vars);
                 if !self.refuse(index, Refusal { class: invalid.class, text, because: why.clone() }) {
                     self.hold(delay, subject, why);
-                } else if let Some(series) = self.state.tools.corrections.get_mut(&slot.tool) {
-                    series.over = Some(StopReason::ReducerError);
+                } else {
+                    self.state.tools.refuse_corrections(&slot.tool);
                 }
             }
             Verdict::Stop(reason) => {
                 series.over = Some(reason);
-                self.state.tools.corrections.insert(slot.tool.clone(), series.clone());
+                self.state.tools.keep_corrections(&slot.tool, series.clone());
                 if let Some(slot) = self.state.batch.slots.get_mut(index) {
                     slot.series = series;
                 }
@@ -360,7 +358,8 @@ impl Step<'_> {
     pub(super) fn succeeded(&mut self, index: usize, data: &Value) {
         let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        self.count_success(&slot, &policy);
+        let Parts { mut out, tools, .. } = self.parts();
+        tools.succeeded(&slot.tool, slot.place, &policy, &mut out);
         self.has_acted(index, data);
     }
 
@@ -370,7 +369,7 @@ impl Step<'_> {
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         self.repeats_result(&slot, data);
         let corrections =
-            self.state.tools.corrections.remove(&slot.tool).map_or(Vec::new(), |series| series.history);
+            self.state.tools.end_corrections(&slot.tool).map_or(Vec::new(), |series| series.history);
         let corrected = corrections.len();
         let attempts = slot.series.attempt();
         let after = slot.series.history.last().or(corrections.last()).map(|record| record.error_type);
@@ -430,12 +429,13 @@ impl Step<'_> {
         }
         let Some(slot) = self.state.batch.slots.get(index) else { return };
         let (progress, slot) = (slot.series.progress(), slot.without_history());
-        self.state.tools.corrections.remove(&slot.tool);
+        self.state.tools.end_corrections(&slot.tool);
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        self.count_failure(&slot, &policy);
+        let Parts { mut out, tools, .. } = self.parts();
+        tools.failed(&slot.tool, slot.place, &policy, &mut out);
         let obstacle = if !may_run_again(self.effect_of(&slot.tool, &policy), effect) {
             Obstacle::MayHaveActed
-        } else if self.state.tools.breakers.get(&slot.tool).is_some_and(|b| b.phase() == BreakerPhase::Open) {
+        } else if self.state.tools.is_open(&slot.tool) {
             Obstacle::CircuitOpen
         } else {
             Obstacle::None

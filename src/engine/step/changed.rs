@@ -2,12 +2,9 @@
 //!
 //! What is under way stays under way. What has not begun yet follows the new rules, when it begins.
 
-use super::super::because::{because, threshold};
-use super::super::breaker::BreakerPhase;
-use super::super::directive::Note;
 use super::super::event::ToolFacts;
 use super::super::state::SlotPhase;
-use super::Step;
+use super::{Parts, Step};
 use crate::policy::Approval;
 
 impl Step<'_> {
@@ -21,26 +18,8 @@ impl Step<'_> {
     /// There is another policy: what does not fit it begins anew.
     pub(super) fn policy_changed(&mut self) {
         self.state.slices.complete(self.policy.session());
-        let policy = self.policy;
-        let mut anew = Vec::new();
-        self.state.tools.breakers.retain(|tool, breaker| {
-            let fits = breaker.fits(&policy.tool(tool).breaker);
-            if !fits {
-                anew.push((tool.clone(), breaker.phase()));
-            }
-            fits
-        });
-        for (tool, phase) in anew {
-            if phase != BreakerPhase::Closed {
-                let why = vec![because(
-                    policy,
-                    "breaker.failures",
-                    &threshold(&policy.tool(&tool).breaker),
-                    ["the rules of the breaker have changed".to_owned()],
-                )];
-                self.note(Note::Breaker { tool, state: BreakerPhase::Closed, until: None }, why);
-            }
-        }
+        let Parts { mut out, tools, .. } = self.parts();
+        tools.policy_changed(&mut out);
         self.approve_again();
         self.last_turn_by_new_rules();
     }
@@ -62,8 +41,7 @@ impl Step<'_> {
                 | SlotPhase::Settled => false,
             };
             let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-            let asks =
-                policy.approval.value == Approval::Always && !self.state.tools.agreed.contains(&slot.tool);
+            let asks = policy.approval.value == Approval::Always && !self.state.tools.is_agreed(&slot.tool);
             if let Some(slot) = self.state.batch.slots.get_mut(index) {
                 slot.to_approve = begun && asks;
             }

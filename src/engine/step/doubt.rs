@@ -6,13 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::super::ask::{Answer, Question};
 use super::super::because::because;
-use super::super::breaker::BreakerPhase;
 use super::super::directive::{Note, RunTool, Work};
 use super::super::event::ToolOutcome;
 use super::super::failure::{EffectState, Failure, may_run_again};
 use super::super::retry::{self, Obstacle, Verdict};
 use super::super::state::{Doubt, Pending, Slot, SlotPhase};
-use super::Step;
+use super::{Parts, Step};
 use crate::policy::{AfterEffect, Effect, ErrorClass, Setting, Verification};
 use crate::time::Instant;
 
@@ -39,7 +38,7 @@ impl Step<'_> {
         {
             return false;
         }
-        let opens = self.would_open(&slot, &policy);
+        let opens = self.state.tools.would_open(&slot.tool, slot.place, &policy, self.state.now);
         let obstacle = if opens { Obstacle::CircuitOpen } else { Obstacle::None };
         let case = self.case_of(failure, classified, &policy.retry, obstacle);
         let seed = || self.seed("tool", &self.idempotency_key(index));
@@ -124,13 +123,7 @@ impl Step<'_> {
         if self.effect_of(&check.tool, &policy) != Effect::ReadOnly {
             return Err(format!("`{}` is not `read_only`", check.tool));
         }
-        if self
-            .state
-            .tools
-            .breakers
-            .get(&check.tool)
-            .is_some_and(|known| known.phase() != BreakerPhase::Closed)
-        {
+        if !self.state.tools.is_closed(&check.tool) {
             return Err(format!("the breaker of `{}` is open", check.tool));
         }
         let vars = known(slot);
@@ -207,7 +200,8 @@ impl Step<'_> {
                     json!({ "tool": slot.tool, "error": failure.message, "error_type": class, "by": by });
                 let text = self.say(&policy.messages.acted, vars);
                 // The tool is no better for it: its run failed.
-                self.count_failure(&slot, &policy);
+                let Parts { mut out, tools, .. } = self.parts();
+                tools.failed(&slot.tool, slot.place, &policy, &mut out);
                 self.has_acted(index, &Value::String(text));
             }
             EffectState::Started | EffectState::Unknown => {

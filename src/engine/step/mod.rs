@@ -2,14 +2,12 @@
 
 mod approval;
 mod batch;
-mod breaking;
 mod budget;
 mod changed;
 mod context;
 mod doubt;
 mod examine;
 mod exhausted;
-mod feedback;
 mod final_turn;
 mod guidance;
 mod history;
@@ -33,16 +31,18 @@ mod tokens;
 mod turn;
 mod unpack;
 
-#[cfg(feature = "host")]
-pub(crate) use feedback::validation;
 pub(crate) use final_turn::final_turn;
+
+use serde_json::Value;
 
 use super::catalogue::Catalogue;
 use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Work, WorkId};
 use super::event::{Drive, Envelope, Event, RunStarted};
+use super::machine::{Failed, Out, Rules, ToolHealth};
+use super::metric::MetricName;
 use super::state::{Pending, State};
-use crate::policy::{Policy, Seed};
-use crate::session::Message;
+use crate::policy::{Policy, RetryPolicy, Seed, Setting, Template, Trigger};
+use crate::session::{Message, ReducerError};
 
 /// A policy and a set of tools, ready to decide.
 ///
@@ -75,9 +75,9 @@ impl Interpreter {
     /// in the numbers, an answer to work nobody asked for) changes nothing and is reported as a warning.
     pub fn step(&self, state: &mut State, envelope: Envelope) -> Directives {
         let mut step =
-            Step { policy: &self.policy, tools: &self.tools, state, out: Vec::with_capacity(USUAL) };
+            Step { policy: &self.policy, tools: &self.tools, state, directives: Vec::with_capacity(USUAL) };
         step.take(envelope);
-        Directives(step.out)
+        Directives(step.directives)
     }
 }
 
@@ -89,7 +89,7 @@ struct Step<'a> {
     policy: &'a Policy,
     tools: &'a Catalogue,
     state: &'a mut State,
-    out: Vec<Directive>,
+    directives: Vec<Directive>,
 }
 
 impl Step<'_> {
@@ -177,7 +177,7 @@ impl Step<'_> {
                     for proposal in &mut calls {
                         self.mend_call(&mut proposal.call);
                     }
-                    self.breakers_of_turn();
+                    self.begin_turn_of_tools();
                     self.begin_batch(calls);
                 }
             }
@@ -276,12 +276,8 @@ impl Step<'_> {
         ok
     }
 
-    fn note(&mut self, note: Note, because: Vec<Because>) {
-        self.out.push(Directive { order: Order::Note(note), because });
-    }
-
     fn ask(&mut self, work: Work, because: Vec<Because>) {
-        self.out.push(Directive { order: Order::Work(work), because });
+        self.directives.push(Directive { order: Order::Work(work), because });
     }
 
     fn append(&mut self, message: Message) {
@@ -289,11 +285,56 @@ impl Step<'_> {
         self.note(Note::Append { message }, Vec::new());
     }
 
-    fn warn(&mut self, message: impl Into<String>) {
-        self.note(Note::Warning { message: message.into() }, Vec::new());
-    }
-
     fn seed(&self, scope: &str, call: &str) -> Seed {
         Seed::new(self.state.context.seed, scope, call)
+    }
+}
+
+/// What a step lends to its machines: each gets its own state, and the output.
+struct Parts<'p> {
+    out: Out<'p>,
+    tools: &'p mut ToolHealth,
+}
+
+impl Step<'_> {
+    fn parts(&mut self) -> Parts<'_> {
+        let State { now, slices, tools, .. } = &mut *self.state;
+        let rules = Rules { policy: self.policy, tools: self.tools };
+        let out = Out { rules, now: *now, slices, directives: &mut self.directives };
+        Parts { out, tools }
+    }
+
+    fn begin_turn_of_tools(&mut self) {
+        let Parts { mut out, tools, .. } = self.parts();
+        tools.begin_turn(&mut out);
+    }
+
+    fn shown_tools(&mut self) -> Vec<String> {
+        let Parts { mut out, tools, .. } = self.parts();
+        tools.shown_tools(&mut out)
+    }
+
+    fn note(&mut self, note: Note, because: Vec<Because>) {
+        self.parts().out.note(note, because);
+    }
+
+    fn warn(&mut self, message: impl Into<String>) {
+        self.parts().out.warn(message);
+    }
+
+    fn count(&mut self, name: MetricName, subject: String, value: u64) {
+        self.parts().out.count(name, subject, value);
+    }
+
+    fn say(&mut self, template: &Setting<Template>, vars: Value) -> String {
+        self.parts().out.say(template, vars)
+    }
+
+    fn reduce(&mut self, trigger: Trigger, event: impl FnOnce() -> Value) -> Option<ReducerError> {
+        self.parts().out.reduce(trigger, event)
+    }
+
+    fn feedback(&mut self, retry: &RetryPolicy, failed: &Failed<'_>) -> Option<ReducerError> {
+        self.parts().out.feedback(retry, failed)
     }
 }

@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use super::super::because::to_retry;
 use super::super::directive::{Because, Decision, Note, Outcome};
 use super::super::event::Drive;
+use super::super::machine::Failed;
 use super::super::metric::MetricName;
 use super::super::problems::{changed, join_problems, parse, reported};
 use super::super::reason::told;
 use super::super::retry::{Case, Obstacle, Verdict};
 use super::super::state::{Pending, Series, SlotPhase, Subject};
 use super::Step;
-use super::feedback::Failed;
 use crate::policy::{ErrorClass, OutputPolicy, Problem, Trigger};
 use crate::session::{FeedbackSource, Message, ReducerError, ReportSource, RetryExhausted, StopReason};
 

@@ -11,22 +11,11 @@ use serde_json::json;
 
 use super::super::directive::Because;
 use super::super::gate::Place;
+use super::super::machine::Entry;
 use super::super::reason::Reason;
 use super::super::state::{Refusal, Slot, SlotPhase};
-use super::Step;
+use super::{Parts, Step};
 use crate::policy::{Approval, Attempts, ErrorClass};
-
-/// Whether a call gets a place.
-pub(super) enum Entry {
-    /// It gets this one.
-    Free(Place),
-    /// When others of its tool are settled.
-    Later,
-    /// When others of any tool are settled.
-    Full,
-    /// It does not run.
-    Refused(Refusal),
-}
 
 impl Step<'_> {
     /// Refuses a call beyond the most of one reply. The report is no call of a tool.
@@ -90,7 +79,8 @@ impl Step<'_> {
         if !next && !room(policy.concurrency.value, same) {
             return Entry::Later;
         }
-        self.admit(&slot.tool, &policy, same)
+        let Parts { mut out, tools, .. } = self.parts();
+        tools.admit(&slot.tool, &policy, same, &mut out)
     }
 
     /// Why a call that waited does not begin any more, whatever room there is.
@@ -121,14 +111,16 @@ impl Step<'_> {
     pub(super) fn begin_agreed(&mut self, index: usize, why: Vec<Because>) {
         let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let refusal = match self.too_late(&slot) {
-            None => self.no_longer_admitted(index, &slot, &policy),
-            refusal => refusal,
-        };
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = self.too_late(&slot) {
             return self.refuse_agreed(index, refusal);
         }
+        let Parts { mut out, tools, .. } = self.parts();
+        let place = match tools.admit_again(&slot.tool, slot.place, &policy, &mut out) {
+            Ok(place) => place,
+            Err(refusal) => return self.refuse_agreed(index, refusal),
+        };
         if let Some(slot) = self.state.batch.slots.get_mut(index) {
+            slot.place = place;
             slot.to_approve = false;
             slot.phase = SlotPhase::UnderWay;
         }
@@ -150,7 +142,19 @@ impl Step<'_> {
         }
     }
 
-    pub(super) fn set_place(&mut self, index: usize, place: Option<Place>) {
+    /// Gives back the probe that a call has, if it has one: it shows nothing about the tool's health.
+    pub(super) fn return_probe(&mut self, index: usize) {
+        let Some(slot) = self.state.batch.slots.get_mut(index) else { return };
+        if slot.place != Some(Place::Probe) {
+            return;
+        }
+        slot.place = Some(Place::Run);
+        let tool = slot.tool.clone();
+        let Parts { mut out, tools, .. } = self.parts();
+        tools.return_probe(&tool, &mut out);
+    }
+
+    fn set_place(&mut self, index: usize, place: Option<Place>) {
         if let Some(slot) = self.state.batch.slots.get_mut(index) {
             slot.place = place;
         }

@@ -3,8 +3,8 @@
 use super::super::because::because;
 use super::super::breaker::Breaker;
 use super::super::directive::Note;
-use super::super::shared::{SharedKnown, is_shared};
-use super::Step;
+use super::super::shared::SharedKnown;
+use super::{Parts, Step};
 
 impl Step<'_> {
     /// From now on this is known. What the policy does not share, or not by these rules, is of no use.
@@ -18,21 +18,17 @@ impl Step<'_> {
     }
 
     fn take_breaker(&mut self, tool: String, breaker: Breaker) {
-        let policy = self.policy.tool(&tool);
-        if !is_shared(&policy.breaker) || !breaker.fits(&policy.breaker) {
-            return;
-        }
-        let before = self.state.tools.breakers.remove(&tool).unwrap_or_default();
-        let stands = |breaker: &Breaker| (breaker.phase(), breaker.open_until());
-        let (moved, (state, until)) = (stands(&before) != stands(&breaker), stands(&breaker));
-        if !breaker.is_new() {
-            self.state.tools.breakers.insert(tool.clone(), breaker);
-        }
-        // After the end nobody is told.
-        if moved && !self.state.is_over() {
+        let is_over = self.state.is_over();
+        let Parts { mut out, tools, .. } = self.parts();
+        let moved = tools.take_shared(&tool, breaker, out.rules);
+        // After the end of the run nobody reads notes.
+        if moved && !is_over {
+            let breaker = tools.breaker(&tool).cloned().unwrap_or_default();
+            let (state, until) = (breaker.phase(), breaker.open_until());
+            let policy = out.rules.policy.tool(&tool);
             let fact = "what all hosts have counted".to_owned();
-            let why = vec![because(self.policy, "breaker.scope", &policy.breaker.scope, [fact])];
-            self.note(Note::Breaker { tool, state, until }, why);
+            let why = vec![because(out.rules.policy, "breaker.scope", &policy.breaker.scope, [fact])];
+            out.note(Note::Breaker { tool, state, until }, why);
         }
     }
 }

@@ -30,7 +30,7 @@ impl Step<'_> {
 
     /// A request with fewer tools than were counted teaches nothing about the count.
     pub(super) fn forget_count_of_less(&mut self, last_turn: bool) {
-        if last_turn || !self.state.tools.hidden.is_empty() {
+        if last_turn || self.state.tools.hides_any() {
             self.state.model_turn.counted = None;
         }
     }

@@ -27,7 +27,7 @@ impl Step<'_> {
         let mut why = Vec::new();
         if self.state.ending.last_turn != LastTurn::Now {
             self.state.turn = self.state.turn.saturating_add(1);
-            self.breakers_of_turn();
+            self.begin_turn_of_tools();
             why.extend(self.out_of_turns());
             let mut reason = FinalReason::MaxTurns;
             if why.is_empty() && self.state.ending.last_turn == LastTurn::No {

@@ -4,28 +4,30 @@ use serde_json::{Value, json};
 
 use super::super::because::because;
 use super::super::directive::Note;
-use super::super::metric::{Metric, MetricName};
-use super::super::problems::told;
-use super::super::reflect::reflect;
-use super::Step;
-use crate::policy::{ErrorClass, RetryPolicy, Setting, Template, Trigger};
+use super::super::metric::MetricName;
+use super::out::Out;
+use crate::policy::{ErrorClass, RetryPolicy, Setting, Trigger};
 use crate::session::{FeedbackSource, ReducerError, RetryFeedback};
 use crate::time::Nanos;
 
 /// One failure that feedback is due for.
-pub(super) struct Failed<'a> {
-    pub(super) source: FeedbackSource,
-    pub(super) tool: Option<&'a str>,
-    pub(super) attempt: u32,
-    pub(super) class: ErrorClass,
-    pub(super) message: &'a str,
-    pub(super) next_delay: Nanos,
+pub(in crate::engine) struct Failed<'a> {
+    pub(in crate::engine) source: FeedbackSource,
+    pub(in crate::engine) tool: Option<&'a str>,
+    pub(in crate::engine) attempt: u32,
+    pub(in crate::engine) class: ErrorClass,
+    pub(in crate::engine) message: &'a str,
+    pub(in crate::engine) next_delay: Nanos,
 }
 
-impl Step<'_> {
+impl Out<'_> {
     /// Writes a retryable failure into the session, if the policy wants it there. Returns what a reducer had
     /// against it.
-    pub(super) fn feedback(&mut self, retry: &RetryPolicy, failed: &Failed<'_>) -> Option<ReducerError> {
+    pub(in crate::engine) fn feedback(
+        &mut self,
+        retry: &RetryPolicy,
+        failed: &Failed<'_>,
+    ) -> Option<ReducerError> {
         if validation(failed.class) {
             self.count(MetricName::ValidationRetryTotal, subject(failed), 1);
         }
@@ -39,30 +41,34 @@ impl Step<'_> {
             max_attempts: retry.most_attempts(failed.class, failed.attempt),
             error_type: failed.class,
             message: failed.message.to_owned(),
-            retry_scheduled_at: self.state.now.saturating_add(failed.next_delay),
+            retry_scheduled_at: self.now.saturating_add(failed.next_delay),
             next_delay: failed.next_delay,
         };
-        let listens = self.policy.session().listens(Trigger::RetryFeedback);
+        let listens = self.rules.policy.session().listens(Trigger::RetryFeedback);
         let event = listens.then(|| json!({ "tool": failed.tool, "feedback": feedback }));
-        let why = because(self.policy, "retry.emit_feedback", &retry.emit_feedback, []);
+        let why = because(self.rules.policy, "retry.emit_feedback", &retry.emit_feedback, []);
         self.note(Note::Feedback { feedback }, vec![why]);
         event.and_then(|event| self.reduce(Trigger::RetryFeedback, || event))
     }
 
     /// Runs the reducers that listen to `trigger`. Returns the first that failed; all that failed are reported. The event is
     /// put together only if there are any.
-    pub(super) fn reduce(&mut self, trigger: Trigger, event: impl FnOnce() -> Value) -> Option<ReducerError> {
-        let session = self.policy.session();
+    pub(in crate::engine) fn reduce(
+        &mut self,
+        trigger: Trigger,
+        event: impl FnOnce() -> Value,
+    ) -> Option<ReducerError> {
+        let session = self.rules.policy.session();
         if !session.listens(trigger) {
             return None;
         }
-        let failed = self.state.slices.reduce(session, trigger, &event());
+        let failed = self.slices.reduce(session, trigger, &event());
         let mut first = None;
         for (error, index) in failed {
             self.reducer_failed(&error, index);
             let event = json!({ "error": error });
             // A reducer that cannot take the news of a failure is reported, and that is the end of it.
-            for (error, index) in self.state.slices.reduce(session, Trigger::ReducerError, &event) {
+            for (error, index) in self.slices.reduce(session, Trigger::ReducerError, &event) {
                 self.reducer_failed(&error, index);
             }
             first.get_or_insert(error);
@@ -71,31 +77,13 @@ impl Step<'_> {
     }
 
     fn reducer_failed(&mut self, error: &ReducerError, index: usize) {
-        let rule = self.policy.session().reducers.get(index);
+        let rule = self.rules.policy.session().reducers.get(index);
         let why = rule.map(|rule| {
             let path = format!("session.reducers.{}", rule.name);
-            because(self.policy, path, &Setting::new(&error.message, rule.origin), [])
+            because(self.rules.policy, path, &Setting::new(&error.message, rule.origin), [])
         });
         self.count(MetricName::ReducerErrorTotal, error.reducer.clone(), 1);
         self.note(Note::ReducerError { error: error.clone() }, why.into_iter().collect());
-    }
-
-    pub(super) fn count(&mut self, name: MetricName, subject: String, value: u64) {
-        self.note(Note::Metric(Metric { name, subject, value }), Vec::new());
-    }
-
-    /// Text for the model.
-    pub(super) fn say(&mut self, template: &Setting<Template>, vars: Value) -> String {
-        let Value::Object(mut vars) = vars else { return String::new() };
-        reflect(&template.value, &mut vars, &self.state.slices);
-        match told(self.policy, &template.value, &vars) {
-            Ok(text) => text,
-            Err(error) => {
-                let place = self.policy.place(template.origin);
-                self.warn(format!("{place}: the message cannot be rendered: {error}"));
-                vars.get("error").and_then(Value::as_str).unwrap_or("the call was not accepted").to_owned()
-            }
-        }
     }
 }
 

@@ -1,0 +1,11 @@
+//! The machines of the interpreter: each owns its state, and changes no other's.
+
+mod out;
+mod session;
+mod tool_health;
+
+pub(super) use out::{Out, Rules};
+pub(super) use session::Failed;
+#[cfg(feature = "host")]
+pub(crate) use session::validation;
+pub(super) use tool_health::{Entry, ToolHealth};

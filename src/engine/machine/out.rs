@@ -1,0 +1,59 @@
+//! What every machine may do besides changing its own state: write directives and metrics, and tell the session.
+
+use serde_json::Value;
+
+use super::super::catalogue::Catalogue;
+use super::super::directive::{Because, Directive, Note, Order};
+use super::super::metric::{Metric, MetricName};
+use super::super::problems::told;
+use super::super::reflect::reflect;
+use crate::policy::{Policy, Setting, Template};
+use crate::session::Slices;
+use crate::time::Instant;
+
+/// What a step decides by.
+#[derive(Clone, Copy)]
+pub(in crate::engine) struct Rules<'a> {
+    pub(in crate::engine) policy: &'a Policy,
+    pub(in crate::engine) tools: &'a Catalogue,
+}
+
+/// The output of a step, lent to one machine after the other. Reducers run at once, as an objection changes the decision of
+/// the same step: so the session is reached through it, and through nothing else.
+pub(in crate::engine) struct Out<'a> {
+    pub(in crate::engine) rules: Rules<'a>,
+    pub(in crate::engine) now: Instant,
+    pub(in crate::engine) slices: &'a mut Slices,
+    pub(in crate::engine) directives: &'a mut Vec<Directive>,
+}
+
+impl Out<'_> {
+    /// Adds a note.
+    pub(in crate::engine) fn note(&mut self, note: Note, because: Vec<Because>) {
+        self.directives.push(Directive { order: Order::Note(note), because });
+    }
+
+    /// Adds a warning.
+    pub(in crate::engine) fn warn(&mut self, message: impl Into<String>) {
+        self.note(Note::Warning { message: message.into() }, Vec::new());
+    }
+
+    /// Adds to a metric.
+    pub(in crate::engine) fn count(&mut self, name: MetricName, subject: String, value: u64) {
+        self.note(Note::Metric(Metric { name, subject, value }), Vec::new());
+    }
+
+    /// Renders a text for the model.
+    pub(in crate::engine) fn say(&mut self, template: &Setting<Template>, vars: Value) -> String {
+        let Value::Object(mut vars) = vars else { return String::new() };
+        reflect(&template.value, &mut vars, self.slices);
+        match told(self.rules.policy, &template.value, &vars) {
+            Ok(text) => text,
+            Err(error) => {
+                let place = self.rules.policy.place(template.origin);
+                self.warn(format!("{place}: the message cannot be rendered: {error}"));
+                vars.get("error").and_then(Value::as_str).unwrap_or("the call was not accepted").to_owned()
+            }
+        }
+    }
+}
