@@ -13,9 +13,7 @@ mod guidance;
 mod history;
 mod loop_guard;
 mod malformed;
-mod mend;
 mod model_retry;
-mod names;
 mod output;
 mod queue;
 mod reply;
@@ -29,7 +27,6 @@ mod spending;
 mod summary;
 mod tokens;
 mod turn;
-mod unpack;
 
 pub(crate) use final_turn::final_turn;
 
@@ -38,7 +35,7 @@ use serde_json::Value;
 use super::catalogue::Catalogue;
 use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Work, WorkId};
 use super::event::{Drive, Envelope, Event, RunStarted};
-use super::machine::{Failed, Out, Rules, ToolHealth};
+use super::machine::{Failed, Out, Rules, ToolHealth, repair_call};
 use super::metric::MetricName;
 use super::state::{Pending, State};
 use crate::policy::{Policy, RetryPolicy, Seed, Setting, Template, Trigger};
@@ -175,7 +172,7 @@ impl Step<'_> {
             Event::ToolsProposed { mut calls } => {
                 if self.host_drives("tool calls") {
                     for proposal in &mut calls {
-                        self.mend_call(&mut proposal.call);
+                        repair_call(&mut proposal.call, &mut self.parts().out);
                     }
                     self.begin_turn_of_tools();
                     self.begin_batch(calls);
@@ -297,6 +294,10 @@ struct Parts<'p> {
 }
 
 impl Step<'_> {
+    const fn rules(&self) -> Rules<'_> {
+        Rules { policy: self.policy, tools: self.tools }
+    }
+
     fn parts(&mut self) -> Parts<'_> {
         let State { now, slices, tools, .. } = &mut *self.state;
         let rules = Rules { policy: self.policy, tools: self.tools };

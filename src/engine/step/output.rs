@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::because::to_retry;
 use super::super::directive::{Because, Decision, Note, Outcome};
 use super::super::event::Drive;
-use super::super::machine::Failed;
+use super::super::machine::{Failed, repair_text};
 use super::super::metric::MetricName;
 use super::super::problems::{changed, join_problems, parse, reported};
 use super::super::reason::told;
@@ -91,7 +91,7 @@ impl Step<'_> {
         let Some(output) = self.policy.output().cloned() else {
             return self.finish(Outcome::Answered { text: raw }, Vec::new());
         };
-        let raw = self.mend(&raw, "", "").unwrap_or(raw);
+        let raw = repair_text(&raw, "", "", &mut self.parts().out).unwrap_or(raw);
         match self.judge(&output, &raw) {
             Ok(report) => {
                 let source = match self.state.context.drive {

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::super::directive::Outcome;
 use super::super::event::{FinishReason, ModelReply};
 use super::super::failure::Failure;
+use super::super::machine::{recover, repair_reply, take_leaked_calls};
 use super::super::metric::MetricName;
 use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
 use super::super::state::{Guidance, LastTurn, Series};
@@ -63,8 +64,9 @@ impl Step<'_> {
                 "the model stopped for a reason that is not known, `{reason}`; its reply is taken"
             ));
         }
-        self.take_leaked_calls(&mut reply);
-        self.mend_reply(&mut reply);
+        let (event, out) = (self.state.seq, &mut self.parts().out);
+        take_leaked_calls(&mut reply, event, out);
+        repair_reply(&mut reply, out);
         let dropped = self.drop_malformed(&mut reply);
         if reply.calls.is_empty()
             && let Some(text) = dropped
@@ -139,7 +141,7 @@ impl Step<'_> {
             return;
         }
         if class == ErrorClass::MalformedToolCall
-            && let Some(reply) = self.recover(&failure.message)
+            && let Some(reply) = recover(&failure.message, self.state.seq, &mut self.parts().out)
         {
             if failure.received > 0 {
                 // The call is what the provider could not read; what it had sent before is not part of the reply.

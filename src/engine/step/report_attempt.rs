@@ -45,7 +45,7 @@ impl Step<'_> {
         if reply.calls.is_empty() {
             let is_report = self.policy.turn().text_only.value == TextOnly::Accept;
             let text = if is_report { &reply.text } else { return None };
-            let repaired = self.repaired(text, "").map(|repaired| repaired.value.to_string());
+            let repaired = self.rules().repaired(text, "").map(|repaired| repaired.value.to_string());
             return self.parsed_report(output, repaired.as_ref().unwrap_or(text)).err();
         }
         let mut first = None;

@@ -2,49 +2,42 @@
 
 use serde_json::Value;
 
-use super::super::because::because;
-use super::super::directive::Note;
-use super::Step;
-use crate::policy::Schema;
+use super::super::out::Out;
+use super::unpack::unpacked;
+use crate::engine::because::because;
+use crate::engine::directive::Note;
 use crate::session::ToolCall;
 
 /// What stands between the parts of a name.
 const BETWEEN: [char; 4] = ['.', '/', ':', '\\'];
 
-impl Step<'_> {
-    /// Gives a call the name of the tool it can mean, if there is but one and its schema holds; that is told.
-    pub(super) fn correct_name(&mut self, call: &mut ToolCall) {
-        let rule = &self.policy.turn().calls.correct_names;
-        if !rule.value || self.schema_of(&call.name).is_some() {
-            return;
-        }
-        let report = self.policy.output().map(|output| output.tool.value.as_str());
-        let names: Vec<&str> = self.tools.names().chain(report).collect();
-        let Some(name) = meant(&call.name, &names).map(str::to_owned) else { return };
-        let mut meant = ToolCall { name, ..call.clone() };
-        let fits = self.schema_of(&meant.name).is_some_and(|schema| {
-            let arguments = match meant.arguments.trim() {
-                "" => Ok(Value::Object(serde_json::Map::new())),
-                text => serde_json::from_str(text),
-            };
-            arguments.is_ok_and(|arguments| {
-                schema.is_valid(&arguments) || self.unpacked(schema, &arguments).is_some()
-            })
-        });
-        if !fits {
-            return;
-        }
-        let why = because(self.policy, "turn.calls.correct_names", rule, []);
-        core::mem::swap(call, &mut meant);
-        let (id, tool, from) = (call.id.clone(), call.name.clone(), meant.name);
-        self.note(Note::Renamed { call: id, tool, from }, vec![why]);
+/// Gives a call the name of the tool it can mean, if there is but one and its schema holds; a note says so.
+pub(super) fn correct(call: &mut ToolCall, out: &mut Out<'_>) {
+    let rules = out.rules;
+    let rule = &rules.policy.turn().calls.correct_names;
+    if !rule.value || rules.schema_of(&call.name).is_some() {
+        return;
     }
-
-    /// The schema of what may be called by that name.
-    pub(super) fn schema_of(&self, name: &str) -> Option<&Schema> {
-        let report = self.policy.output().filter(|output| output.tool.value == name);
-        report.map(|output| &*output.schema.value).or_else(|| self.tools.schema(name))
+    let report = rules.policy.output().map(|output| output.tool.value.as_str());
+    let names: Vec<&str> = rules.tools.names().chain(report).collect();
+    let Some(name) = meant(&call.name, &names).map(str::to_owned) else { return };
+    let mut meant = ToolCall { name, ..call.clone() };
+    let fits = rules.schema_of(&meant.name).is_some_and(|schema| {
+        let arguments = match meant.arguments.trim() {
+            "" => Ok(Value::Object(serde_json::Map::new())),
+            text => serde_json::from_str(text),
+        };
+        arguments.is_ok_and(|arguments| {
+            schema.is_valid(&arguments) || unpacked(rules, schema, &arguments).is_some()
+        })
+    });
+    if !fits {
+        return;
     }
+    let why = because(rules.policy, "turn.calls.correct_names", rule, []);
+    core::mem::swap(call, &mut meant);
+    let (id, tool, from) = (call.id.clone(), call.name.clone(), meant.name);
+    out.note(Note::Renamed { call: id, tool, from }, vec![why]);
 }
 
 /// The one name that is meant: the same but for its case; else the same without the parts before the last, of the name
