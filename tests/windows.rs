@@ -310,7 +310,7 @@ async fn a_run_begins_with_the_windows_and_who_told_of_them() {
     let (windows, said) = run(&server, "", ", ask_window: false").await;
     assert_eq!(windows, of(32_768, "assumed"));
     assert!(
-        said.contains("nobody knows how large the window of `main` is; 32768 tokens are assumed"),
+        said.contains("the size of the window of `main` is unknown; 32768 tokens are assumed"),
         "{said}"
     );
     // The server is asked once: not where the policy says it, and not where it is not to be asked.

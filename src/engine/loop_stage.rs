@@ -4,7 +4,7 @@ use core::num::NonZeroU32;
 
 use serde_json::{Value, json};
 
-use super::repeats::{Lately, LoopPattern, LoopStage, Repetition};
+use super::repeats::{LoopDetector, LoopPattern, LoopStage, Repetition};
 use crate::policy::{LoopGuardPolicy, Setting, Stages};
 
 /// What a call or its end repeats.
@@ -16,7 +16,7 @@ pub(crate) struct Found {
     pub(crate) stage: LoopStage,
 }
 
-impl Lately {
+impl LoopDetector {
     /// The last stage that any pattern has reached with the call that was just made.
     pub(crate) fn worst(&self, guard: &LoopGuardPolicy, tool: u64, call: u64) -> Option<Found> {
         let cycle = self.cycle();

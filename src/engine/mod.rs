@@ -75,6 +75,7 @@ pub use known_windows::{KnownWindow, KnownWindows, WindowInForce, WindowSource};
 pub use lesson::Lesson;
 #[cfg(feature = "host")]
 pub(crate) use loop_stage::{Found, is_asked_for};
+pub(crate) use machine::final_turn;
 #[cfg(feature = "host")]
 pub(crate) use machine::validation;
 pub use metric::{Metric, MetricName};
@@ -87,7 +88,7 @@ pub use reduce::{ContextReduced, ReduceContext, ReducePlan, Summarize};
 #[cfg(feature = "host")]
 pub(crate) use reflect::reflect;
 #[cfg(feature = "host")]
-pub(crate) use repeats::Lately;
+pub(crate) use repeats::LoopDetector;
 pub use repeats::{LoopPattern, LoopStage, Repetition};
 pub use result::{ContentPart, CutRules, Piece, RunFacts, Spill, ToolResult, content_text, cut_text};
 pub(crate) use result::{head_of, tail_of};
@@ -99,7 +100,6 @@ pub use shared::{SharedKnown, SharedPart, Sharing};
 pub use spending::Spending;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
-pub(crate) use step::final_turn;
 pub use wait_hint::Headers;
 
 pub use log::{AgentFacts, LOG_FORMAT, LogHeader, RECORD_VERSION, Record, RecordError, RecordRef};

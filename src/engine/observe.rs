@@ -86,7 +86,7 @@ impl State {
 
     /// Whether turns pass a model over for now: it, or the provider that its policy names, cools down.
     pub fn cools_down(&self, target: &str, policy: &ModelPolicy) -> bool {
-        self.models.resting.holds(target, policy, self.now)
+        self.models.rests(target, policy, self.now)
     }
 
     /// Whether the turn under way may not call a model yet, because it asked for a wait.

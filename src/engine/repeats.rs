@@ -68,7 +68,7 @@ pub enum LoopStage {
 
 /// The calls, failures and results there were lately.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Lately {
+pub(crate) struct LoopDetector {
     /// The numbers of the last calls, the oldest first.
     calls: VecDeque<u64>,
     /// For each length of a cycle: how many calls in a row were the same as the one so many calls before.
@@ -96,7 +96,7 @@ pub(crate) struct Cycle {
     pub(super) completes: bool,
 }
 
-impl Lately {
+impl LoopDetector {
     /// A call is made.
     pub(crate) fn called(&mut self, call: u64) {
         for (length, row) in (0..).zip(&mut self.rows) {
@@ -256,7 +256,7 @@ mod tests {
                     .prop_map(|(block, times, end)| [block.repeat(times), end].concat()),
             ]
         ) {
-            let mut lately = Lately::default();
+            let mut lately = LoopDetector::default();
             for (end, call) in calls.iter().enumerate() {
                 lately.called(*call);
                 let found = lately.cycle().map(|cycle| (cycle.length as usize, cycle.rounds as usize));
@@ -266,7 +266,7 @@ mod tests {
 
         #[test]
         fn equal_calls_are_counted_as_the_definition_says(calls in prop::collection::vec(0_u64..3, 1..150)) {
-            let mut lately = Lately::default();
+            let mut lately = LoopDetector::default();
             for (end, call) in calls.iter().enumerate() {
                 lately.called(*call);
                 let so_far = &calls[..=end];
@@ -279,7 +279,7 @@ mod tests {
 
         #[test]
         fn no_number_of_calls_and_tools_makes_it_grow(calls in prop::collection::vec(0_u64..10_000, 0..500)) {
-            let mut lately = Lately::default();
+            let mut lately = LoopDetector::default();
             for call in calls {
                 lately.called(call);
                 lately.failed(call, 1);
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn another_failure_and_a_success_begin_the_count_anew() {
-        let mut lately = Lately::default();
+        let mut lately = LoopDetector::default();
         assert_eq!([lately.failed(1, 7), lately.failed(1, 7), lately.failed(2, 7)], [1, 2, 1]);
         assert_eq!(lately.failed(1, 8), 1);
         lately.failed(1, 8);

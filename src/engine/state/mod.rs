@@ -2,7 +2,6 @@
 
 mod batch;
 mod model_turn;
-mod models;
 mod series;
 
 use std::collections::BTreeMap;
@@ -12,20 +11,19 @@ use serde_json::Value;
 
 pub(super) use batch::{Batch, Doubt, Invalid, Refusal, Slot, SlotPhase};
 pub(super) use model_turn::{Guidance, ModelTurn};
-pub(super) use models::ModelHealth;
 pub(crate) use series::Series;
 
 use super::breaker::Breaker;
 use super::budget::Budgets;
 use super::directive::{Outcome, WorkId};
 use super::event::{Drive, TurnMeasure};
-use super::machine::ToolHealth;
+use super::machine::{FinalTurn, ModelHealth, ToolHealth};
 use super::reason::Reason;
 use super::reductions::Reducing;
-use super::repeats::Lately;
+use super::repeats::LoopDetector;
 use super::spending::Spending;
 use crate::policy::{Effect, ErrorClass};
-use crate::session::{FinalReason, RetryExhausted, Slices, Usage};
+use crate::session::{RetryExhausted, Slices, Usage};
 use crate::time::Instant;
 
 /// The version of the form below.
@@ -61,8 +59,8 @@ pub struct State {
     pub(super) tools: ToolHealth,
     pub(super) models: ModelHealth,
     /// What is remembered to see that a model repeats itself.
-    #[serde(default, skip_serializing_if = "Lately::is_empty")]
-    pub(super) lately: Lately,
+    #[serde(default, skip_serializing_if = "LoopDetector::is_empty")]
+    pub(super) lately: LoopDetector,
     /// What has been drawn on budgets.
     #[serde(default, skip_serializing_if = "Budgets::is_empty")]
     pub(super) budgets: Budgets,
@@ -113,18 +111,6 @@ pub(super) struct ReportSeries {
     pub(super) accepted: Option<Value>,
 }
 
-/// The end of a run that comes before its model is done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct FinalTurn {
-    pub(super) last_turn: LastTurn,
-    /// Why the last turn is the last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) reason: Option<FinalReason>,
-    /// Why the run was asked to end: no wait is begun any more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) stop: Option<String>,
-}
-
 /// What comes between a turn and the next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Pace {
@@ -172,18 +158,6 @@ pub(super) enum Repairing {
     Refused,
 }
 
-/// Whether the current turn allows only the final report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum LastTurn {
-    #[default]
-    No,
-    /// The next one will.
-    Next,
-    /// This one does.
-    Now,
-}
-
 /// The wait before the next turn: what was corrected may not be tried again earlier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Hold {
@@ -221,7 +195,7 @@ impl State {
             batch: Batch::default(),
             tools: ToolHealth::default(),
             models: ModelHealth::default(),
-            lately: Lately::default(),
+            lately: LoopDetector::default(),
             budgets: Budgets::default(),
             spending: Spending::default(),
             report: ReportSeries::default(),

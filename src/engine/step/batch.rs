@@ -13,13 +13,13 @@ use super::super::directive::{Because, Note, RunTool, Work};
 use super::super::event::{Drive, Proposal, ToolOutcome};
 use super::super::failure::{EffectState, Failure, may_run_again};
 use super::super::gate::Gate;
-use super::super::machine::Failed;
+use super::super::machine::{EndOfCall, Failed};
 use super::super::metric::MetricName;
 use super::super::problems::join_problems;
 use super::super::reason::told;
 use super::super::result::RunFacts;
 use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
-use super::super::state::{Guidance, Invalid, LastTurn, Pending, Refusal, Series, Slot, SlotPhase, Subject};
+use super::super::state::{Guidance, Invalid, Pending, Refusal, Series, Slot, SlotPhase, Subject};
 use super::examine::Finding;
 use super::{Parts, Step};
 use crate::policy::{Effect, ErrorClass, Problem, ToolPolicy, Trigger};
@@ -139,7 +139,7 @@ impl Step<'_> {
                 SlotPhase::Refused(refusal) => {
                     if refusal.class == ErrorClass::ToolNotFound {
                         let (call, tool) = (slot.call.clone(), slot.tool.clone());
-                        self.repeats_error(&call, &tool, refusal.class, "");
+                        self.call_ended((&call, &tool), &EndOfCall::Failed(refusal.class, ""));
                     }
                     self.refuse(index, refusal);
                 }
@@ -165,7 +165,7 @@ impl Step<'_> {
             }
         }
         match self.state.context.drive {
-            Drive::Turns if self.state.ending.last_turn == LastTurn::Now && !reported => {
+            Drive::Turns if self.state.ending.is_now() && !reported => {
                 self.nothing_reported();
             }
             Drive::Turns => self.next_turn_when_due(),
@@ -309,7 +309,7 @@ impl Step<'_> {
         let progress = series.progress();
         let (attempt, max_attempts) = (progress.attempt, most.limit());
         let message = join_problems(&invalid.problems);
-        self.repeats_error(&slot.call, &slot.tool, invalid.class, &message);
+        self.call_ended((&slot.call, &slot.tool), &EndOfCall::Failed(invalid.class, &message));
         let case = self.case(invalid.class, None, Obstacle::None);
         let mut case = Case { correction: true, ..case };
         let (name, seed) = (format!("tool {}", slot.tool), self.seed("correction", &slot.tool));
@@ -367,7 +367,7 @@ impl Step<'_> {
     pub(super) fn has_acted(&mut self, index: usize, data: &Value) {
         let Some(slot) = self.state.batch.slots.get(index).cloned() else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        self.repeats_result(&slot, data);
+        self.call_ended((&slot.call, &slot.tool), &EndOfCall::Succeeded(&slot.arguments, data));
         let corrections =
             self.state.tools.end_corrections(&slot.tool).map_or(Vec::new(), |series| series.history);
         let corrected = corrections.len();
@@ -456,7 +456,7 @@ impl Step<'_> {
         match verdict {
             Verdict::Retry { delay, by } => {
                 let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
-                if self.state.ending.stop.is_some() && !delay.is_zero() {
+                if self.state.ending.stop().is_some() && !delay.is_zero() {
                     return self.answer_interrupted(index);
                 }
                 self.charge(&name, &policy.retry, class);
@@ -474,10 +474,16 @@ impl Step<'_> {
                 self.wait(Pending::WaitTool(index), delay, subject, why);
             }
             Verdict::Stop(reason) => {
-                self.repeats_error(&slot.call, &slot.tool, class, &failure.message);
+                self.call_ended((&slot.call, &slot.tool), &EndOfCall::Failed(class, &failure.message));
                 self.tool_exhausted(index, &policy, progress, &case, reason, objection.as_ref());
             }
         }
+    }
+
+    /// Looks whether calls keep ending alike.
+    fn call_ended(&mut self, call: (&str, &str), end: &EndOfCall<'_>) {
+        let Parts { mut out, loops, batch, .. } = self.parts();
+        loops.ended(call, end, &mut batch.afterwords, &mut out);
     }
 
     /// The same for every attempt of the call, and for no other call.

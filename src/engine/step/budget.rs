@@ -1,16 +1,15 @@
 //! Whether a failure is followed by another attempt, and what that draws on its budget.
 
-use super::super::because::{because, of_retry, of_stop};
-use super::super::budget::Overdrawn;
-use super::super::directive::{Because, Note};
+use super::super::because::{because, of_stop};
+use super::super::directive::Because;
 use super::super::metric::MetricName;
-use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
-use super::Step;
+use super::super::retry::{Case, Progress, Verdict};
+use super::{Parts, Step};
 use crate::policy::{Budget, ErrorClass, RetryPolicy, Seed};
 use crate::session::StopReason;
 
 impl Step<'_> {
-    /// Decides about another attempt at `action`. In shadow it is written down what would be done.
+    /// Decides about another attempt at `action`.
     pub(super) fn verdict(
         &mut self,
         action: &str,
@@ -19,23 +18,8 @@ impl Step<'_> {
         case: &mut Case,
         seed: Seed,
     ) -> Verdict {
-        let (now, budget) = (self.state.now, &retry.budget.value);
-        if progress.attempt == 1 {
-            self.state.budgets.called(action, budget, now);
-        }
-        if case.obstacle == Obstacle::None && self.overdrawn(action, retry, case.class).is_some() {
-            case.obstacle = Obstacle::Overdrawn;
-        }
-        match retry::in_earnest(retry, progress, *case, now, || seed) {
-            Verdict::Retry { delay, by } if retry.shadow.value => {
-                let mut why = of_retry(self.policy, retry, progress, case, delay, by);
-                why.push(because(self.policy, "retry.shadow", &retry.shadow, []));
-                let (action, attempt) = (action.to_owned(), progress.attempt);
-                self.note(Note::Shadow { action, attempt, error_type: case.class, delay }, why);
-                Verdict::Stop(StopReason::Shadow)
-            }
-            verdict => verdict,
-        }
+        let Parts { mut out, budgets, .. } = self.parts();
+        budgets.decide(action, retry, progress, case, seed, &mut out)
     }
 
     /// Why no further attempt at `action` is made.
@@ -48,7 +32,8 @@ impl Step<'_> {
         reason: StopReason,
     ) -> Vec<Because> {
         if reason == StopReason::Budget {
-            let fact = self.overdrawn(action, retry, case.class).map(|overdrawn| overdrawn.to_string());
+            let overdrawn = self.state.budgets.overdrawn(action, retry, case.class, self.state.now);
+            let fact = overdrawn.map(|overdrawn| overdrawn.to_string());
             return vec![because(self.policy, "retry.budget", &retry.budget, fact)];
         }
         if reason == StopReason::RunBudget {
@@ -60,10 +45,6 @@ impl Step<'_> {
             return vec![why];
         }
         of_stop(self.policy, retry, progress, case, reason)
-    }
-
-    fn overdrawn(&self, action: &str, retry: &RetryPolicy, class: ErrorClass) -> Option<Overdrawn> {
-        self.state.budgets.refuses(action, &retry.budget.value, class, self.state.now)
     }
 
     /// Another attempt at `action` is made after a failure of that class.

@@ -12,7 +12,7 @@ use super::super::metric::MetricName;
 use super::super::reduce::{ContextReduced, ReduceContext, ReducePlan};
 use super::super::reductions::Reducing;
 use super::super::room::Room;
-use super::super::state::{LastTurn, Pending};
+use super::super::state::Pending;
 use super::Step;
 use crate::policy::{
     ContextWindow, ErrorClass, ModelPolicy, ReduceStep, RunLimits, Setting, Share, estimated_tokens,
@@ -81,9 +81,9 @@ impl Step<'_> {
     pub(super) fn asked_of(&self, target: &str, measure: TurnMeasure) -> Asked {
         let measure = self.measured(measure);
         let policy = self.policy.model(target);
-        let window = self.state.models.known_windows.of(target, &policy);
-        let measure = self.state.models.overheads.of(target).on(measure);
-        let expected = self.expected(target, measure);
+        let window = self.state.models.window(target, &policy);
+        let measure = self.state.models.with_overhead(target, measure);
+        let expected = self.state.models.expected_measure(target, measure);
         let room = match window.window {
             ContextWindow::Tokens(tokens) => {
                 Some(Room::of(self.policy.context(), &policy, tokens.get(), expected))
@@ -106,14 +106,9 @@ impl Step<'_> {
         Asked { target: target.to_owned(), policy, window, room, counted, budget }
     }
 
-    /// The tokens as the provider of a model is going to count them.
-    fn expected(&self, target: &str, measure: TurnMeasure) -> TurnMeasure {
-        self.state.models.scales.measured(target, measure)
-    }
-
     /// What is sent: in the last turn no tool but the one of the report.
     pub(super) fn measured(&self, measure: TurnMeasure) -> TurnMeasure {
-        if self.state.ending.last_turn != LastTurn::Now {
+        if !self.state.ending.is_now() {
             return measure;
         }
         let report = self.policy.output().map_or(0, |output| {
@@ -135,7 +130,7 @@ impl Step<'_> {
             let fact =
                 format!("{} reductions in a row gained nothing", self.state.model_turn.reductions.in_vain);
             let why = vec![because(self.policy, "context.give_up_after", limit, [fact])];
-            if self.state.ending.last_turn != LastTurn::Now {
+            if !self.state.ending.is_now() {
                 self.begin_last_turn(FinalReason::Context, why);
             }
         }
@@ -152,8 +147,7 @@ impl Step<'_> {
         let asked = self.asked(measure);
         let now = self.state.now;
         let open = || asked.iter().enumerate().filter(|(_, asked)| asked.is_open(self));
-        let rested =
-            open().find(|(_, asked)| !self.state.models.resting.holds(&asked.target, &asked.policy, now));
+        let rested = open().find(|(_, asked)| !self.state.models.rests(&asked.target, &asked.policy, now));
         let next = rested.or_else(|| open().next());
         if let Some((place, next)) = next {
             // What a budget leaves is for the final turn: all of it may be used.
@@ -171,12 +165,12 @@ impl Step<'_> {
         let Some((asked, room)) = self.reduced_for(&what) else { return self.reduced(what) };
         while let Some(step) = rules.reduce.value.get(what.step) {
             let number = u32::try_from(what.step).unwrap_or(u32::MAX).saturating_add(1);
-            let scales = &self.state.models.scales;
-            let tokens = scales.part(&asked.target, what.measure.message_tokens);
+            let models = &self.state.models;
+            let tokens = models.part(&asked.target, what.measure.message_tokens);
             if let Some(plan) = room.plan(rules, number, step, tokens, what.refused) {
                 let plan = ReducePlan {
-                    aim: scales.counted(&asked.target, plan.aim),
-                    most: scales.counted(&asked.target, plan.most),
+                    aim: models.counted(&asked.target, plan.aim),
+                    most: models.counted(&asked.target, plan.most),
                     input: self.most_asked(step, &asked),
                     ..plan
                 };
@@ -201,9 +195,9 @@ impl Step<'_> {
     fn most_asked(&self, step: &ReduceStep, asked: &Asked) -> Option<u64> {
         let ReduceStep::Summary { model, input_ppm, .. } = step else { return None };
         let target = model.as_ref().unwrap_or(&asked.target);
-        let window = self.state.models.known_windows.of(target, &self.policy.model(target)).window;
+        let window = self.state.models.window(target, &self.policy.model(target)).window;
         let ContextWindow::Tokens(window) = window else { return None };
-        Some(self.state.models.scales.counted(target, Share::Part(*input_ppm).of(window.get())))
+        Some(self.state.models.counted(target, Share::Part(*input_ppm).of(window.get())))
     }
 
     fn why_reduced(&self, asked: &Asked, room: Room, refused: bool) -> Vec<Because> {
@@ -289,7 +283,7 @@ impl Step<'_> {
     fn is_worth_it(&self, what: &Reducing) -> bool {
         let Some((asked, room)) = self.reduced_for(what) else { return true };
         let saved = what.before.saturating_sub(what.measure.message_tokens);
-        let saved = self.state.models.scales.part(&asked.target, saved);
+        let saved = self.state.models.part(&asked.target, saved);
         room.messages <= room.aim(self.policy.context()) || saved >= WORTH_IT.of(room.window)
     }
 

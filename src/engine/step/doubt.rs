@@ -33,7 +33,7 @@ impl Step<'_> {
         if policy.after_effect.value == AfterEffect::Tell
             || classified.class == ErrorClass::InvalidArgs
             || effect == EffectState::Committed
-            || self.state.ending.stop.is_some()
+            || self.state.ending.stop().is_some()
             || may_run_again(self.effect_of(&slot.tool, &policy), effect)
         {
             return false;
@@ -62,7 +62,7 @@ impl Step<'_> {
 
     /// Asks whether the call of a slot may run again. Once the run is to end, nobody is asked.
     pub(super) fn ask_again(&mut self, index: usize, slot: &Slot, doubt: &Doubt) {
-        if self.state.ending.stop.is_some() {
+        if self.state.ending.stop().is_some() {
             return;
         }
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());

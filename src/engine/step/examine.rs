@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::super::event::Drive;
 use super::super::problems::{changed, parse, violations};
-use super::super::state::{Invalid, LastTurn, Refusal, SlotPhase};
-use super::Step;
+use super::super::state::{Invalid, Refusal, SlotPhase};
+use super::{Parts, Step};
 use crate::policy::{CallOverride, ErrorClass, Problem, ToolPolicy};
 use crate::session::ToolCall;
 
@@ -25,7 +26,11 @@ impl Step<'_> {
             return refused(refusal);
         }
         let parsed = parse(self.policy, &call.arguments);
-        if let Some(refusal) = self.repeated(call, parsed.as_ref().ok()) {
+        let (turn, drive) = (self.state.turn, self.state.context.drive);
+        let Parts { mut out, ending, loops, batch, .. } = self.parts();
+        let ending = (drive == Drive::Turns).then_some((ending, turn));
+        let repeated = loops.examine(call, parsed.as_ref().ok(), ending, &mut batch.afterwords, &mut out);
+        if let Some(refusal) = repeated {
             return refused(refusal);
         }
         let Some(schema) = self.tools.schema(&call.name) else {
@@ -53,26 +58,11 @@ impl Step<'_> {
         Finding::Runs(arguments)
     }
 
-    /// Why a call of a tool does not run in the last turn, or when the end was asked for: then nobody wants to see tools
-    /// begin.
+    /// Why a call of a tool does not run in the last turn, or once the end was asked for.
     pub(super) fn only_the_end(&mut self, tool: &str) -> Option<Refusal> {
-        if self.state.ending.last_turn != LastTurn::Now && self.state.ending.stop.is_none() {
-            return None;
-        }
-        let turn = self.policy.turn();
-        let (template, tool, fact) = match self.policy.output() {
-            Some(output) => {
-                (&turn.final_turn_message, output.tool.value.as_str(), "only the report is allowed")
-            }
-            None => (&turn.no_tools_message, tool, "only an answer is allowed"),
-        };
-        let vars = json!({
-            "tool": tool, "turn": self.state.turn, "max_turns": turn.max_turns.value.get(),
-            "reason": self.reason_of_end(),
-        });
-        let text = self.say(template, vars);
-        let because = self.why_only_the_end([fact.to_owned()]).into_iter().collect();
-        Some(Refusal { class: ErrorClass::ToolUnavailable, text, because })
+        let turn = self.state.turn;
+        let Parts { mut out, ending, .. } = self.parts();
+        ending.refuse(tool, turn, &mut out)
     }
 
     /// There is no tool of that name.

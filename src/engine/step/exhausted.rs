@@ -7,7 +7,7 @@ use super::super::directive::{Because, Consult, Decision, Note, Work};
 use super::super::failure::Failure;
 use super::super::metric::MetricName;
 use super::super::retry::{self, Case, Obstacle, Progress};
-use super::super::state::{LastTurn, Pending, SlotPhase};
+use super::super::state::{Pending, SlotPhase};
 use super::Step;
 use crate::policy::{Classified, ErrorClass, OnExhausted, RetryPolicy, Setting, ToolPolicy, Trigger};
 use crate::session::{FinalReason, ReducerError, RetryExhausted, StopReason};
@@ -171,7 +171,7 @@ impl Step<'_> {
     pub(super) fn give_up_output(&mut self, decision: Decision, exhausted: RetryExhausted) {
         let goes_on = match decision {
             Decision::FinalTurn => self.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
-            Decision::TellModel => self.state.ending.last_turn != LastTurn::Now,
+            Decision::TellModel => !self.state.ending.is_now(),
             Decision::Fail => false,
         };
         if !goes_on {

@@ -1,97 +1,44 @@
 //! The last turn, which allows only the final report, and the end of a run that has none.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::ask::Answer;
 use super::super::because::{Shown, because};
 use super::super::directive::{Because, Note, Outcome};
 use super::super::event::{Drive, FinishReason};
-use super::super::reason::Reason;
-use super::super::state::{LastTurn, Pending, SlotPhase};
-use super::Step;
-use crate::policy::{ErrorClass, OnStop, Policy, Setting, Template};
-use crate::session::{
-    FailureReason, FailureReport, FinalReason, Message, ReportSource, RetryExhausted, StopReason,
-};
+use super::super::machine::out_of_turns;
+use super::super::state::{Pending, SlotPhase};
+use super::{Parts, Step};
+use crate::policy::{ErrorClass, OnStop};
+use crate::session::{FailureReason, FailureReport, FinalReason, ReportSource, RetryExhausted, StopReason};
 
 impl Step<'_> {
-    /// The limit of turns, if this turn reaches it.
-    pub(super) fn out_of_turns(&self) -> Option<Because> {
-        let limit = &self.policy.turn().max_turns;
-        (self.state.turn >= limit.value.get()).then(|| {
-            let fact = format!("turn {} is the last", self.state.turn);
-            because(self.policy, "turn.max_turns", limit, [fact])
-        })
-    }
-
-    /// What says that only the end is allowed. Why a turn is the last that the limit does not make it, was told when it became
-    /// the last: of these reasons only the rules that speak of nothing else are told again.
-    pub(super) fn why_only_the_end(&self, facts: impl IntoIterator<Item = String>) -> Option<Reason> {
-        let turn = self.policy.turn();
-        match self.reason_of_end() {
-            FinalReason::MaxTurns => Some(Reason::new(self.policy, "turn.max_turns", &turn.max_turns, facts)),
-            FinalReason::ReportAttempt => {
-                Some(Reason::new(self.policy, "turn.collapse", &turn.collapse, facts))
-            }
-            FinalReason::UserStop => {
-                Some(Reason::new(self.policy, "turn.on_stop", &turn.on_stop.map(Shown), facts))
-            }
-            FinalReason::Context | FinalReason::RetryExhaustion | FinalReason::Loop | FinalReason::Budget => {
-                None
-            }
-        }
-    }
-
-    /// Why only the end is allowed.
-    pub(super) fn reason_of_end(&self) -> FinalReason {
-        match self.state.ending.last_turn {
-            LastTurn::Now => self.state.ending.reason.unwrap_or(FinalReason::MaxTurns),
-            // The end was asked for in a turn that may have others after it.
-            LastTurn::No | LastTurn::Next => FinalReason::UserStop,
-        }
-    }
-
     /// The turn that is about to begin is the last if the new rules say so. One that was announced as the last
     /// stays it: the model has been told.
     pub(super) fn last_turn_by_new_rules(&mut self) {
         let prepared = self.state.work.values().any(|pending| matches!(pending, Pending::Prepare));
         if prepared
-            && self.state.ending.last_turn != LastTurn::Now
-            && let Some(why) = self.out_of_turns()
+            && !self.state.ending.is_now()
+            && let Some(why) = out_of_turns(self.policy, self.state.turn)
         {
             self.begin_last_turn(FinalReason::MaxTurns, vec![why]);
         }
     }
 
-    /// The turn that begins is the last: the model is told, and has nothing but the report to deliver.
+    /// The turn that begins is the last: the model has nothing but the report to deliver.
     pub(super) fn begin_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) {
-        self.state.ending.last_turn = LastTurn::Now;
         self.state.spending.ending.get_or_insert(self.state.now);
-        let turn = self.policy.turn();
-        let max_turns = turn.max_turns.value.get();
-        if self.state.ending.reason.is_none() {
-            self.state.ending.reason = Some(reason);
-            self.note(Note::FinalTurn { reason, turn: self.state.turn, max_turns }, why);
-        }
-        let (template, vars) = final_turn(self.policy, self.state.turn, self.reason_of_end());
-        let text = self.say(template, vars);
-        self.append(Message::User { text, guidance: Some("final_turn".into()) });
+        let turn = self.state.turn;
+        let Parts { mut out, ending, .. } = self.parts();
+        let message = ending.begin(reason, turn, why, &mut out);
+        self.append(message);
     }
 
     /// The next turn is the last. `false`: this one is already.
     pub(super) fn force_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) -> bool {
-        match self.state.ending.last_turn {
-            LastTurn::Now => false,
-            LastTurn::Next => true,
-            LastTurn::No => {
-                self.state.ending.last_turn = LastTurn::Next;
-                self.state.ending.reason = Some(reason);
-                let (turn, max_turns) =
-                    (self.state.turn.saturating_add(1), self.policy.turn().max_turns.value.get());
-                self.note(Note::FinalTurn { reason, turn, max_turns }, why);
-                true
-            }
-        }
+        let turn = self.state.turn;
+        let Parts { mut out, ending, .. } = self.parts();
+        ending.force(reason, turn, why, &mut out)
     }
 
     /// A report was delivered and refused: if the policy says so, the turns that are left are taken away.
@@ -118,7 +65,7 @@ impl Step<'_> {
             return self.stopped(reason);
         }
         self.state.pace.hold = None;
-        self.state.ending.stop = Some(reason);
+        self.state.ending.ask_to_stop(reason);
         let waits: Vec<_> = self.state.work.iter().map(|(work, pending)| (*work, *pending)).collect();
         for (work, pending) in waits {
             match pending {
@@ -197,13 +144,13 @@ impl Step<'_> {
         let reason = match (action, exhausted.reason) {
             (_, StopReason::RunBudget) => FailureReason::BudgetExhausted,
             ("run" | "output", _) | (_, StopReason::Deadline)
-                if self.state.ending.reason == Some(FinalReason::Budget) && !self.is_past_deadline() =>
+                if self.state.ending.reason() == Some(FinalReason::Budget) && !self.is_past_deadline() =>
             {
                 FailureReason::BudgetExhausted
             }
             (_, StopReason::Deadline) => FailureReason::DeadlineExceeded,
             ("run", _) => FailureReason::MaxTurnsExhausted,
-            ("output", _) if self.state.ending.reason == Some(FinalReason::MaxTurns) => {
+            ("output", _) if self.state.ending.reason() == Some(FinalReason::MaxTurns) => {
                 FailureReason::MaxTurnsExhausted
             }
             _ => FailureReason::SessionFailed,
@@ -217,7 +164,7 @@ impl Step<'_> {
         let turn = self.policy.turn();
         let (last_error_type, last_error) = self.state.last_error.clone().unzip();
         let max_turns = turn.max_turns.value.get();
-        let why = match (reason, self.state.ending.reason) {
+        let why = match (reason, self.state.ending.reason()) {
             // The turn that was the last was it for another reason.
             (FailureReason::MaxTurnsExhausted, Some(forced)) => forced.name(),
             _ => reason.name(),
@@ -232,22 +179,12 @@ impl Step<'_> {
             turns_completed: self.state.turn,
             max_turns,
             final_report_attempts: self.state.report.refused,
-            forced_final_reason: self.state.ending.reason,
+            forced_final_reason: self.state.ending.reason(),
             last_stop_reason: self.state.model_turn.last_finish.as_ref().map(finish_name),
             last_error_type,
             last_error,
         }
     }
-}
-
-/// What the model is told in its last turn: the text, and what fills it.
-pub(crate) fn final_turn(policy: &Policy, number: u32, reason: FinalReason) -> (&Setting<Template>, Value) {
-    let (turn, output) = (policy.turn(), policy.output());
-    let vars = json!({
-        "tool": output.map(|output| &output.tool.value), "turn": number,
-        "max_turns": turn.max_turns.value.get(), "reason": reason,
-    });
-    (if output.is_some() { &turn.final_turn_message } else { &turn.summary_message }, vars)
 }
 
 fn finish_name(finish: &FinishReason) -> String {

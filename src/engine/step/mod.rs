@@ -11,7 +11,6 @@ mod exhausted;
 mod final_turn;
 mod guidance;
 mod history;
-mod loop_guard;
 mod malformed;
 mod model_retry;
 mod output;
@@ -28,16 +27,16 @@ mod summary;
 mod tokens;
 mod turn;
 
-pub(crate) use final_turn::final_turn;
-
 use serde_json::Value;
 
+use super::budget::Budgets;
 use super::catalogue::Catalogue;
 use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Work, WorkId};
 use super::event::{Drive, Envelope, Event, RunStarted};
-use super::machine::{Failed, Out, Rules, ToolHealth, repair_call};
+use super::machine::{Failed, FinalTurn, ModelHealth, Out, Rules, ToolHealth, repair_call};
 use super::metric::MetricName;
-use super::state::{Pending, State};
+use super::repeats::LoopDetector;
+use super::state::{Batch, Pending, State};
 use crate::policy::{Policy, RetryPolicy, Seed, Setting, Template, Trigger};
 use crate::session::{Message, ReducerError};
 
@@ -217,8 +216,9 @@ impl Step<'_> {
         self.state.context.deadline = deadline;
         self.state.spending.started = self.state.now;
         self.state.spending.prices = prices;
-        self.take_windows(windows);
-        self.take_overheads(overheads, !tools.is_empty());
+        let Parts { mut out, models, .. } = self.parts();
+        models.take_windows(windows, &mut out);
+        self.state.models.take_overheads(overheads, !tools.is_empty(), &self.state.context.targets);
         self.take_effects(tools);
         // Those of runs of the session before this one go on.
         self.state.slices.complete(self.policy.session());
@@ -290,7 +290,12 @@ impl Step<'_> {
 /// What a step lends to its machines: each gets its own state, and the output.
 struct Parts<'p> {
     out: Out<'p>,
+    ending: &'p mut FinalTurn,
     tools: &'p mut ToolHealth,
+    models: &'p mut ModelHealth,
+    budgets: &'p mut Budgets,
+    loops: &'p mut LoopDetector,
+    batch: &'p mut Batch,
 }
 
 impl Step<'_> {
@@ -299,10 +304,11 @@ impl Step<'_> {
     }
 
     fn parts(&mut self) -> Parts<'_> {
-        let State { now, slices, tools, .. } = &mut *self.state;
+        let State { now, slices, ending, tools, lately: loops, models, budgets, batch, .. } =
+            &mut *self.state;
         let rules = Rules { policy: self.policy, tools: self.tools };
         let out = Out { rules, now: *now, slices, directives: &mut self.directives };
-        Parts { out, tools }
+        Parts { out, ending, tools, models, budgets, loops, batch }
     }
 
     fn begin_turn_of_tools(&mut self) {

@@ -7,7 +7,7 @@ use super::super::directive::{Because, Decision, Note, RetryAction, TurnRetry};
 use super::super::metric::MetricName;
 use super::super::reason::Reason;
 use super::super::retry::{Case, DelayRule, Obstacle, Progress, missed};
-use super::super::state::{LastTurn, Pending, Series, Subject};
+use super::super::state::{Pending, Series, Subject};
 use super::super::targets::{Fate, Next, goes_on};
 use super::Step;
 use crate::policy::{AboveMax, Advance, ErrorClass, ModelPolicy, OnExhausted, ServerDelayMode};
@@ -63,7 +63,7 @@ impl Step<'_> {
             return self.stopped(reason);
         }
         // Nobody waits for an attempt that is not made.
-        if self.state.ending.last_turn == LastTurn::Now && self.out_of_budget().is_some() {
+        if self.state.ending.is_now() && self.out_of_budget().is_some() {
             if let Some(last) = self.state.model_turn.series.as_mut() {
                 last.waits(Nanos::ZERO);
             }
@@ -188,7 +188,7 @@ impl Step<'_> {
     fn rests(&mut self, failed: &FailedCall) {
         if failed.case.class.is_of_target() && self.state.context.targets.len() > 1 {
             let now = self.state.now;
-            self.state.models.resting.add(&failed.target, &failed.policy, failed.case.hint, now);
+            self.state.models.cool_down(&failed.target, &failed.policy, failed.case.hint, now);
         }
     }
 
@@ -223,9 +223,9 @@ impl Step<'_> {
             most => most.map_or(asked, |most| asked.min(most)),
         };
         let starts = now.saturating_add(delay).saturating_add(failed.policy.retry.min_attempt_time.value);
-        let resting = &self.state.models.resting;
+        let models = &self.state.models;
         let is_free = |target: &String| {
-            *target != failed.target && !resting.holds(target, &self.policy.model(target), now)
+            *target != failed.target && !models.rests(target, &self.policy.model(target), now)
         };
         let fits = self.end_of_all_time().is_none_or(|end| starts < end);
         if delay.is_zero()
@@ -264,7 +264,7 @@ impl Step<'_> {
 
     /// Why there is no such wait: the run was asked to end.
     fn stop_instead_of(&self, delay: Nanos) -> Option<String> {
-        self.state.ending.stop.clone().filter(|_| !delay.is_zero())
+        self.state.ending.stop().filter(|_| !delay.is_zero()).map(str::to_owned)
     }
 
     /// Whether the model is to be told of what is wrong with its reply, and was not told in this turn.
@@ -281,7 +281,7 @@ impl Step<'_> {
     fn rotate(&mut self, fate: Fate, failed: &FailedCall) -> Next {
         let (turn, policy) = (self.policy.turn(), self.policy);
         let state = &mut *self.state;
-        let (now, resting) = (state.now, &state.models.resting);
+        let (now, models) = (state.now, &state.models);
         let waited = [
             (&turn.total_delay, state.model_turn.rotation.waited()),
             (&turn.run_delay, state.spending.waited),
@@ -292,7 +292,7 @@ impl Step<'_> {
         };
         let targets = &state.context.targets;
         let rests = |place: usize| {
-            targets.get(place).is_some_and(|target| resting.holds(target, &policy.model(target), now))
+            targets.get(place).is_some_and(|target| models.rests(target, &policy.model(target), now))
         };
         let in_time = |place: usize, delay| {
             let model = targets.get(place).map(|target| policy.model(target));

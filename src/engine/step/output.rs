@@ -169,7 +169,7 @@ impl Step<'_> {
     /// deliver, it was the end.
     pub(super) fn nothing_reported(&mut self) {
         let Some(output) = self.policy.output().cloned() else {
-            let why = told(self.policy, self.why_only_the_end([]));
+            let why = told(self.policy, self.state.ending.why(self.rules(), []));
             return self.run_failed(StopReason::Attempts, why);
         };
         let message = format!("other tools were called instead of `{}`", output.tool.value);

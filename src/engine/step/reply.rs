@@ -8,7 +8,7 @@ use super::super::failure::Failure;
 use super::super::machine::{recover, repair_reply, take_leaked_calls};
 use super::super::metric::MetricName;
 use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
-use super::super::state::{Guidance, LastTurn, Series};
+use super::super::state::{Guidance, Series};
 use super::Step;
 use super::model_retry::FailedCall;
 use crate::policy::{ErrorClass, TextOnly, Trigger};
@@ -36,12 +36,7 @@ impl Step<'_> {
         }
         let output = self.policy.output().is_some();
         let mut truncated = reply.finish == FinishReason::Length && reply.calls.is_empty();
-        if truncated
-            && !output
-            && !empty
-            && self.state.ending.last_turn == LastTurn::Now
-            && self.state.spending.lowered
-        {
+        if truncated && !output && !empty && self.state.ending.is_now() && self.state.spending.lowered {
             self.warn("the answer is cut where the budget of the run ends; it is taken as it is");
             truncated = false;
         }
@@ -88,7 +83,7 @@ impl Step<'_> {
         }
         let attempts = self.attempt_at_model();
         let series = self.state.model_turn.series.take();
-        self.state.models.resting.wake(&target, &policy);
+        self.state.models.answered(&target, &policy);
         let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
         self.earn(&format!("model {target}"), &policy.retry.budget.value, after);
         self.count(MetricName::RetryAttempts, format!("model {target}"), attempts.into());
@@ -118,7 +113,7 @@ impl Step<'_> {
             return self.begin_batch(reply.calls);
         }
         if let Some(text) = objection
-            && self.state.ending.last_turn != LastTurn::Now
+            && !self.state.ending.is_now()
         {
             self.reject_turn(ErrorClass::ReducerError, text, Vec::new());
             return self.next_turn_when_due();

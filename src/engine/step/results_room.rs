@@ -26,7 +26,7 @@ impl Step<'_> {
         let window = asked.room.and_then(|room| room.for_results(self.policy.context()));
         let budget = self.left_for_results(target, measure).map(|(tokens, ..)| tokens);
         let tokens = [window, budget].into_iter().flatten().min()?;
-        Some(self.state.models.scales.counted(&asked.target, tokens))
+        Some(self.state.models.counted(&asked.target, tokens))
     }
 
     /// The most that the next result may have of the room; `None`: any amount.

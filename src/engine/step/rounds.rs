@@ -7,7 +7,7 @@ use serde_json::json;
 use super::super::because::because;
 use super::super::directive::Note;
 use super::super::event::Drive;
-use super::super::state::{Guidance, LastTurn};
+use super::super::state::Guidance;
 use super::Step;
 use crate::policy::ErrorClass;
 
@@ -26,7 +26,7 @@ impl Step<'_> {
         let rounds = self.state.pace.failed_rounds;
         let rules = &self.policy.turn().calls;
         let Some(limit) = rules.failed_rounds.value else { return };
-        if rounds < limit.get() || self.state.ending.last_turn != LastTurn::No {
+        if rounds < limit.get() || self.state.ending.is_near() {
             return;
         }
         self.state.pace.failed_rounds = 0;

@@ -10,7 +10,7 @@ use super::super::reason::Reason;
 use super::super::results_room::weight;
 use super::super::retry::{self, Case, Progress, Verdict};
 use super::super::spending::{Rate, Request, Reservation};
-use super::super::state::{LastTurn, Refusal, Slot};
+use super::super::state::{Refusal, Slot};
 use super::Step;
 use crate::policy::{
     ContextWindow, Cost, ErrorClass, Price, RetryPolicy, RunLimits, Seed, Setting, estimated_tokens,
@@ -85,7 +85,7 @@ impl<'a> Step<'a> {
             return Some(because(self.policy, "limits.run.time", time, [fact]));
         }
         let calls = limits.model_calls.as_ref()?;
-        let kept = u32::from(self.state.ending.last_turn != LastTurn::Now);
+        let kept = u32::from(!self.state.ending.is_now());
         (spending.model_calls.saturating_add(kept) >= calls.value).then(|| {
             let fact = format!("{} calls were made", spending.model_calls);
             because(self.policy, "limits.run.model_calls", calls, [fact])
@@ -95,7 +95,7 @@ impl<'a> Step<'a> {
     /// What the next call of that model may have, with a request of so many tokens by the host's count, what is known to be
     /// added among them; or why it is not made. Before the final turn enough for that one is left.
     pub(super) fn granted(&self, target: &str, request: u64) -> Result<Granted, Because> {
-        let input = self.state.models.scales.expected(target, request);
+        let input = self.state.models.expected(target, request);
         let usual = self.usual_reply(target, input);
         let reservation = Reservation { target: target.to_owned(), input, output: usual };
         let mut granted = Granted { reservation, lowered: None };
@@ -108,13 +108,13 @@ impl<'a> Step<'a> {
         let conversation = self.counted_now();
         let ahead = self.state.context.targets.iter().map(|target| {
             let request = request.max(self.with_added(target, conversation));
-            self.state.models.scales.expected(target, request)
+            self.state.models.expected(target, request)
         });
         let ahead = ahead.max().unwrap_or(input);
         for purse in self.purses(limits, target)? {
             let call = Request { tokens: input, rate: purse.rate, floor };
             let end = Request { tokens: ahead, rate: purse.most, floor };
-            let (most, needs) = if self.state.ending.last_turn == LastTurn::Now {
+            let (most, needs) = if self.state.ending.is_now() {
                 (call.most_of_final(purse.left), call.needs_as_final())
             } else {
                 (call.most_before(end, purse.left), call.needs_before(end))
@@ -134,11 +134,11 @@ impl<'a> Step<'a> {
     /// neither is known, what the policy keeps for it.
     fn usual_reply(&self, target: &str, input: u64) -> u64 {
         let policy = self.policy.model(target);
-        let window = match self.state.models.known_windows.of(target, &policy).window {
+        let window = match self.state.models.window(target, &policy).window {
             ContextWindow::Tokens(tokens) => Some(tokens.get().saturating_sub(input)),
             ContextWindow::Unknown => None,
         };
-        let own = self.state.models.known_windows.output(target);
+        let own = self.state.models.longest_reply(target);
         let most = [own, window].into_iter().flatten().min().filter(|most| *most > 0);
         most.unwrap_or_else(|| policy.output_reserve.value.get().into())
     }
@@ -264,7 +264,7 @@ impl<'a> Step<'a> {
         reason: StopReason,
     ) -> Option<Because> {
         let limits = self.limits()?;
-        if self.state.ending.last_turn == LastTurn::Now {
+        if self.state.ending.is_now() {
             return None;
         }
         if case.class == ErrorClass::TruncatedOutput && self.state.spending.lowered {
@@ -307,7 +307,7 @@ impl<'a> Step<'a> {
     /// What is left for the request of the final turn at that model, in tokens as its provider counts them, and the
     /// budget that says so; `None`: no budget does.
     pub(super) fn left_for_the_end(&self, target: &str) -> Option<(u64, &'static str, Setting<String>)> {
-        if self.state.ending.last_turn != LastTurn::Now {
+        if !self.state.ending.is_now() {
             return None;
         }
         let purses = self.purses(self.limits()?, target).ok()?;

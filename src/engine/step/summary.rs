@@ -10,7 +10,7 @@ use super::super::reduce::Summarize;
 use super::super::reductions::{Reducing, Summarizer};
 use super::super::result::head_of;
 use super::super::retry;
-use super::super::state::{LastTurn, Pending};
+use super::super::state::Pending;
 use super::Step;
 use crate::policy::{ErrorClass, ReduceStep, Setting, estimated_tokens};
 use crate::session::{LEFT_OUT, Message, Reduction};
@@ -35,7 +35,7 @@ impl Step<'_> {
         }
         let tokens = self.alone(&target, request.tokens);
         let granted = match self.granted(&target, tokens) {
-            Ok(granted) if self.state.ending.last_turn != LastTurn::Now || !self.has_budget() => granted,
+            Ok(granted) if !self.state.ending.is_now() || !self.has_budget() => granted,
             _ => {
                 self.warn("no summary is written: the budget of the run is for its final turn; the next step is made");
                 return self.next_step(what);
@@ -124,7 +124,7 @@ impl Step<'_> {
 
     /// A request of so many tokens without tools, and what the provider is known to add to it.
     fn alone(&self, target: &str, tokens: u64) -> u64 {
-        tokens.saturating_add(self.state.models.overheads.of(target).of(false))
+        self.state.models.with_added(target, tokens, false)
     }
 
     fn next_step(&mut self, mut what: Reducing) {

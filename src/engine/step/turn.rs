@@ -4,9 +4,10 @@ use super::super::because::because;
 use super::super::call_timeouts::CallTimeouts;
 use super::super::directive::{Because, CallModel, Note, Outcome, PrepareTurn, ToolChoice, Wait, Work};
 use super::super::event::TurnMeasure;
+use super::super::machine::out_of_turns;
 use super::super::reason::{Reason, told};
 use super::super::retry;
-use super::super::state::{Hold, LastTurn, Pending, Series, Subject};
+use super::super::state::{Hold, Pending, Series, Subject};
 use super::super::targets::{Rotation, passed_over};
 use super::Step;
 use super::context::Asked;
@@ -25,16 +26,16 @@ impl Step<'_> {
         }
         let turn = self.policy.turn();
         let mut why = Vec::new();
-        if self.state.ending.last_turn != LastTurn::Now {
+        if !self.state.ending.is_now() {
             self.state.turn = self.state.turn.saturating_add(1);
             self.begin_turn_of_tools();
-            why.extend(self.out_of_turns());
+            why.extend(out_of_turns(self.policy, self.state.turn));
             let mut reason = FinalReason::MaxTurns;
-            if why.is_empty() && self.state.ending.last_turn == LastTurn::No {
+            if why.is_empty() && !self.state.ending.is_near() {
                 reason = FinalReason::Budget;
                 why.extend(self.out_of_budget());
             }
-            if !why.is_empty() || self.state.ending.last_turn == LastTurn::Next {
+            if !why.is_empty() || self.state.ending.is_next() {
                 self.begin_last_turn(reason, why.clone());
             }
         }
@@ -43,7 +44,7 @@ impl Step<'_> {
             work,
             turn: self.state.turn,
             max_turns: turn.max_turns.value.get(),
-            last: self.state.ending.last_turn == LastTurn::Now,
+            last: self.state.ending.is_now(),
         };
         self.ask(Work::PrepareTurn(prepare), why);
     }
@@ -54,7 +55,7 @@ impl Step<'_> {
             Some(Hold { until, subject, because })
                 if until > self.state.now
                     && self.state.report.accepted.is_none()
-                    && self.state.ending.stop.is_none() =>
+                    && self.state.ending.stop().is_none() =>
             {
                 let why = told(self.policy, because);
                 self.wait(Pending::WaitTurn, until.since(self.state.now), subject, why);
@@ -81,9 +82,7 @@ impl Step<'_> {
         let all = !too_small.is_empty() && too_small.len() == asked.len();
         let (state, now) = (&*self.state, self.state.now);
         let rests = |place: usize| {
-            asked
-                .get(place)
-                .is_some_and(|asked| state.models.resting.holds(&asked.target, &asked.policy, now))
+            asked.get(place).is_some_and(|asked| state.models.rests(&asked.target, &asked.policy, now))
         };
         // A window that is too small for all may still be enough for the last turn.
         let left = |place: usize| all || !too_small.iter().any(|(number, ..)| *number == place);
@@ -113,7 +112,7 @@ impl Step<'_> {
     /// tools alone are too large, it is said, and their provider has to decide.
     fn too_large_for_all(&mut self, asked: &[Asked]) {
         let rooms = || asked.iter().filter_map(|asked| Some((&asked.target, asked.room?)));
-        if self.state.ending.last_turn == LastTurn::Now {
+        if self.state.ending.is_now() {
             let budget = asked.iter().any(Asked::is_by_budget);
             let whole = if budget { "what the budget of the run has left" } else { "every window" };
             let facts: Vec<String> = asked.iter().filter_map(Asked::computed).collect();
@@ -146,7 +145,7 @@ impl Step<'_> {
         let request = self.with_added(&target, self.counted_now());
         let granted = match self.granted(&target, request) {
             Ok(granted) => granted,
-            Err(why) if self.state.ending.last_turn != LastTurn::Now => return self.final_turn_now(why),
+            Err(why) if !self.state.ending.is_now() => return self.final_turn_now(why),
             Err(why) => return self.run_failed(StopReason::RunBudget, vec![why]),
         };
         let (now, deadline) = (self.state.now, self.deadline());
@@ -157,7 +156,7 @@ impl Step<'_> {
             None => policy.retry.for_others(),
         };
         let attempt = self.attempt_at_model();
-        let last = self.state.ending.last_turn == LastTurn::Now;
+        let last = self.state.ending.is_now();
         let output = self.policy.output().map(|output| output.tool.value.clone());
         let mut tools: Vec<String> = if last { Vec::new() } else { self.shown_tools() };
         tools.extend(output.clone());

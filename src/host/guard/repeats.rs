@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{Refusal, ToolGuard};
 use crate::engine::{
-    Found, Lately, LoopPattern, LoopStage, MetricName, RunFacts, ToolResult, canonical, is_asked_for, show,
+    Found, LoopDetector, LoopPattern, LoopStage, MetricName, RunFacts, ToolResult, canonical, is_asked_for,
+    show,
 };
 use crate::policy::{ErrorClass, ResultForm, ResultPolicy, ToolPolicy, Trigger};
 use crate::time::Nanos;
@@ -22,7 +23,7 @@ pub(super) struct Repeats {
 
 #[derive(Default)]
 struct Remembered {
-    lately: Lately,
+    lately: LoopDetector,
     /// What the model is to be told and was not yet.
     nudge: Option<String>,
 }

@@ -1,0 +1,142 @@
+//! What a session knows of its models, from one turn to the next: which rest, how large their windows are, and how their
+//! providers count tokens.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::event::TurnMeasure;
+use super::super::known_windows::{KnownWindow, KnownWindows, WindowInForce};
+use super::super::lesson::Lesson;
+use super::super::overhead::{Overhead, Overheads};
+use super::super::scales::Scales;
+use super::super::targets::Resting;
+use super::out::Out;
+use crate::policy::{ContextWindow, ModelPolicy, Policy};
+use crate::time::{Instant, Nanos};
+
+/// Cooldowns, windows and token counts of all models.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(in crate::engine) struct ModelHealth {
+    /// Models that are passed over for a while.
+    #[serde(default, skip_serializing_if = "Resting::is_empty")]
+    resting: Resting,
+    /// How large their windows are.
+    #[serde(default, skip_serializing_if = "KnownWindows::is_empty")]
+    known_windows: KnownWindows,
+    /// What providers add to each request, as far as it was known when the run began.
+    #[serde(default, skip_serializing_if = "Overheads::is_empty")]
+    overheads: Overheads,
+    /// What was learned from the tokens that providers report.
+    #[serde(default, skip_serializing_if = "Scales::is_empty")]
+    scales: Scales,
+}
+
+impl ModelHealth {
+    /// What the next run of the session begins with: a cooldown ends with its run.
+    pub(in crate::engine) fn next_run(&self) -> Self {
+        Self {
+            resting: Resting::default(),
+            known_windows: self.known_windows.next_run(),
+            overheads: self.overheads.clone(),
+            scales: self.scales.clone(),
+        }
+    }
+
+    /// Takes what the host found out about the windows of the models, and warns of those it had to guess.
+    pub(in crate::engine) fn take_windows(
+        &mut self,
+        windows: BTreeMap<String, KnownWindow>,
+        out: &mut Out<'_>,
+    ) {
+        self.known_windows.found(windows);
+        let policy = out.rules.policy;
+        let unset = |target: &str| policy.model(target).context_window.value == ContextWindow::Unknown;
+        for (target, tokens) in self.known_windows.assumed().filter(|(target, _)| unset(target)) {
+            out.warn(format!(
+                "the size of the window of `{target}` is unknown; {tokens} tokens are assumed: \
+                 write `context_window` for it into the policy"
+            ));
+        }
+    }
+
+    /// Takes what the host knows that providers add to a request. What was learned before is moved along.
+    pub(in crate::engine) fn take_overheads(
+        &mut self,
+        known: BTreeMap<String, Overhead>,
+        tools: bool,
+        targets: &[String],
+    ) {
+        let before = core::mem::replace(&mut self.overheads, known.into());
+        for target in targets {
+            let [before, now] = [&before, &self.overheads].map(|known| known.of(target).of(tools));
+            self.scales.rebase(target, before, now);
+        }
+    }
+
+    /// Learns what a provider has shown about its tokens.
+    pub(in crate::engine) fn learn(&mut self, target: &str, lesson: Lesson, policy: &Policy) {
+        lesson.learn(target, &policy.model(target), &mut self.scales, &mut self.known_windows);
+    }
+
+    /// A request of so many tokens, and what the provider of a model is known to add to it.
+    pub(in crate::engine) fn with_added(&self, target: &str, tokens: u64, tools: bool) -> u64 {
+        tokens.saturating_add(self.overheads.of(target).of(tools))
+    }
+
+    /// A measured request, and what the provider of a model is known to add to it.
+    pub(in crate::engine) fn with_overhead(&self, target: &str, measure: TurnMeasure) -> TurnMeasure {
+        self.overheads.of(target).on(measure)
+    }
+
+    /// So many tokens of ours, as the provider of a model is going to count them.
+    pub(in crate::engine) fn expected(&self, target: &str, tokens: u64) -> u64 {
+        self.scales.expected(target, tokens)
+    }
+
+    /// A measured request, as the provider of a model is going to count it.
+    pub(in crate::engine) fn expected_measure(&self, target: &str, measure: TurnMeasure) -> TurnMeasure {
+        self.scales.measured(target, measure)
+    }
+
+    /// A part of a request of so many tokens of ours, as the provider of a model is going to count it.
+    pub(in crate::engine) fn part(&self, target: &str, tokens: u64) -> u64 {
+        self.scales.part(target, tokens)
+    }
+
+    /// So many tokens of a provider's, as the host counts them.
+    pub(in crate::engine) fn counted(&self, target: &str, tokens: u64) -> u64 {
+        self.scales.counted(target, tokens)
+    }
+
+    /// The window of a model, and who says how large it is.
+    pub(in crate::engine) fn window(&self, target: &str, policy: &ModelPolicy) -> WindowInForce {
+        self.known_windows.of(target, policy)
+    }
+
+    /// The longest reply that the host knows a model to give, in tokens.
+    pub(in crate::engine) fn longest_reply(&self, target: &str) -> Option<u64> {
+        self.known_windows.output(target)
+    }
+
+    /// Whether a model is passed over at that time.
+    pub(in crate::engine) fn rests(&self, target: &str, policy: &ModelPolicy, now: Instant) -> bool {
+        self.resting.holds(target, policy, now)
+    }
+
+    /// Passes a model over for a while, as it was given up; `asked` is the wait that its server asked for.
+    pub(in crate::engine) fn cool_down(
+        &mut self,
+        target: &str,
+        policy: &ModelPolicy,
+        asked: Option<Nanos>,
+        now: Instant,
+    ) {
+        self.resting.add(target, policy, asked, now);
+    }
+
+    /// A model has answered: no model of its provider is passed over any longer.
+    pub(in crate::engine) fn answered(&mut self, target: &str, policy: &ModelPolicy) {
+        self.resting.wake(target, policy);
+    }
+}
