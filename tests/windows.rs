@@ -309,10 +309,7 @@ async fn a_run_begins_with_the_windows_and_who_told_of_them() {
     assert_eq!(run(&server, "model_windows: models.json\n", ", ask_window: false").await.0, of(6000, "file"));
     let (windows, said) = run(&server, "", ", ask_window: false").await;
     assert_eq!(windows, of(32_768, "assumed"));
-    assert!(
-        said.contains("the size of the window of `main` is unknown; 32768 tokens are assumed"),
-        "{said}"
-    );
+    assert!(said.contains("the size of the window of `main` is unknown; 32768 tokens are assumed"), "{said}");
     // The server is asked once: not where the policy says it, and not where it is not to be asked.
     let asked = server.asked.lock().unwrap();
     assert_eq!(asked.iter().filter(|asked| asked.starts_with("GET")).count(), 1);

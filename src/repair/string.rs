@@ -23,8 +23,8 @@ struct Reading {
     doubled: bool,
     /// A backslash that begins no escape was kept.
     kept: bool,
-    /// An escape was read that only a script has.
-    script: bool,
+    /// An escape by two hexadecimal digits was read.
+    hex: bool,
     /// An escape was read that a path or a pattern may hold by chance: `\n`, `\t`, `\u0041`.
     letters: bool,
 }
@@ -171,7 +171,6 @@ impl Reading {
             b'"' | b'\\' | b'/' => Some(next),
             b'\'' => {
                 if quote.first() != next {
-                    self.script = true;
                     cursor.repaired(Repair::BadEscape);
                 }
                 Some(next)
@@ -207,11 +206,11 @@ impl Reading {
             cursor.advance(2);
             return Ok(());
         }
-        self.code(cursor, next, quote)
+        self.code(cursor, next)
     }
 
     /// Reads an escape by number, or keeps the backslash.
-    fn code(&mut self, cursor: &mut Cursor<'_>, next: u8, quote: Quote) -> Result<(), Refusal> {
+    fn code(&mut self, cursor: &mut Cursor<'_>, next: u8) -> Result<(), Refusal> {
         let digits = cursor.at.saturating_add(2);
         let code = match next {
             b'u' => hex(cursor, digits, 4),
@@ -227,10 +226,11 @@ impl Reading {
         };
         self.letters = true;
         if next == b'x' {
-            // JSON has no such escape: in `C:\x64` it is a path, and where the string is that of a script it is a sign.
-            if quote.first() != b'\'' && !self.script {
+            // After a drive it is a folder: `C:\x64`.
+            if self.text.ends_with(':') {
                 return cursor.refuse(Reason::UnclearEscapes);
             }
+            self.hex = true;
             cursor.repaired(Repair::BadEscape);
         }
         let length = if next == b'x' { 4 } else { 6 };
@@ -351,7 +351,9 @@ impl Reading {
         if !self.inner.is_multiple_of(2) || (self.inner > 0 && self.doubled) {
             return cursor.refuse(Reason::UnclearQuotes);
         }
-        if self.kept && self.letters {
+        // JSON has no escape by two digits; beside a backslash that belongs to the text it is a part of a path.
+        let path = self.kept || (self.hex && self.text.contains('\\'));
+        if path && self.letters {
             return cursor.refuse(Reason::UnclearEscapes);
         }
         if self.inner > 0 {

@@ -160,7 +160,9 @@ fn what_is_cut_off_where_nothing_tells_what_was_meant_is_not_made_up() {
     refused("{\"path\": \"a\\", Reason::CutInString);
     refused("{\"path\": \"a\\u00", Reason::CutInString);
     refused("{\"path\": \"C:\\x\\\"}", Reason::CutInString);
-    // Of a path, and of a script.
+    // Of a path, and of a text.
+    refused(r#"{"path": "\\\\server\x64"}"#, Reason::UnclearEscapes);
+    repaired(r#"{"a": "caf\xe9"}"#, &json!({"a": "café"}), "bad_escape");
     refused(r#"{"path": "C:\x64\bin"}"#, Reason::UnclearEscapes);
     refused(r#"{"path": "D:\xab\xcd"}"#, Reason::UnclearEscapes);
     repaired(r"{'a': '\x41'}", &json!({"a": "A"}), "single_quotes, bad_escape");

@@ -338,10 +338,10 @@ impl Step<'_> {
                     "tool": slot.tool, "attempt": attempt, "max_attempts": max_attempts, "problems": invalid.problems,
                 });
                 let text = self.say(&policy.messages.invalid_args, vars);
-                if !self.refuse(index, Refusal { class: invalid.class, text, because: why.clone() }) {
-                    self.hold(delay, subject, why);
-                } else {
+                if self.refuse(index, Refusal { class: invalid.class, text, because: why.clone() }) {
                     self.state.tools.refuse_corrections(&slot.tool);
+                } else {
+                    self.hold(delay, subject, why);
                 }
             }
             Verdict::Stop(reason) => {
