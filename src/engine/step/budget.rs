@@ -37,10 +37,10 @@ impl Step<'_> {
             return vec![because(self.policy, "retry.budget", &retry.budget, fact)];
         }
         if reason == StopReason::RunBudget {
-            return self.out_of_budget().into_iter().collect();
+            return self.run_budget().out_of_budget().into_iter().collect();
         }
         if reason == StopReason::Deadline
-            && let Some(why) = self.late_by_budget(retry, progress, case)
+            && let Some(why) = self.run_budget().late_by_budget(retry, progress, case)
         {
             return vec![why];
         }

@@ -94,7 +94,7 @@ impl Step<'_> {
         let fitted = window.source == Some(WindowSource::Policy);
         let mut room = if fitted { room } else { room.map(Room::with_half_for_the_reply) };
         let mut budget = None;
-        if let Some((left, rule, setting)) = self.left_for_the_end(target)
+        if let Some((left, rule, setting)) = self.run_budget().left_for_the_end(target)
             && room.is_none_or(|room| left < room.window)
         {
             room = Some(

@@ -63,7 +63,7 @@ impl Step<'_> {
             return self.stopped(reason);
         }
         // Nobody waits for an attempt that is not made.
-        if self.state.ending.is_now() && self.out_of_budget().is_some() {
+        if self.state.ending.is_now() && self.run_budget().out_of_budget().is_some() {
             if let Some(last) = self.state.model_turn.series.as_mut() {
                 last.waits(Nanos::ZERO);
             }
@@ -227,7 +227,7 @@ impl Step<'_> {
         let is_free = |target: &String| {
             *target != failed.target && !models.rests(target, &self.policy.model(target), now)
         };
-        let fits = self.end_of_all_time().is_none_or(|end| starts < end);
+        let fits = self.run_budget().end_of_all_time().is_none_or(|end| starts < end);
         if delay.is_zero()
             || !fits
             || self.too_long(delay).is_some()

@@ -24,7 +24,8 @@ impl Step<'_> {
         let target = self.state.target()?;
         let asked = self.asked_of(target, measure);
         let window = asked.room.and_then(|room| room.for_results(self.policy.context()));
-        let budget = self.left_for_results(target, measure).map(|(tokens, ..)| tokens);
+        let sent = self.sent(target, measure.message_tokens.saturating_add(measure.tool_tokens));
+        let budget = self.run_budget().left_for_results(target, sent).map(|(tokens, ..)| tokens);
         let tokens = [window, budget].into_iter().flatten().min()?;
         Some(self.state.models.counted(&asked.target, tokens))
     }

@@ -1,192 +1,45 @@
-//! The budgets of a run: what each call may have of them, what it used, and when the final turn has to come.
+//! What calls of models and tools take of the budgets of a run, and the final turn that comes when a budget ends.
 
 use serde_json::json;
 
 use super::super::because::because;
 use super::super::directive::Because;
-use super::super::event::{Drive, ModelReply, TurnMeasure};
+use super::super::event::{ModelReply, TurnMeasure};
 use super::super::failure::Failure;
+use super::super::machine::{Conversation, Granted, RunBudget};
 use super::super::reason::Reason;
 use super::super::results_room::weight;
-use super::super::retry::{self, Case, Progress, Verdict};
-use super::super::spending::{Rate, Request, Reservation};
-use super::super::state::{Refusal, Slot};
+use super::super::retry::{Case, Progress};
+use super::super::spending::Reservation;
+use super::super::state::{Refusal, Slot, State};
 use super::Step;
-use crate::policy::{
-    ContextWindow, Cost, ErrorClass, Price, RetryPolicy, RunLimits, Seed, Setting, estimated_tokens,
-};
+use crate::policy::{ErrorClass, RetryPolicy, estimated_tokens};
 use crate::session::{FinalReason, Message, StopReason, Usage};
 use crate::time::Instant;
 
-const FLOOR: u64 = RunLimits::LEAST_REPLY;
-
-/// What a call of a model may have.
-pub(super) struct Granted {
-    reservation: Reservation,
-    /// The most tokens of its reply, where that is less than it would have without a budget, and why.
-    pub(super) lowered: Option<(u64, Because)>,
-}
-
-/// A budget that is counted in tokens or money, and what is left of it.
-struct Purse {
-    rule: &'static str,
-    shown: Setting<String>,
-    left: u64,
-    rate: Rate,
-    /// The most that a token takes at any model of the run.
-    most: Rate,
-}
-
-impl<'a> Step<'a> {
-    /// The budgets that hold. Whoever drives the turns itself does not ask for calls of models here.
-    fn limits(&self) -> Option<&'a RunLimits> {
-        let limits = self.policy.run_limits();
-        (self.state.context.drive == Drive::Turns && !limits.is_empty()).then_some(limits)
-    }
-
-    /// Whether the run has a budget of anything.
-    pub(super) fn has_budget(&self) -> bool {
-        self.limits().is_some()
-    }
-
-    /// After this nothing begins: the deadline of the run, or the end of its time; before the final turn without the share
-    /// of that.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.state.context.deadline, self.end_of_time()].into_iter().flatten().min()
-    }
-
-    fn end_of_time(&self) -> Option<Instant> {
-        let time = self.limits()?.time.as_ref()?.value;
-        let spending = &self.state.spending;
-        let end = spending.started.saturating_add(time);
-        let share = RunLimits::share_of_the_end(time);
-        Some(match spending.ending {
-            // What a call under way takes too long does not take the final turn its share.
-            Some(ending) => end.max(ending.saturating_add(share)),
-            None => Instant(end.0.saturating_sub(share.0)),
-        })
-    }
-
-    /// When everything is over, the final turn too: the deadline of the run, or the end of its time.
-    pub(super) fn end_of_all_time(&self) -> Option<Instant> {
-        let time = self.limits().and_then(|limits| limits.time.as_ref());
-        let end = time.map(|time| self.state.spending.started.saturating_add(time.value));
-        [self.state.context.deadline, end].into_iter().flatten().min()
-    }
-
-    /// Why only the final turn may begin, or not even that, whatever the conversation is.
-    pub(super) fn out_of_budget(&self) -> Option<Because> {
-        let limits = self.limits()?;
-        let spending = &self.state.spending;
-        if let (Some(time), Some(end)) = (&limits.time, self.end_of_time())
-            && end <= self.state.now
-        {
-            let fact = format!("{} are over", spending.time(self.state.now));
-            return Some(because(self.policy, "limits.run.time", time, [fact]));
-        }
-        let calls = limits.model_calls.as_ref()?;
-        let kept = u32::from(!self.state.ending.is_now());
-        (spending.model_calls.saturating_add(kept) >= calls.value).then(|| {
-            let fact = format!("{} calls were made", spending.model_calls);
-            because(self.policy, "limits.run.model_calls", calls, [fact])
-        })
-    }
-
-    /// What the next call of that model may have, with a request of so many tokens by the host's count, what is known to be
-    /// added among them; or why it is not made. Before the final turn enough for that one is left.
-    pub(super) fn granted(&self, target: &str, request: u64) -> Result<Granted, Because> {
-        let input = self.state.models.expected(target, request);
-        let usual = self.usual_reply(target, input);
-        let reservation = Reservation { target: target.to_owned(), input, output: usual };
-        let mut granted = Granted { reservation, lowered: None };
-        let Some(limits) = self.limits() else { return Ok(granted) };
-        if let Some(why) = self.out_of_budget() {
-            return Err(why);
-        }
-        let floor = FLOOR.min(usual);
-        // A summary has a request of its own; the final turn has the conversation.
-        let conversation = self.counted_now();
-        let ahead = self.state.context.targets.iter().map(|target| {
-            let request = request.max(self.with_added(target, conversation));
-            self.state.models.expected(target, request)
-        });
-        let ahead = ahead.max().unwrap_or(input);
-        for purse in self.purses(limits, target)? {
-            let call = Request { tokens: input, rate: purse.rate, floor };
-            let end = Request { tokens: ahead, rate: purse.most, floor };
-            let (most, needs) = if self.state.ending.is_now() {
-                (call.most_of_final(purse.left), call.needs_as_final())
-            } else {
-                (call.most_before(end, purse.left), call.needs_before(end))
-            };
-            let fact = format!("{} left; {needs}", purse.text());
-            let why = || because(self.policy, purse.rule, &purse.shown, [fact.clone()]);
-            let Some(most) = most else { return Err(why()) };
-            if most < granted.reservation.output {
-                granted.reservation.output = most;
-                granted.lowered = Some((most, why()));
-            }
-        }
-        Ok(granted)
-    }
-
-    /// The most tokens of a reply without a budget: what the model or the host grants it, or what the window has left. If
-    /// neither is known, what the policy keeps for it.
-    fn usual_reply(&self, target: &str, input: u64) -> u64 {
-        let policy = self.policy.model(target);
-        let window = match self.state.models.window(target, &policy).window {
-            ContextWindow::Tokens(tokens) => Some(tokens.get().saturating_sub(input)),
-            ContextWindow::Unknown => None,
-        };
-        let own = self.state.models.longest_reply(target);
-        let most = [own, window].into_iter().flatten().min().filter(|most| *most > 0);
-        most.unwrap_or_else(|| policy.output_reserve.value.get().into())
-    }
-
-    /// What is left of the budgets that tokens draw on. A model whose price nobody knows cannot be called under one of
-    /// money.
-    fn purses(&self, limits: &'a RunLimits, target: &str) -> Result<Vec<Purse>, Because> {
-        let spending = &self.state.spending;
-        let mut purses = Vec::new();
-        if let Some(tokens) = &limits.tokens {
-            purses.push(Purse {
-                rule: "limits.run.tokens",
-                shown: tokens.map(|tokens| tokens.to_string()),
-                left: tokens.value.saturating_sub(spending.tokens),
-                rate: Rate::TOKENS,
-                most: Rate::TOKENS,
-            });
-        }
-        if let Some(cost) = &limits.cost {
-            let Some(price) = self.price(target) else {
-                let fact = format!("the price of {target} is unknown; write `price` for it into the policy");
-                return Err(because(self.policy, "limits.run.cost", cost, [fact]));
-            };
-            let rate = Rate::of(price);
-            let prices = self.state.context.targets.iter().filter_map(|target| self.price(target));
-            purses.push(Purse {
-                rule: "limits.run.cost",
-                shown: cost.map(|cost| cost.to_string()),
-                left: cost.value.0.saturating_sub(spending.picodollars),
-                rate,
-                most: prices.fold(rate, |most, price| most.max(Rate::of(price))),
-            });
-        }
-        Ok(purses)
-    }
-
-    /// What the tokens of a model cost: what the policy says, or else what the host found out.
-    fn price(&self, target: &str) -> Option<Price> {
-        let known = self.policy.model(target).price.value.known();
-        known.or_else(|| self.state.spending.prices.get(target).copied())
-    }
-
+impl Step<'_> {
     /// The tokens of the request of the next attempt, by the host's count.
     pub(super) fn counted_now(&self) -> u64 {
         let measured = self.state.model_turn.reductions.measured.map(|measure| self.measured(measure));
         let counted = measured.map_or(0, |m| m.message_tokens.saturating_add(m.tool_tokens));
         let told = self.state.model_turn.guidance.iter().map(|guidance| estimated_tokens(&guidance.text));
         told.fold(counted.saturating_add(self.state.spending.appended), u64::saturating_add)
+    }
+
+    /// The conversation that the final turn would send.
+    pub(super) fn conversation(&self) -> Conversation {
+        Conversation { tokens: self.counted_now(), tools: self.sends_tools() }
+    }
+
+    /// The budgets of the run.
+    pub(super) fn run_budget(&self) -> RunBudget<'_> {
+        let State { context, spending, models, ending, now, .. } = &*self.state;
+        RunBudget { policy: self.policy, context, spending, models, is_last: ending.is_now(), now: *now }
+    }
+
+    /// After this nothing begins.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.run_budget().deadline()
     }
 
     /// A message came into the conversation after it was measured.
@@ -235,7 +88,7 @@ impl<'a> Step<'a> {
     }
 
     fn charge_usage(&mut self, kept: &Reservation, usage: Usage) {
-        let price = self.price(&kept.target);
+        let price = self.run_budget().price(&kept.target);
         self.state.spending.charge(usage, price);
     }
 
@@ -263,81 +116,27 @@ impl<'a> Step<'a> {
         case: &Case,
         reason: StopReason,
     ) -> Option<Because> {
-        let limits = self.limits()?;
+        let budget = self.run_budget();
+        let limits = budget.limits()?;
         if self.state.ending.is_now() {
             return None;
         }
         if case.class == ErrorClass::TruncatedOutput && self.state.spending.lowered {
             let target = self.state.target()?;
-            return self
-                .granted(target, self.with_added(target, self.counted_now()))
+            return budget
+                .grant(target, self.with_added(target, self.counted_now()), || self.conversation())
                 .map_or_else(Some, |granted| granted.lowered.map(|(_, why)| why));
         }
         let time = limits.time.as_ref()?;
-        if reason != StopReason::Deadline || self.is_late_anyway(retry, progress, case) {
+        if reason != StopReason::Deadline || budget.is_late_anyway(retry, progress, case) {
             return None;
         }
-        Some(because(self.policy, "limits.run.time", time, self.facts_of_time()))
-    }
-
-    /// Why a deadline ended the attempts: the time of the run, or `None` if it would have been over without a budget.
-    pub(super) fn late_by_budget(
-        &self,
-        retry: &RetryPolicy,
-        progress: Progress,
-        case: &Case,
-    ) -> Option<Because> {
-        let time = self.limits()?.time.as_ref()?;
-        let late = self.is_late_anyway(retry, progress, case);
-        (!late).then(|| because(self.policy, "limits.run.time", time, self.facts_of_time()))
-    }
-
-    /// Whether attempts end by a deadline though the time of the run had no end.
-    fn is_late_anyway(&self, retry: &RetryPolicy, progress: Progress, case: &Case) -> bool {
-        let case = Case { run_deadline: self.state.context.deadline, ..*case };
-        let seed = || Seed::new(self.state.context.seed, "", "");
-        let verdict = retry::in_earnest(retry, progress, case, self.state.now, seed);
-        verdict == Verdict::Stop(StopReason::Deadline)
-    }
-
-    fn facts_of_time(&self) -> [String; 1] {
-        [format!("{} are over", self.state.spending.time(self.state.now))]
-    }
-
-    /// What is left for the request of the final turn at that model, in tokens as its provider counts them, and the
-    /// budget that says so; `None`: no budget does.
-    pub(super) fn left_for_the_end(&self, target: &str) -> Option<(u64, &'static str, Setting<String>)> {
-        if !self.state.ending.is_now() {
-            return None;
-        }
-        let purses = self.purses(self.limits()?, target).ok()?;
-        let windows = purses.into_iter().map(|purse| {
-            let request = Request { tokens: 0, rate: purse.rate, floor: FLOOR };
-            (request.most_of_request(purse.left).saturating_add(FLOOR), purse.rule, purse.shown)
-        });
-        windows.min_by_key(|(tokens, ..)| *tokens)
-    }
-
-    /// How many tokens the results of a reply may have so that a final turn still fits after them, as the provider counts
-    /// them, after a conversation of that size; `None`: no budget says so.
-    pub(super) fn left_for_results(
-        &self,
-        target: &str,
-        measure: TurnMeasure,
-    ) -> Option<(u64, &'static str, Setting<String>)> {
-        let purses = self.purses(self.limits()?, target).ok()?;
-        let counted = measure.message_tokens.saturating_add(measure.tool_tokens);
-        let sent = self.sent(target, counted);
-        let rooms = purses.into_iter().map(|purse| {
-            let request = Request { tokens: 0, rate: purse.most, floor: FLOOR };
-            (request.most_of_request(purse.left).saturating_sub(sent), purse.rule, purse.shown)
-        });
-        rooms.min_by_key(|(tokens, ..)| *tokens)
+        Some(because(self.policy, "limits.run.time", time, budget.facts_of_time()))
     }
 
     /// Why a call does not run: all calls of tools there may be have run. Then the next turn is the final one.
     pub(super) fn no_calls_left(&mut self, slot: &Slot) -> Option<Refusal> {
-        let most = self.limits()?.tool_calls.as_ref()?;
+        let most = self.run_budget().limits()?.tool_calls.as_ref()?;
         let made = self.state.spending.tool_calls;
         if made < most.value {
             return None;
@@ -360,17 +159,6 @@ impl<'a> Step<'a> {
     pub(super) const fn uncount_tool_call(&mut self) {
         let spending = &mut self.state.spending;
         spending.tool_calls = spending.tool_calls.saturating_sub(1);
-    }
-}
-
-impl Purse {
-    /// What is left, for people.
-    fn text(&self) -> String {
-        if self.rule == "limits.run.cost" {
-            format!("{} US dollars are", Cost(self.left))
-        } else {
-            format!("{} tokens are", self.left)
-        }
     }
 }
 

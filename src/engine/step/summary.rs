@@ -34,8 +34,8 @@ impl Step<'_> {
             return self.next_step(what);
         }
         let tokens = self.alone(&target, request.tokens);
-        let granted = match self.granted(&target, tokens) {
-            Ok(granted) if !self.state.ending.is_now() || !self.has_budget() => granted,
+        let granted = match self.run_budget().grant(&target, tokens, || self.conversation()) {
+            Ok(granted) if !self.state.ending.is_now() || !self.run_budget().has_budget() => granted,
             _ => {
                 self.warn("no summary is written: the budget of the run is for its final turn; the next step is made");
                 return self.next_step(what);

@@ -25,8 +25,12 @@ impl Step<'_> {
 
     /// A request with the conversation of so many tokens, and what the provider of a model is known to add to it.
     pub(super) fn with_added(&self, target: &str, counted: u64) -> u64 {
-        let tools = self.state.model_turn.reductions.measured.is_some_and(|measure| measure.tool_tokens > 0);
-        self.state.models.with_added(target, counted, tools)
+        self.state.models.with_added(target, counted, self.sends_tools())
+    }
+
+    /// Whether the request is sent with tools.
+    pub(super) fn sends_tools(&self) -> bool {
+        self.state.model_turn.reductions.measured.is_some_and(|measure| measure.tool_tokens > 0)
     }
 
     /// The same, as the provider is going to count it.

@@ -33,7 +33,7 @@ impl Step<'_> {
             let mut reason = FinalReason::MaxTurns;
             if why.is_empty() && !self.state.ending.is_near() {
                 reason = FinalReason::Budget;
-                why.extend(self.out_of_budget());
+                why.extend(self.run_budget().out_of_budget());
             }
             if !why.is_empty() || self.state.ending.is_next() {
                 self.begin_last_turn(reason, why.clone());
@@ -143,7 +143,7 @@ impl Step<'_> {
             return self.model_exhausted(failed, reason);
         }
         let request = self.with_added(&target, self.counted_now());
-        let granted = match self.granted(&target, request) {
+        let granted = match self.run_budget().grant(&target, request, || self.conversation()) {
             Ok(granted) => granted,
             Err(why) if !self.state.ending.is_now() => return self.final_turn_now(why),
             Err(why) => return self.run_failed(StopReason::RunBudget, vec![why]),
