@@ -125,6 +125,24 @@ fn the_interpreter_touches_no_clock_no_file_and_no_chance() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A machine owns its state alone: it reaches neither the whole of it nor the step that asks it.
+#[test]
+fn no_machine_reaches_the_whole_state() {
+    let mut wrong = Vec::new();
+    for file in sources("engine")
+        .into_iter()
+        .filter(|file| file.components().any(|part| part.as_os_str() == "machine"))
+    {
+        for (number, line) in code(&file) {
+            let named = ["State", "Step", "step"].into_iter().filter(|name| {
+                line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == *name)
+            });
+            wrong.extend(named.map(|name| format!("{}:{number}: {name}", file.display())));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn what_is_forbidden_would_be_found() {
     assert!(names("let now = std::time::Instant::now();", "std::time::Instant"));
