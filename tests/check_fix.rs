@@ -60,7 +60,7 @@ models:
 ";
 
 /// Mistakes, each with the lines of the good policy that it spoils.
-const MISTAKES: [(&str, &str); 23] = [
+const MISTAKES: [(&str, &str); 29] = [
     ("  max_attempts: 5 ", "  max_atempts: 5 "),
     ("  max_attempts: 5 ", "  max_attempts: \"5\" "),
     ("  max_attempts: 5 ", "  max_attempts:5 "),
@@ -84,6 +84,12 @@ const MISTAKES: [(&str, &str); 23] = [
     ("main: {retry: {max_attempts: 3}}", "main: {retry: {max_attempts:3}}"),
     ("{kind: constant, delay: 1s}", "{kind = constant, delay:1s}"),
     ("    effect: non_idempotent", "    effect = non_idempotent"),
+    ("{kind: constant, delay: 1s}", "{kind: constant; delay: 1s}"),
+    ("{kind: constant, delay: 1s}", "{kind: constant,, delay: 1s}"),
+    ("{kind: constant, delay: 1s}", "{kind: \"constant\" delay: 1s}"),
+    ("{kind: constant, delay: 1s}", "{kind: constant delay: '1s'}"),
+    ("{kind: constant, delay: 1s}", "{\n    kind: constant\n    delay: 1s}"),
+    ("[network_error, rate_limit]", "'network_error, rate_limit'"),
 ];
 
 fn spoilt(which: &[bool]) -> String {
@@ -194,7 +200,7 @@ const SPELLINGS: [&str; 29] = [
 ];
 
 /// Texts that are no YAML, each with the line of the good policy that it spoils.
-const NO_YAML: [(&str, &str); 10] = [
+const NO_YAML: [(&str, &str); 14] = [
     ("version: 1\n", "version: 1\n"),
     ("  backoff: {kind: constant, delay: 1s}", "  backoff: {kind: constant, delay: 1s"),
     ("    effect: read_only", "\t\teffect: read_only"),
@@ -205,6 +211,10 @@ const NO_YAML: [(&str, &str); 10] = [
     ("{retry: {max_attempts: 2}}", "{retry: {max_attempts = 2, '*': 1}}"),
     ("    on_exhausted: fail", "    on_exhausted: @fail"),
     ("    effect: non_idempotent\n", "    effect = non_idempotent\n"),
+    ("{kind: constant, delay: 1s}", "{kind: constant; delay: 1s}"),
+    ("{kind: constant, delay: 1s}", "{kind: 'constant' delay: 1s}"),
+    ("{kind: constant, delay: 1s}", "{kind: constant,, delay: 1s}"),
+    ("    on_exhausted: fail", "    on_exhausted: *fail* now"),
 ];
 
 /// The problems of a file, each with its line; those with a repair come with it.
@@ -439,6 +449,8 @@ fn what_several_things_can_be_meant_by_is_left_alone() {
         "version: 1\nretry: {retry_on: [5xx, '429']}\n",
         "version: 1\nturn: {max_turns: 3}\nturn: {max_turns: 4}\n",
         "version: 1\ntools: {'a|b': {effect: read_only}}\n",
+        "version: 1\ntools: {a: {messages: {failed: wrong; final: x}}}\n",
+        "version: 1\ntools: {a: {messages: {failed: it failed\n      note: try again}}}\n",
     ] {
         let (after, code) = fixed(text);
         assert_eq!((after.as_str(), code), (text, 1));

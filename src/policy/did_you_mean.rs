@@ -2,6 +2,8 @@
 
 /// Longer names are not compared; nobody misspells them by a letter or two.
 const LONGEST: usize = 64;
+/// Fewer letters are short for nothing.
+const SHORTEST: usize = 3;
 /// Words of more letters than this are known though two of them are wrong.
 const LONG_WORD: usize = 5;
 
@@ -14,13 +16,25 @@ pub fn closest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     // Words that both have tell little: `connection_error` is no slip of `execution_error`. Of a long name, more letters may
     // be wrong, as in rustc (`edit_distance`).
     let tolerance = |candidate: &str| (own(name, candidate).chars().count() / 3).max(length / 5).max(1);
-    candidates
-        .into_iter()
-        .filter(|candidate| candidate.len() <= LONGEST)
-        .map(|candidate| (distance(name, candidate), candidate))
+    let candidates: Vec<&str> =
+        candidates.into_iter().filter(|candidate| candidate.len() <= LONGEST).collect();
+    let near = candidates
+        .iter()
+        .map(|candidate| (distance(name, candidate), *candidate))
         .filter(|(distance, candidate)| *distance <= tolerance(candidate) && *distance < length)
         .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+        .map(|(_, candidate)| candidate);
+    near.or_else(|| shortened(name, &candidates))
+}
+
+/// The only candidate that begins with `name`: `expo` is short for `exponential`.
+fn shortened<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let begin = Some(fold(name)).filter(|begin| begin.len() >= SHORTEST)?;
+    let mut longer = candidates.iter().filter(|candidate| fold(candidate).starts_with(&begin));
+    match (longer.next(), longer.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    }
 }
 
 /// Whether `meant` is all that `name` can be: a letter away, or two in a longer word, and no other candidate as near.
@@ -67,6 +81,15 @@ pub(super) fn fold(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{closest, is_certain};
+
+    #[test]
+    fn a_word_may_be_short_for_the_only_one_that_begins_so() {
+        let kinds = ["constant", "linear", "exponential", "except", "fibonacci"];
+        assert_eq!(closest("expo", kinds), Some("exponential"));
+        assert_eq!(closest("const", kinds), Some("constant"));
+        assert_eq!(closest("ex", kinds), None);
+        assert_eq!(closest("exc", ["exceed", "except"]), None);
+    }
 
     #[test]
     fn a_letter_or_two_leave_no_doubt_unless_two_names_are_as_near() {

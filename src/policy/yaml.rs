@@ -280,6 +280,9 @@ impl<'a> Builder<'a> {
             },
             Event::Scalar(text, style, anchor, tag) => {
                 self.reject_tag(tag.is_some(), &at, span);
+                if anchor > 0 && style == ScalarStyle::Plain {
+                    self.reject_entity(span);
+                }
                 self.scalar(&text, style, span, anchor)
             }
             Event::Alias(anchor) => match self.alias(anchor, span) {
@@ -369,6 +372,24 @@ impl<'a> Builder<'a> {
         let node = Node { span, data };
         self.remember(anchor, &node, Size { nodes: 0, text: text.len() }, 0);
         Complete { node, blank, depth: 0 }
+    }
+
+    /// A text such as `&amp; gone` begins with an anchor, which is no part of it: nobody writes one that ends with `;`.
+    fn reject_entity(&mut self, value: Span) {
+        let before = self.text.get(..value.start as usize).unwrap_or_default();
+        let Some(at) =
+            before.rfind('&').filter(|at| before.get(*at..).unwrap_or_default().trim_end().ends_with(';'))
+        else {
+            return;
+        };
+        let span = Span { start: offset(at), ..value };
+        let written = self.text.get(span.range()).unwrap_or_default();
+        let message = format!(
+            "`{}` begins an anchor, which is no part of the text",
+            written.split(' ').next().unwrap_or_default()
+        );
+        let problem = Diagnostic::error(Code::SYNTAX, span, message);
+        self.findings.push(problem.fix(span, "quote it", slips::quoted(written)));
     }
 
     fn alias(&mut self, anchor: usize, span: Span) -> Option<Complete> {
@@ -480,7 +501,7 @@ impl<'a> Builder<'a> {
                 return;
             }
             ErrorKind::UnknownAnchor => {
-                if let Some(slip) = slips::pattern(self.text, at) {
+                if let Some(slip) = slips::pattern(self.text, at).or_else(|| slips::emphasis(self.text, at)) {
                     self.findings.push(self.slip(slip));
                     return;
                 }

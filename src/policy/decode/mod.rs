@@ -604,6 +604,10 @@ fn repair(problem: Diagnostic, node: &Node, expected: &str, (raw, begins_line): 
             problem.fix(span, "quote it", format!("\"{raw}\""))
         }
         (Data::Text(text), Some(meant)) => problem.meant(span, text, meant, words(expected)),
+        // One text in quotes that lists several: each of them is an entry.
+        (Data::Text(text), None) if expected.contains("a list") && text.contains(',') => {
+            problem.fix(span, "write a list", format!("[{text}]"))
+        }
         (Data::Text(_) | Data::Number(_), None) if expected.contains("a list") && !raw.contains('\n') => {
             problem.fix(span, "write a list", format!("[{raw}]"))
         }

@@ -3,6 +3,7 @@
 //! A repair is tried before it is offered: with it the text is YAML, or its next mistake comes after that line.
 
 mod brackets;
+mod commas;
 mod indent;
 mod pairs;
 mod past;
@@ -16,7 +17,7 @@ use super::{MAX_DEPTH, parse};
 use crate::policy::{Findings, SourceId};
 
 pub(in crate::policy) use pairs::{Pair, pair};
-pub(super) use signs::pattern;
+pub(super) use signs::{emphasis, pattern};
 
 /// Longer texts are not looked at: each repair is tried by reading the text again.
 const LONGEST: usize = 256 << 10;
@@ -109,6 +110,7 @@ pub(super) fn find(text: &str, at: usize, kind: &ErrorKind) -> Option<Slip> {
     tab(text, &lines, here)
         .or_else(|| pattern(text, at))
         .or_else(|| brackets::find(text, at))
+        .or_else(|| commas::find(text, &lines, here, at))
         .or_else(|| past::find(text, &lines, here))
         .or_else(|| pairs::find(text, &lines, here, at))
         .or_else(|| key(text, &lines, here))
@@ -278,6 +280,10 @@ fn colon(text: &str, lines: &[Line<'_>], here: usize, at: usize) -> Option<Slip>
         return None;
     }
     let name = key.trim_start_matches([' ', '-']);
+    // In `{…}` a value ends before its line does.
+    if name.contains(['{', '[']) {
+        return None;
+    }
     let column = key.len().saturating_sub(name.len());
     let next = Next { first, before: format!("\n{}", " ".repeat(column)), what: "on a line of its own" };
     if let Some(end) = signs::end_of(text, lines, here) {
@@ -362,7 +368,7 @@ fn colon_within(text: &str, at: usize, kind: &ErrorKind) -> Option<Slip> {
 }
 
 /// A text in quotes.
-fn quoted(value: &str) -> String {
+pub(super) fn quoted(value: &str) -> String {
     if value.contains('\'') {
         format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
     } else {

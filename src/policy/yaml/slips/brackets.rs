@@ -53,15 +53,15 @@ pub(super) fn find(text: &str, stumbled: usize) -> Option<Slip> {
     Some(never(text, bracket, open, lost))
 }
 
-/// The bracket that a place stands inside of: the last that is open there.
-pub(super) fn around(text: &str, at: usize) -> Option<char> {
+/// The bracket that a place stands inside of, the last that is open there, and its place.
+pub(super) fn around(text: &str, at: usize) -> Option<(char, usize)> {
     let mut scan = Scan::new(text);
     while scan.at < at {
         if matches!(scan.step(), Met::End | Met::EndlessQuote(_) | Met::OtherBracket(..)) {
             return None;
         }
     }
-    scan.open.last().map(|(bracket, _)| *bracket)
+    scan.open.last().copied()
 }
 
 impl<'t> Scan<'t> {

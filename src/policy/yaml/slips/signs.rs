@@ -33,6 +33,20 @@ pub(in crate::policy::yaml) fn pattern(text: &str, at: usize) -> Option<Slip> {
     Some(Slip { at: whole, message, help, repair, ..Slip::default() })
 }
 
+/// A value such as `*bold* text`, of which the reader made an alias.
+pub(in crate::policy::yaml) fn emphasis(text: &str, at: usize) -> Option<Slip> {
+    if text.len() > LONGEST || !text.get(at..)?.starts_with('*') {
+        return None;
+    }
+    let lines = super::lines(text);
+    let here = lines.iter().rposition(|line| line.start <= at)?;
+    let slip = of_value(text, &lines, here, at, '*')?;
+    // An alias is one word; it may have lost its anchor.
+    let value = text.get(slip.at.clone())?;
+    let is_text = value.get(1..)?.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '.' | '!' | '?'));
+    is_text.then_some(slip)
+}
+
 /// Whether a key may begin behind that text: on a line of its own, behind a dash, or in `{…}`.
 fn begins_key(before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
@@ -51,8 +65,12 @@ pub(super) fn find(text: &str, lines: &[Line<'_>], here: usize, at: usize, kind:
         return None;
     }
     let sign = text.get(at..)?.chars().next().filter(|c| matches!(c, '@' | '`' | '%'))?;
+    of_value(text, lines, here, at, sign)
+}
+
+fn of_value(text: &str, lines: &[Line<'_>], here: usize, at: usize, sign: char) -> Option<Slip> {
     let end = match brackets::around(text, at) {
-        Some(bracket) => end_within(text, at, bracket),
+        Some((bracket, _)) => end_within(text, at, bracket),
         None => end_of(text, lines, here),
     };
     let whole = at..end

@@ -35,6 +35,39 @@ fn a_bracket_that_is_never_closed_is_shown_where_it_opens() {
 }
 
 #[test]
+fn commas_of_a_collection_are_put_where_they_belong() {
+    for (text, said, fixed) in [
+        ("a: {b: 1,, c: 2}\n", "1:10 there is no entry before this `,`", Some("a: {b: 1, c: 2}\n")),
+        ("a: [b, , c]\n", "1:8 there is no entry before this `,`", Some("a: [b,  c]\n")),
+        ("a: {b: \"c\" d: e}\n", "1:12 a `,` is missing before `d`", Some("a: {b: \"c\", d: e}\n")),
+        ("a: {b: {c: 1} d: e}\n", "1:15 a `,` is missing before `d`", Some("a: {b: {c: 1}, d: e}\n")),
+        ("a: {\n  b: 1\n  c: 2\n}\n", "3:3 a `,` is missing before `c`", Some("a: {\n  b: 1,\n  c: 2\n}\n")),
+        ("- {b: c d: 'e'}\n", "1:9 a `,` is missing before `d`", Some("- {b: c, d: 'e'}\n")),
+        (
+            "a: {b: 1; c: 2; d: 3}\n",
+            "1:9 a `;` separates no entries of `{…}`",
+            Some("a: {b: 1, c: 2, d: 3}\n"),
+        ),
+        ("a: {b: 'x; y: z'; c: 2}\n", "1:10 a `;` separates no entries of `{…}`", None),
+    ] {
+        let (found, _, repaired) = slip(text);
+        assert_eq!(found, said, "{text}");
+        assert_eq!(repaired.as_deref(), fixed, "{text}");
+    }
+}
+
+#[test]
+fn a_text_that_begins_as_an_anchor_or_an_alias_is_quoted() {
+    for (text, fixed) in [
+        ("a: *bold* text\n", Some("a: '*bold* text'\n")),
+        ("a: &amp; more\n", Some("a: '&amp; more'\n")),
+        ("a: *gone\n", None),
+    ] {
+        assert_eq!(slip(text).2.as_deref(), fixed, "{text}");
+    }
+}
+
+#[test]
 fn a_value_with_a_colon_is_quoted_unless_it_may_be_a_mapping() {
     for (text, fixed) in [
         ("failed: It failed: try again\n", Some("failed: 'It failed: try again'\n")),
