@@ -3,10 +3,10 @@
 use unfazed::analysis::explain_failure;
 use unfazed::context::{Estimate, measure};
 use unfazed::engine::{
-    Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RetryAction, RunStarted, State,
-    ToolFacts, Work,
+    Catalogue, Directives, Drive, Envelope, Event, Failure, Interpreter, Note, Order, RetryAction,
+    RunStarted, State, ToolFacts, Work,
 };
-use unfazed::policy::Cure;
+use unfazed::policy::{Cure, ErrorClass, Policy};
 use unfazed::session::{Message, StopReason};
 use unfazed::time::{Instant, Nanos};
 
@@ -103,4 +103,84 @@ fn explain_says_of_a_failure_what_the_interpreter_does() {
         }
     }
     assert!(compared > 2_000, "compared {compared} failures only");
+}
+
+/// How the attempts at a model end that always times out at once: how many there are, and why no other follows.
+fn attempts(interpreter: &Interpreter) -> (u32, StopReason) {
+    let started = RunStarted {
+        run: "run".into(),
+        drive: Drive::Turns,
+        task: "do it".into(),
+        targets: vec!["main".into()],
+        ..RunStarted::default()
+    };
+    let conversation = [Message::User { text: "do it".into(), guidance: None }];
+    let (mut state, mut event) = (State::new(), Event::RunStarted(started));
+    let (mut now, mut attempts) = (Instant(0), 0);
+    loop {
+        let envelope = Envelope { seq: state.seq + 1, now, event };
+        let mut next = None;
+        for directive in interpreter.step(&mut state, envelope).0 {
+            match directive.order {
+                Order::Note(Note::Exhausted { exhausted, .. }) => return (attempts, exhausted.reason),
+                Order::Work(Work::PrepareTurn(turn)) => {
+                    next = Some(turn.prepared(measure(&Estimate, &conversation, &[])));
+                }
+                Order::Work(Work::CallModel(call)) => {
+                    attempts += 1;
+                    next = Some(call.failed(Failure::of(ErrorClass::Timeout, "it took too long")));
+                }
+                Order::Work(Work::Wait(wait)) => {
+                    now = wait.until;
+                    next = Some(wait.fired());
+                }
+                _ => {}
+            }
+        }
+        event = next.expect("the run has work until its model is given up");
+    }
+}
+
+/// The opening lines say how often a model is called and what ends that: the same as the interpreter does.
+#[test]
+fn the_opening_lines_name_what_ends_the_attempts() {
+    let (mut by_number, mut by_time) = (0, 0);
+    for seed in 0..500 {
+        let mut t = Tape::from_seed(seed);
+        let most = t.of(&["1", "2", "4", "9", "16"]);
+        let cap = t.of(&["1s", "20s", "1m"]);
+        let mut text = format!(
+            "version: 1\nmodels:\n  '*':\n    retry:\n      max_attempts: {most}\n      backoff: {{kind: exponential, base: 1s, factor: 2, cap: {cap}, jitter: none}}\n"
+        );
+        if let Some(own) = t.of(&[None, Some("0s"), Some("5s"), Some("40s")]) {
+            text += &format!("      total_delay: {own}\n");
+        }
+        text += &format!(
+            "turn: {{total_delay: {}, run_delay: {}}}\n",
+            t.of(&["0s", "7s", "2m", "5m"]),
+            t.of(&["3s", "1m", "10m"])
+        );
+        let policy = Policy::from_yaml("p.yaml", &text).unwrap();
+        let (attempts, reason) = attempts(&Interpreter::new(policy.clone(), Catalogue::default()));
+        let brief = policy.explain_model("main").brief();
+        let line = |title: &str| {
+            brief.lines().find_map(|line| line.trim_start().strip_prefix(title)).unwrap().trim()
+        };
+        let plural = if attempts == 1 { "attempt" } else { "attempts" };
+        let case = format!("{attempts} attempts, {reason:?}\n{brief}\n{text}");
+        assert!(line("how often").starts_with(&format!("{attempts} {plural};")), "{case}");
+        match reason {
+            StopReason::Attempts => {
+                by_number += 1;
+                assert!(line("ends with").starts_with(&format!("max_attempts {most} ")), "{case}");
+            }
+            _ => {
+                by_time += 1;
+                let ends = line("ends with");
+                let named = ["total_delay ", "turn.total_delay ", "turn.run_delay "];
+                assert!(named.iter().any(|name| ends.starts_with(name)), "{case}");
+            }
+        }
+    }
+    assert!(by_number > 50 && by_time > 50, "{by_number} and {by_time}");
 }

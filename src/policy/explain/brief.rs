@@ -130,26 +130,6 @@ impl Explanation {
         let text = Template::parse(text.as_str()?, &names).ok()?.render(vars).ok()?;
         Some(text.into())
     }
-
-    /// What ends the attempts, and what is done then.
-    fn end_of_attempts(&self) -> String {
-        let say = |path: &str, idle: &str, says: &dyn Fn(String) -> String| {
-            let value = self.get(path)?;
-            let text = short(&value.value, LONGEST);
-            (text != idle).then(|| format!("{} ({})", says(text), value.at))
-        };
-        let ends = [
-            say("retry.max_attempts", "unlimited", &|most| format!("max_attempts {most}")),
-            say("retry.total_delay", "unlimited", &|most| format!("total_delay {most}")),
-            say("retry.deadline", "unlimited", &|most| format!("deadline {most}")),
-            say("breaker.failures", "never", &|most| format!("breaker after {most} failures")),
-        ];
-        let budget =
-            |budget: &Explained| format!("{} {} ({})", budget.path, short(&budget.value, LONGEST), budget.at);
-        let then = say("on_exhausted", "", &|then| format!("then on_exhausted: {then}"));
-        let ends = ends.into_iter().flatten().chain(self.budgets.iter().map(budget)).chain(then);
-        ends.collect::<Vec<_>>().join(", ")
-    }
 }
 
 /// Whether a file sets it or limits it.

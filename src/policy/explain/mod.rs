@@ -4,6 +4,7 @@ mod bounds;
 mod brief;
 mod call_file;
 mod delays;
+mod ends;
 mod key;
 mod on_error;
 mod render;
@@ -55,6 +56,8 @@ pub struct Explanation {
     rules: Option<(RetryPolicy, Work)>,
     /// What people ask first, each with its title, where nothing is retried.
     opening: Vec<(&'static str, String)>,
+    /// Of a model: the bound of the turn or the run on waits, where it is shorter than its own.
+    patience: Option<LimitInForce>,
     /// Of a model: the rule by which it and the others are called in turns, if one does.
     together: Option<Reason>,
 }
@@ -223,11 +226,27 @@ impl Policy {
         let mut values = Vec::new();
         merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
         let work = Work { asks: true, ..Work::default() };
-        let most = self.turn().total_delay;
-        let rules = merged.retry.policy().map(|retry| (retry.within(most), work));
+        let turn = self.turn();
+        let (mut rules, mut patience) = (merged.retry.policy(), None);
+        for (name, most) in [("turn.total_delay", turn.total_delay), ("turn.run_delay", turn.run_delay)] {
+            rules = rules.map(|retry| {
+                let within = retry.clone().within(most);
+                if within.total_delay.value != retry.total_delay.value {
+                    let at = self.sources().place(most.origin);
+                    patience =
+                        Some(LimitInForce { name, value: most.value.to_string().into(), at, binds: true });
+                }
+                within
+            });
+        }
+        let rules = rules.map(|retry| (retry, work));
         let path = vec!["models".into(), name.into()];
         let together = self.explain_turn().counts_together();
-        Explanation { together, ..self.of_retries(format!("model `{name}`"), path, values, &limits, rules) }
+        Explanation {
+            together,
+            patience,
+            ..self.of_retries(format!("model `{name}`"), path, values, &limits, rules)
+        }
     }
 
     /// Why the rules for the final report are what they are; `None`: no report is asked for.
@@ -399,6 +418,7 @@ impl Explanation {
             path,
             rules: None,
             opening: Vec::new(),
+            patience: None,
             together: None,
         }
     }
