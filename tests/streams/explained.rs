@@ -149,16 +149,18 @@ fn the_opening_lines_name_what_ends_the_attempts() {
         let mut t = Tape::from_seed(seed);
         let most = t.of(&["1", "2", "4", "9", "16"]);
         let cap = t.of(&["1s", "20s", "1m"]);
-        let mut text = format!(
-            "version: 1\nmodels:\n  '*':\n    retry:\n      max_attempts: {most}\n      backoff: {{kind: exponential, base: 1s, factor: 2, cap: {cap}, jitter: none}}\n"
-        );
-        if let Some(own) = t.of(&[None, Some("0s"), Some("5s"), Some("40s")]) {
-            text += &format!("      total_delay: {own}\n");
-        }
-        text += &format!(
-            "turn: {{total_delay: {}, run_delay: {}}}\n",
-            t.of(&["0s", "7s", "2m", "5m"]),
-            t.of(&["3s", "1m", "10m"])
+        let own = t.of(&["unlimited", "0s", "5s", "40s"]);
+        let (turn, run) = (t.of(&["0s", "7s", "2m", "5m"]), t.of(&["3s", "1m", "10m"]));
+        let text = format!(
+            "version: 1
+models:
+  '*':
+    retry:
+      max_attempts: {most}
+      total_delay: {own}
+      backoff: {{kind: exponential, base: 1s, factor: 2, cap: {cap}, jitter: none}}
+turn: {{total_delay: {turn}, run_delay: {run}}}
+"
         );
         let policy = Policy::from_yaml("p.yaml", &text).unwrap();
         let (attempts, reason) = attempts(&Interpreter::new(policy.clone(), Catalogue::default()));
@@ -169,17 +171,14 @@ fn the_opening_lines_name_what_ends_the_attempts() {
         let plural = if attempts == 1 { "attempt" } else { "attempts" };
         let case = format!("{attempts} attempts, {reason:?}\n{brief}\n{text}");
         assert!(line("how often").starts_with(&format!("{attempts} {plural};")), "{case}");
-        match reason {
-            StopReason::Attempts => {
-                by_number += 1;
-                assert!(line("ends with").starts_with(&format!("max_attempts {most} ")), "{case}");
-            }
-            _ => {
-                by_time += 1;
-                let ends = line("ends with");
-                let named = ["total_delay ", "turn.total_delay ", "turn.run_delay "];
-                assert!(named.iter().any(|name| ends.starts_with(name)), "{case}");
-            }
+        let ends = line("ends with");
+        if reason == StopReason::Attempts {
+            by_number += 1;
+            assert!(ends.starts_with(&format!("max_attempts {most} ")), "{case}");
+        } else {
+            by_time += 1;
+            let named = ["total_delay ", "turn.total_delay ", "turn.run_delay "];
+            assert!(named.iter().any(|name| ends.starts_with(name)), "{case}");
         }
     }
     assert!(by_number > 50 && by_time > 50, "{by_number} and {by_time}");

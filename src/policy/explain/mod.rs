@@ -243,8 +243,8 @@ impl Policy {
         let path = vec!["models".into(), name.into()];
         let together = self.explain_turn().counts_together();
         Explanation {
-            together,
             patience,
+            together,
             ..self.of_retries(format!("model `{name}`"), path, values, &limits, rules)
         }
     }
