@@ -68,7 +68,7 @@ impl Invariants {
     pub(crate) fn note(&mut self, note: &Note, policy: &Policy, state: &State, targets: &[&str]) {
         match note {
             Note::FinalTurn { turn, .. } => {
-                self.last_turn.get_or_insert(*turn);
+                self.last_turn = Some(*turn);
             }
             Note::TurnRetry(retry) => self.retry(retry, policy, state, targets),
             _ => {}

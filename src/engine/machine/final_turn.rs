@@ -87,6 +87,21 @@ impl FinalTurn {
         }
     }
 
+    /// Makes the turn under way the last, although the next one may have been announced as it. Returns what the model reads.
+    pub(in crate::engine) fn begin_early(
+        &mut self,
+        reason: FinalReason,
+        turn: u32,
+        why: Vec<Because>,
+        out: &mut Out<'_>,
+    ) -> Message {
+        if self.is_next() {
+            // What was announced does not come any more.
+            self.reason = None;
+        }
+        self.begin(reason, turn, why, out)
+    }
+
     /// Makes the turn that begins the last. Returns what the model reads: it has nothing but the report to deliver.
     pub(in crate::engine) fn begin(
         &mut self,

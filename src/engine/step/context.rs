@@ -131,7 +131,7 @@ impl Step<'_> {
                 format!("{} reductions in a row gained nothing", self.state.model_turn.reductions.in_vain);
             let why = vec![because(self.policy, "context.give_up_after", limit, [fact])];
             if !self.state.ending.is_now() {
-                self.begin_last_turn(FinalReason::Context, why);
+                self.end_with_this_turn(FinalReason::Context, why);
             }
         }
         self.choose_model(measure);

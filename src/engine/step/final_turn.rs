@@ -34,6 +34,15 @@ impl Step<'_> {
         self.append(message);
     }
 
+    /// The turn under way is the last: it has nothing but the report to deliver, whatever was announced.
+    pub(super) fn end_with_this_turn(&mut self, reason: FinalReason, why: Vec<Because>) {
+        self.state.spending.ending.get_or_insert(self.state.now);
+        let turn = self.state.turn;
+        let Parts { mut out, ending, .. } = self.parts();
+        let message = ending.begin_early(reason, turn, why, &mut out);
+        self.append(message);
+    }
+
     /// The next turn is the last. `false`: this one is already.
     pub(super) fn force_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) -> bool {
         let turn = self.state.turn;

@@ -100,7 +100,7 @@ impl Step<'_> {
             self.force_last_turn(FinalReason::Budget, vec![why]);
             return self.next_turn_when_due();
         }
-        self.begin_last_turn(FinalReason::Budget, vec![why]);
+        self.end_with_this_turn(FinalReason::Budget, vec![why]);
         let measure = self.state.model_turn.reductions.measured.unwrap_or_default();
         let appended = core::mem::take(&mut self.state.spending.appended);
         let message_tokens = measure.message_tokens.saturating_add(appended);

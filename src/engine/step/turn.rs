@@ -124,7 +124,7 @@ impl Step<'_> {
             self.warn(text);
         } else {
             let why = asked.iter().map(|asked| too_small_for(self.policy, asked)).collect();
-            self.begin_last_turn(FinalReason::Context, why);
+            self.end_with_this_turn(FinalReason::Context, why);
         }
         self.call_model();
     }
