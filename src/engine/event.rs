@@ -153,6 +153,11 @@ impl ModelReply {
         cut.then_some(self.text.as_str()).filter(|text| !text.trim().is_empty())
     }
 
+    /// Whether it has neither text nor calls.
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.trim().is_empty() && self.calls.is_empty()
+    }
+
     /// Whether the provider sent reasoning with it.
     pub fn has_reasoning(&self) -> bool {
         let is_reasoning = |name: &str| name.starts_with("reasoning") || name.starts_with("thinking");
@@ -293,6 +298,13 @@ pub struct TurnMeasure {
     /// Example: `0`
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub history_faults: u64,
+}
+
+impl TurnMeasure {
+    /// The tokens of the whole request.
+    pub(super) const fn tokens(self) -> u64 {
+        self.message_tokens.saturating_add(self.tool_tokens)
+    }
 }
 
 /// A complete reply of a model.

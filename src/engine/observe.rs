@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::directive::{Wait, WorkId};
-use super::state::{Pending, Series, Slot, State};
+use super::machine::Pending;
+use super::state::{Series, Slot, State};
 use crate::policy::ModelPolicy;
 use crate::session::AttemptRecord;
 use crate::time::{Instant, Nanos};
@@ -48,7 +49,7 @@ pub struct OpenAttempts<'s> {
 impl State {
     /// Whether the run still waits for the answer to this work.
     pub fn is_open(&self, work: WorkId) -> bool {
-        self.work.contains_key(&work)
+        self.work.get(work).is_some()
     }
 
     /// The calls of the batch under way, in order, those included that have their result already.
@@ -58,11 +59,13 @@ impl State {
 
     /// What a wait comes before; `None` if it is no longer open.
     pub fn awaited(&self, wait: &Wait) -> Option<Awaited<'_>> {
-        match self.work.get(&wait.work)? {
+        match self.work.get(wait.work)? {
             Pending::WaitTool(slot) => {
-                self.batch.slots.get(*slot).map(|slot| Awaited::Call(OpenCall::of(slot)))
+                self.batch.slots.get(slot).map(|slot| Awaited::Call(OpenCall::of(slot)))
             }
-            Pending::WaitModel => Some(Awaited::Model(self.model_turn.series.as_ref().map(OpenAttempts::of))),
+            Pending::WaitModel => {
+                Some(Awaited::Model(self.model_turn.series.attempts().map(OpenAttempts::of)))
+            }
             Pending::WaitTurn => Some(Awaited::Turn),
             Pending::Prepare
             | Pending::Repair(_)
@@ -81,7 +84,7 @@ impl State {
 
     /// The model under way.
     pub fn current_target(&self) -> Option<&str> {
-        self.target().map(String::as_str)
+        self.model_turn.series.target(&self.context).map(String::as_str)
     }
 
     /// Whether turns pass a model over for now: it, or the provider that its policy names, cools down.
@@ -92,7 +95,7 @@ impl State {
     /// Whether the turn under way may not call a model yet, because it asked for a wait.
     pub fn is_held_back(&self, target: &str) -> bool {
         let place = self.context.targets.iter().position(|known| known == target);
-        place.is_some_and(|place| self.model_turn.rotation.not_before(place) > self.now)
+        place.is_some_and(|place| self.model_turn.series.not_before(place) > self.now)
     }
 }
 

@@ -103,6 +103,16 @@ impl Spending {
         *self == Self::default()
     }
 
+    /// A call of a tool begins.
+    pub(super) const fn count_tool_call(&mut self) {
+        self.tool_calls = self.tool_calls.saturating_add(1);
+    }
+
+    /// A call of a tool that was counted does not run after all.
+    pub(super) const fn uncount_tool_call(&mut self) {
+        self.tool_calls = self.tool_calls.saturating_sub(1);
+    }
+
     /// These tokens were used.
     pub(super) fn charge(&mut self, usage: Usage, price: Option<Price>) {
         self.tokens = self.tokens.saturating_add(usage.total());

@@ -81,7 +81,8 @@ pub(crate) struct Host {
 /// A state whose counters are such that they can be told from other numbers in a text.
 pub(crate) fn fresh_state() -> State {
     let mut state = serde_json::to_value(State::new()).unwrap();
-    state["sequence"] = json!({ "work": 773_100_000, "batches": 661_200_000 });
+    state["work"]["last"] = 773_100_000_u64.into();
+    state["batch"] = json!({ "number": 661_200_000, "slots": [], "settled": 0 });
     serde_json::from_value(state).unwrap()
 }
 

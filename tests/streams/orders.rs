@@ -33,7 +33,7 @@ impl Ending {
     /// on the order.
     fn without_work(&self) -> Value {
         let mut state = self.state.clone();
-        state["sequence"]["work"] = 0.into();
+        state["work"]["last"] = 0.into();
         if let Some(calls) = state.pointer_mut("/spending/tool_calls") {
             *calls = 0.into();
         }

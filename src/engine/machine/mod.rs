@@ -2,22 +2,39 @@
 
 mod budgets;
 mod final_turn;
+mod history_repairs;
 mod loop_detector;
 mod model_health;
+mod model_series;
+mod model_turn;
 mod out;
 mod reply;
+mod report_series;
 mod run_budget;
+mod run_parts;
 mod session;
+mod then;
 mod tool_health;
+mod turn_guidance;
+mod turn_loop;
+mod turn_window;
+mod work_table;
 
 pub(crate) use final_turn::final_turn;
 pub(super) use final_turn::{FinalTurn, out_of_turns};
+pub(super) use history_repairs::count;
 pub(super) use loop_detector::EndOfCall;
 pub(super) use model_health::ModelHealth;
+pub(super) use model_turn::ModelTurn;
 pub(super) use out::{Out, Rules};
-pub(super) use reply::{recover, repair_call, repair_reply, repair_text, take_leaked_calls};
-pub(super) use run_budget::{Conversation, Granted, RunBudget};
+pub(super) use reply::{fault_of, repair_call, repair_reply, reply_refused, take_leaked_calls};
+pub(super) use report_series::{Delivered, ReportSeries, parsed_report, say_problems};
+pub(super) use run_parts::{LastSeen, RunParts};
 pub(super) use session::Failed;
 #[cfg(feature = "host")]
 pub(crate) use session::validation;
+pub(super) use then::{RunEnd, Then};
 pub(super) use tool_health::{Entry, ToolHealth};
+pub(super) use turn_guidance::Guidance;
+pub(super) use turn_loop::{Subject, TurnLoop};
+pub(super) use work_table::{Pending, WorkTable};

@@ -5,18 +5,23 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Guidance, Series};
+use super::Series;
 use crate::engine::event::ToolOutcome;
 use crate::engine::failure::{EffectState, Failure};
 use crate::engine::gate::{Gate, Place};
+use crate::engine::machine::Guidance;
 use crate::engine::reason::Reason;
 use crate::engine::result::RunFacts;
+use crate::engine::results_room::RoomForResults;
 use crate::policy::{CallOverride, ErrorClass, Problem};
+use crate::session::RetryExhausted;
 use crate::time::Instant;
 
 /// The batch under way; empty when there is none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct Batch {
+    /// Its number in the session, from 1; 0 before the first.
+    pub(in crate::engine) number: u64,
     /// Its calls, in the order of the reply.
     pub(in crate::engine) slots: Vec<Slot>,
     /// How many calls at its head are settled.
@@ -30,6 +35,21 @@ pub(in crate::engine) struct Batch {
     /// Whether a call went well.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(in crate::engine) round_ok: bool,
+    /// The room for the results of its calls; `None`: they may have any amount.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::engine) room: Option<RoomForResults>,
+}
+
+impl Batch {
+    /// What the next run of the session begins with: the numbers continue.
+    pub(in crate::engine) fn next_run(&self) -> Self {
+        Self { number: self.number, ..Self::default() }
+    }
+
+    /// Whether there was none yet.
+    pub(in crate::engine) fn is_new(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// One tool call of the batch under way.
@@ -70,7 +90,9 @@ pub(in crate::engine) enum SlotPhase {
     /// Failed, and it is being found out whether it has acted.
     Doubtful(Box<Doubt>),
     /// Answered, but the planner has still to decide what is done about it.
-    WithPlanner,
+    WithPlanner(Box<RetryExhausted>),
+    /// The final report, answered, while the planner decides what is done about it.
+    ReportWithPlanner,
     /// An attempt ended; its turn to be looked at comes when the calls before it are settled.
     Ended(ToolOutcome, Instant),
     /// Refused before it ran; written down when its turn comes.

@@ -1,29 +1,26 @@
 //! Everything the interpreter remembers between two events: plain data that can be written down and read back.
 
 mod batch;
-mod model_turn;
 mod series;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub(super) use batch::{Batch, Doubt, Invalid, Refusal, Slot, SlotPhase};
-pub(super) use model_turn::{Guidance, ModelTurn};
 pub(crate) use series::Series;
 
 use super::breaker::Breaker;
 use super::budget::Budgets;
-use super::directive::{Outcome, WorkId};
-use super::event::{Drive, TurnMeasure};
-use super::machine::{FinalTurn, ModelHealth, ToolHealth};
-use super::reason::Reason;
-use super::reductions::Reducing;
+use super::directive::Outcome;
+use super::event::Drive;
+use super::machine::{
+    FinalTurn, LastSeen, ModelHealth, ModelTurn, ReportSeries, ToolHealth, TurnLoop, WorkTable,
+};
 use super::repeats::LoopDetector;
 use super::spending::Spending;
-use crate::policy::{Effect, ErrorClass};
-use crate::session::{RetryExhausted, Slices, Usage};
+use crate::policy::Effect;
+use crate::session::{Slices, Usage};
 use crate::time::Instant;
 
 /// The version of the form below.
@@ -52,30 +49,29 @@ pub struct State {
     /// How the run ended; `None` before that.
     pub outcome: Option<Outcome>,
     pub(super) context: RunContext,
-    pub(super) sequence: Sequence,
-    pub(super) work: BTreeMap<WorkId, Pending>,
+    pub(super) work: WorkTable,
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
     pub(super) model_turn: ModelTurn,
+    #[serde(default, skip_serializing_if = "Batch::is_new")]
     pub(super) batch: Batch,
     pub(super) tools: ToolHealth,
     pub(super) models: ModelHealth,
     /// What is remembered to see that a model repeats itself.
     #[serde(default, skip_serializing_if = "LoopDetector::is_empty")]
-    pub(super) lately: LoopDetector,
+    pub(super) loops: LoopDetector,
     /// What has been drawn on budgets.
     #[serde(default, skip_serializing_if = "Budgets::is_empty")]
     pub(super) budgets: Budgets,
     /// What the run has spent.
     #[serde(default, skip_serializing_if = "Spending::is_empty")]
     pub(super) spending: Spending,
+    #[serde(default, skip_serializing_if = "ReportSeries::is_empty")]
     pub(super) report: ReportSeries,
     pub(super) ending: FinalTurn,
-    pub(super) pace: Pace,
-    /// The last failure there was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) last_error: Option<(ErrorClass, String)>,
-    /// What the planner is being asked about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) consulted: Option<RetryExhausted>,
+    #[serde(default, skip_serializing_if = "TurnLoop::is_empty")]
+    pub(super) turns: TurnLoop,
+    #[serde(default, skip_serializing_if = "LastSeen::is_empty")]
+    pub(super) last: LastSeen,
 }
 
 /// What a run was started with.
@@ -86,94 +82,6 @@ pub(super) struct RunContext {
     pub(super) targets: Vec<String>,
     pub(super) deadline: Option<Instant>,
     pub(super) effects: BTreeMap<String, Effect>,
-}
-
-/// Counters that go up through all runs of a session: no number comes twice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sequence {
-    /// The last piece of work.
-    pub(super) work: u64,
-    /// The last batch.
-    pub(super) batches: u64,
-}
-
-/// The final report.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct ReportSeries {
-    pub(super) series: Option<Series>,
-    /// How often one was delivered and refused.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(super) refused: u32,
-    /// A text that would hold as the report.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) pending: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) accepted: Option<Value>,
-}
-
-/// What comes between a turn and the next.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Pace {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) hold: Option<Hold>,
-    /// Rounds in a row in which no call went well.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(super) failed_rounds: u32,
-}
-
-/// What a piece of work under way is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Pending {
-    Prepare,
-    Repair(Repairing),
-    Reduce(Reducing),
-    /// A summary of what the reduction leaves out.
-    Summary(Reducing),
-    Model,
-    /// The tool run of a slot of the batch.
-    Tool(usize),
-    WaitModel,
-    WaitTool(usize),
-    /// The wait before the next turn.
-    WaitTurn,
-    ConsultTool(usize),
-    ConsultModel,
-    ConsultOutput,
-    /// The question whether the call of a slot may run.
-    Approve(usize),
-    /// The question whether it may run again.
-    ApproveAgain(usize),
-    /// The run of another tool that finds out whether that of a slot has acted.
-    Verify(usize),
-}
-
-/// What a repair of the history was needed for, and continues after it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Repairing {
-    /// The turn, which begins.
-    Prepared(TurnMeasure),
-    /// The call of a model that refused the history.
-    Refused,
-}
-
-/// The wait before the next turn: what was corrected may not be tried again earlier.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Hold {
-    pub(super) until: Instant,
-    pub(super) subject: Subject,
-    pub(super) because: Vec<Reason>,
-}
-
-/// What a wait is about, for people.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Subject {
-    pub(super) name: String,
-    pub(super) attempt: u32,
-    pub(super) max_attempts: Option<u32>,
-    pub(super) error_type: ErrorClass,
-    pub(super) message: String,
 }
 
 impl State {
@@ -189,20 +97,18 @@ impl State {
             slices: Slices::default(),
             outcome: None,
             context: RunContext::default(),
-            sequence: Sequence::default(),
-            work: BTreeMap::new(),
+            work: WorkTable::default(),
             model_turn: ModelTurn::default(),
             batch: Batch::default(),
             tools: ToolHealth::default(),
             models: ModelHealth::default(),
-            lately: LoopDetector::default(),
+            loops: LoopDetector::default(),
             budgets: Budgets::default(),
             spending: Spending::default(),
             report: ReportSeries::default(),
             ending: FinalTurn::default(),
-            pace: Pace::default(),
-            last_error: None,
-            consulted: None,
+            turns: TurnLoop::default(),
+            last: LastSeen::default(),
         }
     }
 
@@ -216,7 +122,8 @@ impl State {
             budgets: self.budgets.next_run(),
             now: self.now,
             seq: self.seq,
-            sequence: self.sequence,
+            work: self.work.next_run(),
+            batch: self.batch.next_run(),
             slices: self.slices.clone(),
             ..Self::new()
         }
@@ -262,18 +169,6 @@ impl State {
     /// The breaker of a tool, if it was ever run.
     pub fn breaker(&self, tool: &str) -> Option<&Breaker> {
         self.tools.breaker(tool)
-    }
-
-    /// The model under way.
-    pub(super) fn target(&self) -> Option<&String> {
-        self.context.targets.get(self.model_turn.rotation.current())
-    }
-
-    pub(super) fn issue(&mut self, pending: Pending) -> WorkId {
-        self.sequence.work = self.sequence.work.saturating_add(1);
-        let id = WorkId(self.sequence.work);
-        self.work.insert(id, pending);
-        id
     }
 }
 

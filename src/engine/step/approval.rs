@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use super::super::ask::{Answer, Ask, Question};
 use super::super::because::{Shown, because};
 use super::super::directive::{Because, Work};
+use super::super::machine::{Pending, Then};
 use super::super::reason::Reason;
-use super::super::state::{Pending, Refusal, Slot, SlotPhase};
+use super::super::state::{Refusal, Slot, SlotPhase};
 use super::Step;
 use crate::policy::{CallPolicy, ErrorClass, Scope, Unanswered};
 
@@ -14,7 +15,7 @@ impl Step<'_> {
     /// Asks about the first call that waits for it, unless a person is being asked about another.
     pub(super) fn ask_next(&mut self) {
         let asked = |pending: &Pending| matches!(pending, Pending::Approve(_) | Pending::ApproveAgain(_));
-        while !self.state.work.values().any(asked) {
+        while !self.state.work.any(asked) {
             let Some(index) = self.state.batch.gate.next_question() else { return };
             let Some(slot) = self.state.batch.slots.get(index) else { return };
             let (phase, slot) = (slot.phase.clone(), slot.without_history());
@@ -56,7 +57,7 @@ impl Step<'_> {
         let own = self.policy.turn().approval.timeout.value.length();
         let left = self.deadline().map(|deadline| deadline.since(self.state.now));
         let ask = Ask {
-            work: self.state.issue(pending),
+            work: self.state.work.issue(pending),
             question,
             call: slot.call.clone(),
             tool: slot.tool.clone(),
@@ -69,8 +70,10 @@ impl Step<'_> {
     }
 
     /// A person has answered whether the call of a slot may run, or nobody has.
-    pub(super) fn approved(&mut self, index: usize, answer: Answer) {
-        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
+    pub(super) fn approved(&mut self, index: usize, answer: Answer) -> Then {
+        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else {
+            return Then::Host;
+        };
         let unanswered = &self.policy.turn().approval.unanswered;
         let (yes, answered) = match answer {
             Answer::Approve | Answer::ApproveAll => (true, true),
@@ -97,6 +100,6 @@ impl Step<'_> {
             self.refuse_agreed(index, Refusal { class, text, because: vec![why] });
         }
         self.ask_next();
-        self.settle();
+        self.settle()
     }
 }

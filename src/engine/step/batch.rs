@@ -13,23 +13,23 @@ use super::super::directive::{Because, Note, RunTool, Work};
 use super::super::event::{Drive, Proposal, ToolOutcome};
 use super::super::failure::{EffectState, Failure, may_run_again};
 use super::super::gate::Gate;
-use super::super::machine::{EndOfCall, Failed};
+use super::super::machine::{Delivered, EndOfCall, Failed, Guidance, Pending, Subject, Then};
 use super::super::metric::MetricName;
 use super::super::problems::join_problems;
 use super::super::reason::told;
 use super::super::result::RunFacts;
 use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
-use super::super::state::{Guidance, Invalid, Pending, Refusal, Series, Slot, SlotPhase, Subject};
+use super::super::state::{Invalid, Refusal, Series, Slot, SlotPhase};
 use super::examine::Finding;
-use super::{Parts, Step};
-use crate::policy::{Effect, ErrorClass, Problem, ToolPolicy, Trigger};
+use super::{Split, Step};
+use crate::policy::{ErrorClass, Problem, ToolPolicy, Trigger};
 use crate::session::{FeedbackSource, Message, ReducerError, StopReason};
 use crate::time::{Instant, Nanos};
 
 impl Step<'_> {
-    pub(super) fn begin_batch(&mut self, proposals: Vec<Proposal>) {
+    pub(super) fn begin_batch(&mut self, proposals: Vec<Proposal>) -> Then {
         self.state.model_turn.guidance.clear();
-        self.state.sequence.batches = self.state.sequence.batches.saturating_add(1);
+        self.state.batch.number = self.state.batch.number.saturating_add(1);
         let now = self.state.now;
         let mut calls = 0_u32;
         for (index, Proposal { call, policy: planner }) in proposals.into_iter().enumerate() {
@@ -61,7 +61,7 @@ impl Step<'_> {
             });
         }
         self.start_waiting();
-        self.settle();
+        self.settle()
     }
 
     /// Runs, or runs again, the tool of a slot; if the rules have changed since that was decided, and do not allow it any
@@ -97,7 +97,7 @@ impl Step<'_> {
             None => policy.retry.for_others(),
         };
         let run = RunTool {
-            work: self.state.issue(Pending::Tool(index)),
+            work: self.state.work.issue(Pending::Tool(index)),
             attempt: progress.attempt,
             max_attempts: rules.max_attempts.value.limit(),
             timeout,
@@ -110,27 +110,31 @@ impl Step<'_> {
         self.ask(Work::RunTool(run), why);
     }
 
-    pub(super) fn tool_finished(&mut self, index: usize, outcome: ToolOutcome, run: RunFacts) {
+    pub(super) fn tool_finished(&mut self, index: usize, outcome: ToolOutcome, run: RunFacts) -> Then {
         let now = self.state.now;
         if let Some(slot) = self.state.batch.slots.get_mut(index) {
             slot.ran = run;
         }
         self.set_phase(index, SlotPhase::Ended(outcome, now));
-        self.settle();
+        self.settle()
     }
 
     /// Looks at the calls in order, as far as they have ended; then goes on to the next turn.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle(&mut self) -> Then {
         while !self.state.is_over() {
             let index = self.state.batch.settled;
             let Some(slot) = self.state.batch.slots.get_mut(index) else { break };
             match mem::replace(&mut slot.phase, SlotPhase::UnderWay) {
-                SlotPhase::UnderWay => return,
-                phase @ (SlotPhase::WithPlanner
+                SlotPhase::UnderWay => return Then::Host,
+                phase @ (SlotPhase::WithPlanner(_)
+                | SlotPhase::ReportWithPlanner
                 | SlotPhase::Waiting
                 | SlotPhase::Unasked
                 | SlotPhase::Asked
-                | SlotPhase::Doubtful(_)) => return self.set_phase(index, phase),
+                | SlotPhase::Doubtful(_)) => {
+                    slot.phase = phase;
+                    return Then::Host;
+                }
                 SlotPhase::Settled => {
                     slot.phase = SlotPhase::Settled;
                     self.state.batch.settled = index.saturating_add(1);
@@ -149,27 +153,58 @@ impl Step<'_> {
             }
         }
         if self.state.is_over() {
-            return;
+            return Then::Host;
         }
-        let report = self.policy.output().map(|output| output.tool.value.as_str());
-        let reported = self.state.report.accepted.is_some()
-            || self.state.batch.slots.iter().any(|slot| Some(slot.tool.as_str()) == report);
-        self.round_ended();
+        self.batch_settled()
+    }
+
+    /// All calls of the batch are settled.
+    fn batch_settled(&mut self) -> Then {
+        let Split { mut run, report, batch, .. } = self.split();
+        let tool = run.policy().output().map(|output| output.tool.value.as_str());
+        let reported =
+            report.is_accepted() || batch.slots.iter().any(|slot| Some(slot.tool.as_str()) == tool);
+        let ok = mem::take(&mut batch.round_ok);
+        if !batch.slots.is_empty() && run.context.drive == Drive::Turns {
+            batch.afterwords.extend(run.turns.round_ended(ok, run.ending.is_near(), &mut run.out));
+        }
         self.clear_batch();
-        for Guidance { class, text } in mem::take(&mut self.state.batch.afterwords) {
+        let Split { mut run, model, report, batch } = self.split();
+        for Guidance { class, text } in mem::take(&mut batch.afterwords) {
             match class {
                 ErrorClass::ReducerError => {
-                    self.append(Message::User { text, guidance: Some(class.name().into()) });
+                    run.append(Message::User { text, guidance: Some(class.name().into()) });
                 }
-                _ => self.guide(class, text),
+                _ => model.guidance.guide(class, text, &mut run.out),
             }
         }
-        match self.state.context.drive {
-            Drive::Turns if self.state.ending.is_now() && !reported => {
-                self.nothing_reported();
+        match run.context.drive {
+            Drive::Turns if run.ending.is_now() && !reported => report.on_other_calls(&mut run),
+            Drive::Turns => Then::TurnWhenDue,
+            Drive::Calls => Then::AfterReport,
+        }
+    }
+
+    /// The report came as a tool call. If the policy has no report any more, that is a tool that does not exist.
+    fn report_called(&mut self, index: usize, raw: &str) {
+        let Some(output) = self.policy.output() else {
+            let tool = self.state.batch.slots.get(index).map(|slot| slot.tool.clone()).unwrap_or_default();
+            let refusal = self.not_found(&tool);
+            return self.set_phase(index, SlotPhase::Refused(refusal));
+        };
+        let Split { mut run, report, .. } = self.split();
+        let delivered = report.on_called(output, raw, &mut run);
+        match delivered {
+            Delivered::Answered { text, error } => self.answer(index, text, error),
+            Delivered::GivenUp { text, reason } => {
+                self.answer(index, text, true);
+                let Split { mut run, report, .. } = self.split();
+                match report.exhausted(output, reason, &mut run) {
+                    Ok(true) => {}
+                    Ok(false) => self.set_phase(index, SlotPhase::ReportWithPlanner),
+                    Err(end) => self.route(end),
+                }
             }
-            Drive::Turns => self.next_turn_when_due(),
-            Drive::Calls => self.after_output(),
         }
     }
 
@@ -195,7 +230,7 @@ impl Step<'_> {
         self.state.batch.round_ok |= !error;
         let (call, tool, handle) = (slot.call.clone(), slot.tool.clone(), slot.ran.handle.clone());
         let message = Message::Tool { call, tool, text, error, handle };
-        if let Some(room) = &mut self.state.model_turn.reductions.results {
+        if let Some(room) = &mut self.state.batch.room {
             room.take(&message);
         }
         self.append(message);
@@ -207,7 +242,7 @@ impl Step<'_> {
         for index in 0..self.state.batch.slots.len() {
             let Some(slot) = self.state.batch.slots.get(index) else { continue };
             match &slot.phase {
-                SlotPhase::Settled | SlotPhase::WithPlanner => {}
+                SlotPhase::Settled | SlotPhase::WithPlanner(_) | SlotPhase::ReportWithPlanner => {}
                 SlotPhase::Refused(refusal) => {
                     let text = refusal.text.clone();
                     self.answer(index, text, true);
@@ -235,9 +270,9 @@ impl Step<'_> {
     }
 
     /// The call gets no further attempt, because the run is to end.
-    pub(super) fn interrupt(&mut self, index: usize) {
+    pub(super) fn interrupt(&mut self, index: usize) -> Then {
         self.answer_interrupted(index);
-        self.settle();
+        self.settle()
     }
 
     fn answer_interrupted(&mut self, index: usize) {
@@ -263,7 +298,7 @@ impl Step<'_> {
     }
 
     fn clear_batch(&mut self) {
-        self.state.model_turn.reductions.results = None;
+        self.state.batch.room = None;
         self.state.batch.slots.clear();
         self.state.batch.gate = Gate::default();
         self.state.batch.settled = 0;
@@ -358,8 +393,8 @@ impl Step<'_> {
     pub(super) fn succeeded(&mut self, index: usize, data: &Value) {
         let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let Parts { mut out, tools, .. } = self.parts();
-        tools.succeeded(&slot.tool, slot.place, &policy, &mut out);
+        let Split { mut run, .. } = self.split();
+        run.tools.succeeded(&slot.tool, slot.place, &policy, &mut run.out);
         self.has_acted(index, data);
     }
 
@@ -431,8 +466,8 @@ impl Step<'_> {
         let (progress, slot) = (slot.series.progress(), slot.without_history());
         self.state.tools.end_corrections(&slot.tool);
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let Parts { mut out, tools, .. } = self.parts();
-        tools.failed(&slot.tool, slot.place, &policy, &mut out);
+        let Split { mut run, .. } = self.split();
+        run.tools.failed(&slot.tool, slot.place, &policy, &mut run.out);
         let obstacle = if !may_run_again(self.effect_of(&slot.tool, &policy), effect) {
             Obstacle::MayHaveActed
         } else if self.state.tools.is_open(&slot.tool) {
@@ -452,7 +487,7 @@ impl Step<'_> {
             slot.left = effect;
             slot.series.record(class, &failure.message, at, verdict.delay());
         }
-        self.state.last_error = Some((class, failure.message.clone()));
+        self.state.last.error = Some((class, failure.message.clone()));
         match verdict {
             Verdict::Retry { delay, by } => {
                 let why = of_retry(self.policy, &policy.retry, progress, &case, delay, by);
@@ -482,13 +517,13 @@ impl Step<'_> {
 
     /// Looks whether calls keep ending alike.
     fn call_ended(&mut self, call: (&str, &str), end: &EndOfCall<'_>) {
-        let Parts { mut out, loops, batch, .. } = self.parts();
-        loops.ended(call, end, &mut batch.afterwords, &mut out);
+        let Split { mut run, batch, .. } = self.split();
+        run.loops.ended(call, end, &mut batch.afterwords, &mut run.out);
     }
 
     /// The same for every attempt of the call, and for no other call.
     pub(super) fn idempotency_key(&self, index: usize) -> String {
-        format!("{}-{}-{index}", self.state.run, self.state.sequence.batches)
+        format!("{}-{}-{index}", self.state.run, self.state.batch.number)
     }
 
     /// Feedback for a failure of a class that is retried: also for the last one, which schedules nothing.
@@ -508,13 +543,5 @@ impl Step<'_> {
         let source = FeedbackSource::Tool;
         let tool = Some(slot.tool.as_str());
         self.feedback(retry, &Failed { source, tool, attempt, class: case.class, message, next_delay })
-    }
-
-    /// What a run of the tool does to the world: the policy's word, or the tool's own where the policy has none.
-    pub(super) fn effect_of(&self, tool: &str, policy: &ToolPolicy) -> Effect {
-        match policy.effect.value {
-            Effect::Unknown => self.state.context.effects.get(tool).copied().unwrap_or(Effect::Unknown),
-            known => known,
-        }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::super::event::ToolFacts;
 use super::super::state::SlotPhase;
-use super::{Parts, Step};
+use super::{Split, Step};
 use crate::policy::Approval;
 
 impl Step<'_> {
@@ -18,8 +18,8 @@ impl Step<'_> {
     /// There is another policy: what does not fit it begins anew.
     pub(super) fn policy_changed(&mut self) {
         self.state.slices.complete(self.policy.session());
-        let Parts { mut out, tools, .. } = self.parts();
-        tools.policy_changed(&mut out);
+        let Split { mut run, .. } = self.split();
+        run.tools.policy_changed(&mut run.out);
         self.approve_again();
         self.last_turn_by_new_rules();
     }
@@ -34,7 +34,8 @@ impl Step<'_> {
                 SlotPhase::Waiting
                 | SlotPhase::Unasked
                 | SlotPhase::Asked
-                | SlotPhase::WithPlanner
+                | SlotPhase::WithPlanner(_)
+                | SlotPhase::ReportWithPlanner
                 | SlotPhase::Refused(_)
                 | SlotPhase::Invalid(_)
                 | SlotPhase::Report(_)

@@ -9,9 +9,10 @@ use super::super::because::because;
 use super::super::directive::{Note, RunTool, Work};
 use super::super::event::ToolOutcome;
 use super::super::failure::{EffectState, Failure, may_run_again};
+use super::super::machine::{Pending, Then};
 use super::super::retry::{self, Obstacle, Verdict};
-use super::super::state::{Doubt, Pending, Slot, SlotPhase};
-use super::{Parts, Step};
+use super::super::state::{Doubt, Slot, SlotPhase};
+use super::{Split, Step};
 use crate::policy::{AfterEffect, Effect, ErrorClass, Setting, Verification};
 use crate::time::Instant;
 
@@ -75,7 +76,7 @@ impl Step<'_> {
     pub(super) fn waits_for_a_person(&self) -> Option<usize> {
         let index = self.state.batch.settled;
         let doubtful = matches!(self.state.batch.slots.get(index)?.phase, SlotPhase::Doubtful(_));
-        let verifies = self.state.work.values().any(|pending| matches!(pending, Pending::Verify(_)));
+        let verifies = self.state.work.any(|pending| matches!(pending, Pending::Verify(_)));
         (doubtful && !verifies).then_some(index)
     }
 
@@ -99,7 +100,7 @@ impl Step<'_> {
         let now = self.state.now;
         // It runs in the place of the call it is about.
         let run = RunTool {
-            work: self.state.issue(Pending::Verify(index)),
+            work: self.state.work.issue(Pending::Verify(index)),
             call: slot.call.clone(),
             tool: check.tool.clone(),
             attempt: 1,
@@ -115,7 +116,7 @@ impl Step<'_> {
     }
 
     /// The arguments of the tool that is asked, if it can be.
-    fn arguments_of(&self, slot: &Slot, check: &Verification) -> Result<Value, String> {
+    fn arguments_of(&mut self, slot: &Slot, check: &Verification) -> Result<Value, String> {
         let Some(schema) = self.tools.schema(&check.tool) else {
             return Err(format!("there is no tool `{}`", check.tool));
         };
@@ -140,8 +141,10 @@ impl Step<'_> {
     }
 
     /// The other tool has answered whether the run of a slot has acted.
-    pub(super) fn verified(&mut self, index: usize, outcome: ToolOutcome) {
-        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else { return };
+    pub(super) fn verified(&mut self, index: usize, outcome: ToolOutcome) -> Then {
+        let Some(slot) = self.state.batch.slots.get(index).map(Slot::without_history) else {
+            return Then::Host;
+        };
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let AfterEffect::Verify(check) = &policy.after_effect.value else {
             // The rules have changed meanwhile.
@@ -163,23 +166,26 @@ impl Step<'_> {
                 }
             }
         };
-        self.found_out(index, effect, &check.tool);
+        self.found_out(index, effect, &check.tool)
     }
 
     /// A person has answered whether the tool may run again. No answer is a no: it may have acted.
-    pub(super) fn approved_again(&mut self, index: usize, answer: Answer) {
+    pub(super) fn approved_again(&mut self, index: usize, answer: Answer) -> Then {
         let effect = match answer {
             Answer::Approve | Answer::ApproveAll => EffectState::NotStarted,
             Answer::Refuse | Answer::None => EffectState::Unknown,
         };
-        self.found_out(index, effect, "");
+        self.found_out(index, effect, "")
     }
 
-    fn found_out(&mut self, index: usize, effect: EffectState, by: &str) {
-        let Some(slot) = self.state.batch.slots.get_mut(index) else { return };
+    fn found_out(&mut self, index: usize, effect: EffectState, by: &str) -> Then {
+        let Some(slot) = self.state.batch.slots.get_mut(index) else { return Then::Host };
         let doubt = match mem::replace(&mut slot.phase, SlotPhase::UnderWay) {
             SlotPhase::Doubtful(doubt) => *doubt,
-            phase => return slot.phase = phase,
+            phase => {
+                slot.phase = phase;
+                return Then::Host;
+            }
         };
         let slot = slot.without_history();
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
@@ -200,15 +206,15 @@ impl Step<'_> {
                     json!({ "tool": slot.tool, "error": failure.message, "error_type": class, "by": by });
                 let text = self.say(&policy.messages.acted, vars);
                 // The tool is no better for it: its run failed.
-                let Parts { mut out, tools, .. } = self.parts();
-                tools.failed(&slot.tool, slot.place, &policy, &mut out);
+                let Split { mut run, .. } = self.split();
+                run.tools.failed(&slot.tool, slot.place, &policy, &mut run.out);
                 self.has_acted(index, &Value::String(text));
             }
             EffectState::Started | EffectState::Unknown => {
                 self.failed_for_certain(index, &failure, before, at);
             }
         }
-        self.settle();
+        self.settle()
     }
 }
 

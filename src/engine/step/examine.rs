@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::super::event::Drive;
 use super::super::problems::{changed, parse, violations};
 use super::super::state::{Invalid, Refusal, SlotPhase};
-use super::{Parts, Step};
-use crate::policy::{CallOverride, ErrorClass, Problem, ToolPolicy};
+use super::{Split, Step};
+use crate::policy::{CallOverride, ErrorClass, Problem};
 use crate::session::ToolCall;
 
 /// What was found out about a call.
@@ -27,9 +27,10 @@ impl Step<'_> {
         }
         let parsed = parse(self.policy, &call.arguments);
         let (turn, drive) = (self.state.turn, self.state.context.drive);
-        let Parts { mut out, ending, loops, batch, .. } = self.parts();
-        let ending = (drive == Drive::Turns).then_some((ending, turn));
-        let repeated = loops.examine(call, parsed.as_ref().ok(), ending, &mut batch.afterwords, &mut out);
+        let Split { mut run, batch, .. } = self.split();
+        let ending = (drive == Drive::Turns).then_some((&mut *run.ending, turn));
+        let (arguments, afterwords) = (parsed.as_ref().ok(), &mut batch.afterwords);
+        let repeated = run.loops.examine(call, arguments, ending, afterwords, &mut run.out);
         if let Some(refusal) = repeated {
             return refused(refusal);
         }
@@ -61,8 +62,8 @@ impl Step<'_> {
     /// Why a call of a tool does not run in the last turn, or once the end was asked for.
     pub(super) fn only_the_end(&mut self, tool: &str) -> Option<Refusal> {
         let turn = self.state.turn;
-        let Parts { mut out, ending, .. } = self.parts();
-        ending.refuse(tool, turn, &mut out)
+        let Split { mut run, .. } = self.split();
+        run.ending.refuse(tool, turn, &mut run.out)
     }
 
     /// There is no tool of that name.
@@ -75,16 +76,6 @@ impl Step<'_> {
         let messages = &self.policy.tool(name).messages;
         let text = self.say(&messages.not_found, json!({ "tool": name, "suggestions": suggestions }));
         Refusal { class: ErrorClass::ToolNotFound, text, because: Vec::new() }
-    }
-
-    /// The rules for one call.
-    pub(super) fn tool_policy(
-        &self,
-        tool: &str,
-        arguments: &Value,
-        planner: Option<&CallOverride>,
-    ) -> std::sync::Arc<ToolPolicy> {
-        self.policy.call(tool, arguments, planner).policy
     }
 }
 

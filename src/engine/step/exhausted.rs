@@ -1,40 +1,20 @@
-//! The end of the attempts: it is written down, and the policy or the planner decides what is done instead.
+//! The end of the attempts at a tool call: it is written down, and the policy or the planner decides what is done instead.
+
+use core::mem;
 
 use serde_json::json;
 
 use super::super::because::{Shown, because};
-use super::super::directive::{Because, Consult, Decision, Note, Work};
-use super::super::failure::Failure;
+use super::super::directive::{Decision, Note};
+use super::super::machine::{Pending, Then};
 use super::super::metric::MetricName;
-use super::super::retry::{self, Case, Obstacle, Progress};
-use super::super::state::{Pending, SlotPhase};
-use super::Step;
-use crate::policy::{Classified, ErrorClass, OnExhausted, RetryPolicy, Setting, ToolPolicy, Trigger};
+use super::super::retry::{Case, Progress};
+use super::super::state::SlotPhase;
+use super::{Split, Step};
+use crate::policy::{ErrorClass, ToolPolicy, Trigger};
 use crate::session::{FinalReason, ReducerError, RetryExhausted, StopReason};
-use crate::time::Nanos;
 
 impl Step<'_> {
-    pub(super) fn case(&self, class: ErrorClass, hint: Option<Nanos>, obstacle: Obstacle) -> Case {
-        Case { class, hint, assumed: false, obstacle, run_deadline: self.deadline(), correction: false }
-    }
-
-    /// The case of a failure: with what the server says about retries, as far as the policy listens.
-    pub(super) fn case_of(
-        &self,
-        failure: &Failure,
-        classified: Classified,
-        retry: &RetryPolicy,
-        obstacle: Obstacle,
-    ) -> Case {
-        let rule = &retry.for_class(classified.class).server_delay.value;
-        let waits = failure.waits();
-        let hint = retry::hint(&waits, classified, rule);
-        let assumed = retry::assumed(&waits, classified, rule);
-        let advice = retry::advice(failure.should_retry, rule);
-        let obstacle = obstacle.or_fault_of(classified).or_advice(advice);
-        Case { assumed, ..self.case(classified.class, hint, obstacle) }
-    }
-
     /// A tool call gets no further attempt.
     pub(super) fn tool_exhausted(
         &mut self,
@@ -94,7 +74,7 @@ impl Step<'_> {
         let text = self.show_failure(index, class, &told, text);
         // Only attempts that were used up are the planner's business; any other failure the model is told.
         let decision = if reason.used_up() {
-            self.decide(&policy.on_exhausted, &mut why)
+            self.split().run.decide(&policy.on_exhausted, &mut why)
         } else {
             Some(Decision::TellModel)
         };
@@ -103,18 +83,19 @@ impl Step<'_> {
         if let Some(decision) = decision {
             self.give_up_tool(decision, exhausted);
         } else {
-            self.set_phase(index, SlotPhase::WithPlanner);
-            self.consult(Pending::ConsultTool(index), exhausted);
+            self.set_phase(index, SlotPhase::WithPlanner(Box::new(exhausted.clone())));
+            self.split().run.consult(Pending::ConsultTool(index), exhausted);
         }
     }
 
     /// The planner has decided what is done about a tool call; it has its answer already.
-    pub(super) fn tool_decided(&mut self, index: usize, decision: Decision) {
-        self.set_phase(index, SlotPhase::Settled);
-        if let Some(exhausted) = self.state.consulted.take() {
-            self.give_up_tool(decision, exhausted);
+    pub(super) fn tool_decided(&mut self, index: usize, decision: Decision) -> Then {
+        if let Some(slot) = self.state.batch.slots.get_mut(index)
+            && let SlotPhase::WithPlanner(exhausted) = mem::replace(&mut slot.phase, SlotPhase::Settled)
+        {
+            self.give_up_tool(decision, *exhausted);
         }
-        self.settle();
+        self.settle()
     }
 
     fn give_up_tool(&mut self, decision: Decision, exhausted: RetryExhausted) {
@@ -123,78 +104,24 @@ impl Step<'_> {
             Decision::FinalTurn => {
                 self.force_last_turn(FinalReason::RetryExhaustion, Vec::new());
             }
-            Decision::Fail => self.failed_for_good(exhausted, Vec::new()),
+            Decision::Fail => self.failed_by_tool(exhausted),
         }
-    }
-
-    /// The planner has decided what is done about the model.
-    pub(super) fn model_decided(&mut self, decision: Decision) {
-        if let Some(exhausted) = self.state.consulted.take() {
-            self.give_up_model(decision, exhausted);
-        }
-    }
-
-    /// What is done when no model answers: one more try in a last turn, or the end.
-    pub(super) fn give_up_model(&mut self, decision: Decision, exhausted: RetryExhausted) {
-        self.state.model_turn.series = None;
-        let again = match decision {
-            Decision::FinalTurn => self.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
-            // There is nobody to tell.
-            Decision::TellModel | Decision::Fail => false,
-        };
-        if again {
-            return self.next_turn();
-        }
-        self.failed_for_good(exhausted, Vec::new());
     }
 
     /// The planner has decided what is done about the report.
-    pub(super) fn output_decided(&mut self, decision: Decision) {
-        if let Some(exhausted) = self.state.consulted.take() {
-            self.give_up_output(decision, exhausted);
-        }
-        if self.state.is_over() {
-            return;
+    pub(super) fn report_decided(&mut self, decision: Decision) -> Then {
+        let Split { mut run, report, .. } = self.split();
+        if let Err(end) = report.on_decided(decision, &mut run) {
+            return end;
         }
         if self.state.batch.slots.is_empty() {
-            return self.after_output();
+            return Then::AfterReport;
         }
         for slot in &mut self.state.batch.slots {
-            if slot.phase == SlotPhase::WithPlanner {
+            if slot.phase == SlotPhase::ReportWithPlanner {
                 slot.phase = SlotPhase::Settled;
             }
         }
-        self.settle();
-    }
-
-    /// What is done when no report holds: one last turn, going on, or the end.
-    pub(super) fn give_up_output(&mut self, decision: Decision, exhausted: RetryExhausted) {
-        let goes_on = match decision {
-            Decision::FinalTurn => self.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
-            Decision::TellModel => !self.state.ending.is_now(),
-            Decision::Fail => false,
-        };
-        if !goes_on {
-            self.failed_for_good(exhausted, Vec::new());
-        } else if decision == Decision::FinalTurn {
-            // The last turn has attempts of its own.
-            self.state.report.series = None;
-        }
-    }
-
-    pub(super) fn decide(&self, on: &Setting<OnExhausted>, why: &mut Vec<Because>) -> Option<Decision> {
-        why.push(because(self.policy, "on_exhausted", &on.map(Shown), []));
-        match on.value {
-            OnExhausted::TellModel => Some(Decision::TellModel),
-            OnExhausted::FinalTurn => Some(Decision::FinalTurn),
-            OnExhausted::Fail => Some(Decision::Fail),
-            OnExhausted::AskPlanner => None,
-        }
-    }
-
-    pub(super) fn consult(&mut self, pending: Pending, exhausted: RetryExhausted) {
-        let work = self.state.issue(pending);
-        self.state.consulted = Some(exhausted.clone());
-        self.ask(Work::Consult(Consult { work, exhausted }), Vec::new());
+        self.settle()
     }
 }

@@ -9,7 +9,7 @@ use super::super::directive::{Because, Note};
 use super::super::event::{ModelReply, Proposal};
 use super::super::metric::MetricName;
 use super::super::problems::parse;
-use super::Step;
+use super::{Split, Step};
 use crate::policy::{ErrorClass, MalformedCalls, Problem};
 use crate::session::ToolCall;
 
@@ -34,26 +34,27 @@ impl Step<'_> {
 
     fn dropped(&mut self, call: ToolCall, problem: &Problem, why: Because) -> String {
         let ToolCall { id, name, .. } = call;
-        let problems = core::slice::from_ref(problem);
-        let report = self.policy.output().filter(|output| output.tool.value == name).cloned();
-        let (subject, text) = if let Some(output) = &report {
-            let attempt = self.state.report.refused.saturating_add(1);
-            ("output".to_owned(), self.say_invalid(output, attempt, problems))
+        let Split { mut run, report, .. } = self.split();
+        let policy = run.policy();
+        let output = policy.output().filter(|output| output.tool.value == name);
+        let (subject, text) = if let Some(output) = output {
+            ("output".to_owned(), report.say_malformed(output, problem, &mut run.out))
         } else {
+            let problems = [problem];
             let vars = json!({ "tool": name, "attempt": 1, "max_attempts": null, "problems": problems });
-            let text = self.say(&self.policy.tool(&name).messages.invalid_args.clone(), vars);
+            let text = run.out.say(&policy.tool(&name).messages.invalid_args, vars);
             (format!("tool {name}"), text)
         };
-        self.count(MetricName::ValidationRetryTotal, subject, 1);
+        run.out.count(MetricName::ValidationRetryTotal, subject, 1);
         let refused = Note::Refused {
             call: id,
             tool: name,
             error_type: ErrorClass::MalformedToolCall,
             message: text.clone(),
         };
-        self.note(refused, vec![why]);
-        if report.is_some() {
-            self.report_attempted();
+        run.out.note(refused, vec![why]);
+        if output.is_some() {
+            report.on_delivered(&mut run);
         }
         text
     }

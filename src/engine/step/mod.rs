@@ -2,43 +2,28 @@
 
 mod approval;
 mod batch;
-mod budget;
 mod changed;
-mod context;
 mod doubt;
+mod ending;
 mod examine;
 mod exhausted;
-mod final_turn;
-mod guidance;
-mod history;
+mod forwards;
 mod malformed;
-mod model_retry;
-mod output;
 mod queue;
 mod reply;
 mod report_attempt;
 mod results;
-mod results_room;
-mod retract;
-mod rounds;
 mod sharing;
-mod spending;
-mod summary;
-mod tokens;
 mod turn;
 
-use serde_json::Value;
-
-use super::budget::Budgets;
 use super::catalogue::Catalogue;
-use super::directive::{Because, Directive, Directives, Note, Order, Outcome, Work, WorkId};
-use super::event::{Drive, Envelope, Event, RunStarted};
-use super::machine::{Failed, FinalTurn, ModelHealth, Out, Rules, ToolHealth, repair_call};
-use super::metric::MetricName;
-use super::repeats::LoopDetector;
-use super::state::{Batch, Pending, State};
-use crate::policy::{Policy, RetryPolicy, Seed, Setting, Template, Trigger};
-use crate::session::{Message, ReducerError};
+use super::directive::{Decision, Directive, Directives, WorkId};
+use super::event::{Drive, Envelope, Event, ModelReply, Proposal, RunStarted, TurnMeasure};
+use super::failure::Failure;
+use super::machine::{ModelTurn, Out, Pending, ReportSeries, Rules, RunParts, Then, repair_call};
+use super::state::{Batch, State};
+use crate::policy::Policy;
+use crate::session::Message;
 
 /// A policy and a set of tools, ready to decide.
 ///
@@ -103,96 +88,179 @@ impl Step<'_> {
             }
             return;
         }
+        let then = self.decide(event);
+        self.route(then);
+    }
+
+    fn decide(&mut self, event: Event) -> Then {
         match event {
             Event::RunStarted(started) => self.run_started(started),
-            _ if self.state.run.is_empty() => self.warn("the run has not started; the event is not used"),
+            _ if self.state.run.is_empty() => {
+                self.warn("the run has not started; the event is not used");
+                Then::Host
+            }
             Event::TurnPrepared { work, measure } => match self.claim(work) {
-                Some(Pending::Prepare) => {
-                    self.state.spending.appended = 0;
-                    self.turn_prepared(measure);
-                }
+                Some(Pending::Prepare) => self.turn_prepared(measure),
                 other => self.unasked(work, other),
             },
             Event::HistoryRepaired { work, repair } => match self.claim(work) {
-                Some(Pending::Repair(what)) => self.history_repaired(what, repair),
+                Some(Pending::Repair(what)) => {
+                    let Split { mut run, model, .. } = self.split();
+                    let target = model.series.target(run.context);
+                    model.history.on_repaired(what, repair, target, &mut model.guidance, &mut run)
+                }
                 other => self.unasked(work, other),
             },
             Event::ContextReduced { work, reduction } => match self.claim(work) {
-                Some(Pending::Reduce(what)) => self.context_reduced(what, reduction),
-                other => self.unasked(work, other),
-            },
-            Event::ModelResponded { work, reply } => match self.claim(work) {
-                Some(Pending::Model) => {
-                    self.charge_reply(&reply);
-                    self.model_responded(reply);
-                }
-                Some(Pending::Summary(what)) => {
-                    self.charge_reply(&reply);
-                    self.summarized(what, &reply);
+                Some(Pending::Reduce(what)) => {
+                    let Split { mut run, model, .. } = self.split();
+                    model.window.on_reduced(what, reduction, &model.guidance, &mut run)
                 }
                 other => self.unasked(work, other),
             },
-            Event::ModelFailed { work, failure } => match self.claim(work) {
-                Some(Pending::Model) => {
-                    self.charge_failure(&failure);
-                    self.model_failed(&failure);
-                }
-                Some(Pending::Summary(what)) => {
-                    self.charge_failure(&failure);
-                    self.not_summarized(what, &failure);
-                }
-                other => self.unasked(work, other),
-            },
+            Event::ModelResponded { work, reply } => self.reply_came(work, reply),
+            Event::ModelFailed { work, failure } => self.failure_came(work, failure),
             Event::ToolFinished { work, outcome, run } => match self.claim(work) {
                 Some(Pending::Tool(slot)) => self.tool_finished(slot, outcome, run),
                 Some(Pending::Verify(slot)) => self.verified(slot, outcome),
                 other => self.unasked(work, other),
             },
-            Event::TimerFired { work } => match self.claim(work) {
-                Some(Pending::WaitModel) => self.call_model(),
-                Some(Pending::WaitTool(slot)) => {
-                    self.run_tool(slot, Vec::new());
-                    self.settle();
-                }
-                Some(Pending::WaitTurn) => self.next_turn(),
-                other => self.unasked(work, other),
-            },
-            Event::PlannerDecided { work, decision } => match self.claim(work) {
-                Some(Pending::ConsultTool(slot)) => self.tool_decided(slot, decision),
-                Some(Pending::ConsultModel) => self.model_decided(decision),
-                Some(Pending::ConsultOutput) => self.output_decided(decision),
-                other => self.unasked(work, other),
-            },
+            Event::TimerFired { work } => self.timer_fired(work),
+            Event::PlannerDecided { work, decision } => self.planner_decided(work, decision),
             Event::Answered { work, answer } => match self.claim(work) {
                 Some(Pending::Approve(slot)) => self.approved(slot, answer),
                 Some(Pending::ApproveAgain(slot)) => self.approved_again(slot, answer),
                 other => self.unasked(work, other),
             },
-            Event::ToolsProposed { mut calls } => {
-                if self.host_drives("tool calls") {
-                    for proposal in &mut calls {
-                        repair_call(&mut proposal.call, &mut self.parts().out);
-                    }
-                    self.begin_turn_of_tools();
-                    self.begin_batch(calls);
-                }
+            Event::ToolsProposed { calls } => self.tools_proposed(calls),
+            Event::OutputProposed { output } => self.output_proposed(output),
+            Event::PolicyChanged { policy: _ } => {
+                self.policy_changed();
+                Then::Host
             }
-            Event::OutputProposed { output } => {
-                if self.host_drives("a report") {
-                    self.text_proposed(output);
-                }
+            Event::ToolsChanged { tools } => {
+                self.take_effects(tools);
+                Then::Host
             }
-            Event::PolicyChanged { policy: _ } => self.policy_changed(),
-            Event::ToolsChanged { tools } => self.take_effects(tools),
-            Event::SharedChanged(known) => self.shared_changed(known),
+            Event::SharedChanged(known) => {
+                self.shared_changed(known);
+                Then::Host
+            }
             Event::StopRequested { reason } => self.stop_requested(reason),
-            Event::Cancelled { reason } => self.stopped(reason),
+            Event::Cancelled { reason } => Then::stopped(reason),
         }
     }
 
-    fn run_started(&mut self, started: RunStarted) {
+    /// Asks one machine after the other, until the host has work to do or the run is over.
+    fn route(&mut self, mut then: Then) {
+        loop {
+            let Split { mut run, model, .. } = self.split();
+            then = match then {
+                Then::Host => return,
+                Then::Begin(measure) => model.window.begin(measure, &mut run),
+                Then::Choose(measure) => model.choose(measure, &mut run),
+                Then::Call => model.call(&mut run),
+                Then::Failed(failure) => model.on_failure(&failure, &mut run),
+                Then::Replied(reply) => self.model_responded(*reply),
+                Then::Turn => self.next_turn(),
+                Then::TurnWhenDue => self.next_turn_when_due(),
+                Then::AfterReport => self.after_report(),
+                Then::End(end) => return self.end(*end),
+            };
+        }
+    }
+
+    fn timer_fired(&mut self, work: WorkId) -> Then {
+        match self.claim(work) {
+            Some(Pending::WaitModel) => Then::Call,
+            Some(Pending::WaitTool(slot)) => {
+                self.run_tool(slot, Vec::new());
+                self.settle()
+            }
+            Some(Pending::WaitTurn) => Then::Turn,
+            other => self.unasked(work, other),
+        }
+    }
+
+    fn planner_decided(&mut self, work: WorkId, decision: Decision) -> Then {
+        match self.claim(work) {
+            Some(Pending::ConsultTool(slot)) => self.tool_decided(slot, decision),
+            Some(Pending::ConsultModel) => {
+                let Split { mut run, model, .. } = self.split();
+                model.on_decided(decision, &mut run)
+            }
+            Some(Pending::ConsultOutput) => self.report_decided(decision),
+            other => self.unasked(work, other),
+        }
+    }
+
+    fn tools_proposed(&mut self, mut calls: Vec<Proposal>) -> Then {
+        if !self.host_drives("tool calls") {
+            return Then::Host;
+        }
+        let Split { mut run, .. } = self.split();
+        for proposal in &mut calls {
+            repair_call(&mut proposal.call, &mut run.out);
+        }
+        run.tools.begin_turn(&mut run.out);
+        self.begin_batch(calls)
+    }
+
+    fn output_proposed(&mut self, output: String) -> Then {
+        if !self.host_drives("a report") {
+            return Then::Host;
+        }
+        let Split { mut run, model, report, .. } = self.split();
+        report.on_text(output, &mut model.guidance, &mut run)
+    }
+
+    fn turn_prepared(&mut self, measure: TurnMeasure) -> Then {
+        let Split { mut run, model, .. } = self.split();
+        run.spending.appended = 0;
+        model.window.on_prepared();
+        model.history.on_prepared(measure, &mut run)
+    }
+
+    fn reply_came(&mut self, work: WorkId, reply: ModelReply) -> Then {
+        let pending = self.claim(work);
+        let Split { mut run, model, .. } = self.split();
+        match pending {
+            Some(Pending::Model) => {
+                run.charge_reply(&reply);
+                Then::Replied(Box::new(reply))
+            }
+            Some(Pending::Summary(what)) => {
+                run.charge_reply(&reply);
+                let then = model.window.on_summary(what, &reply, &mut run);
+                if let Some(usage) = reply.usage {
+                    self.state.usage = self.state.usage.plus(usage);
+                }
+                then
+            }
+            other => self.unasked(work, other),
+        }
+    }
+
+    fn failure_came(&mut self, work: WorkId, failure: Failure) -> Then {
+        let pending = self.claim(work);
+        let Split { mut run, model, .. } = self.split();
+        match pending {
+            Some(Pending::Model) => {
+                run.charge_failure(&failure);
+                Then::Failed(Box::new(failure))
+            }
+            Some(Pending::Summary(what)) => {
+                run.charge_failure(&failure);
+                model.window.on_no_summary(what, &failure, &mut run)
+            }
+            other => self.unasked(work, other),
+        }
+    }
+
+    fn run_started(&mut self, started: RunStarted) -> Then {
         if !self.state.run.is_empty() {
-            return self.warn("the run has already started; the event is not used");
+            self.warn("the run has already started; the event is not used");
+            return Then::Host;
         }
         let RunStarted {
             run,
@@ -216,49 +284,39 @@ impl Step<'_> {
         self.state.context.deadline = deadline;
         self.state.spending.started = self.state.now;
         self.state.spending.prices = prices;
-        let Parts { mut out, models, .. } = self.parts();
-        models.take_windows(windows, &mut out);
-        self.state.models.take_overheads(overheads, !tools.is_empty(), &self.state.context.targets);
+        let Split { mut run, .. } = self.split();
+        run.models.take_windows(windows, &mut run.out);
+        run.models.take_overheads(overheads, !tools.is_empty(), &run.context.targets);
         self.take_effects(tools);
         // Those of runs of the session before this one go on.
         self.state.slices.complete(self.policy.session());
+        let Split { mut run, .. } = self.split();
         if !system.is_empty() {
-            self.append(Message::System { text: system });
+            run.append(Message::System { text: system });
         }
         for message in history {
-            self.append(message);
+            run.append(message);
         }
         if !task.is_empty() {
-            self.append(Message::user(task));
+            run.append(Message::user(task));
         }
         match drive {
-            Drive::Turns => self.next_turn(),
-            Drive::Calls => {}
+            Drive::Turns => Then::Turn,
+            Drive::Calls => Then::Host,
         }
-    }
-
-    /// Ends the run. Calls without a result get one, so that the history stays valid.
-    fn finish(&mut self, outcome: Outcome, because: Vec<Because>) {
-        self.close_batch();
-        // What calls answer that are no longer settled depends on who was quicker.
-        self.state.spending.appended = 0;
-        self.charge_unanswered();
-        self.state.work.clear();
-        self.state.model_turn.series = None;
-        self.state.outcome = Some(outcome.clone());
-        self.note(Note::Finish { outcome }, because);
     }
 
     fn claim(&mut self, work: WorkId) -> Option<Pending> {
-        self.state.work.remove(&work)
+        self.state.work.claim(work)
     }
 
     /// An answer that does not fit: the work stays as it was.
-    fn unasked(&mut self, work: WorkId, claimed: Option<Pending>) {
+    fn unasked(&mut self, work: WorkId, claimed: Option<Pending>) -> Then {
         if let Some(pending) = claimed {
-            self.state.work.insert(work, pending);
+            self.state.work.put_back(work, pending);
         }
         self.warn(format!("nobody asked for this answer (work {}); it is not used", work.0));
+        Then::Host
     }
 
     fn host_drives(&mut self, what: &str) -> bool {
@@ -272,76 +330,37 @@ impl Step<'_> {
         }
         ok
     }
-
-    fn ask(&mut self, work: Work, because: Vec<Because>) {
-        self.directives.push(Directive { order: Order::Work(work), because });
-    }
-
-    fn append(&mut self, message: Message) {
-        self.appended(&message);
-        self.note(Note::Append { message }, Vec::new());
-    }
-
-    fn seed(&self, scope: &str, call: &str) -> Seed {
-        Seed::new(self.state.context.seed, scope, call)
-    }
 }
 
-/// What a step lends to its machines: each gets its own state, and the output.
-struct Parts<'p> {
-    out: Out<'p>,
-    ending: &'p mut FinalTurn,
-    tools: &'p mut ToolHealth,
-    models: &'p mut ModelHealth,
-    budgets: &'p mut Budgets,
-    loops: &'p mut LoopDetector,
-    batch: &'p mut Batch,
+/// The state of a run, split: the machines of one turn, and what all of them share.
+struct Split<'s> {
+    run: RunParts<'s>,
+    model: &'s mut ModelTurn,
+    report: &'s mut ReportSeries,
+    batch: &'s mut Batch,
 }
 
 impl Step<'_> {
-    const fn rules(&self) -> Rules<'_> {
-        Rules { policy: self.policy, tools: self.tools }
-    }
-
-    fn parts(&mut self) -> Parts<'_> {
-        let State { now, slices, ending, tools, lately: loops, models, budgets, batch, .. } =
-            &mut *self.state;
+    fn split(&mut self) -> Split<'_> {
+        let state = &mut *self.state;
         let rules = Rules { policy: self.policy, tools: self.tools };
-        let out = Out { rules, now: *now, slices, directives: &mut self.directives };
-        Parts { out, ending, tools, models, budgets, loops, batch }
-    }
-
-    fn begin_turn_of_tools(&mut self) {
-        let Parts { mut out, tools, .. } = self.parts();
-        tools.begin_turn(&mut out);
-    }
-
-    fn shown_tools(&mut self) -> Vec<String> {
-        let Parts { mut out, tools, .. } = self.parts();
-        tools.shown_tools(&mut out)
-    }
-
-    fn note(&mut self, note: Note, because: Vec<Because>) {
-        self.parts().out.note(note, because);
-    }
-
-    fn warn(&mut self, message: impl Into<String>) {
-        self.parts().out.warn(message);
-    }
-
-    fn count(&mut self, name: MetricName, subject: String, value: u64) {
-        self.parts().out.count(name, subject, value);
-    }
-
-    fn say(&mut self, template: &Setting<Template>, vars: Value) -> String {
-        self.parts().out.say(template, vars)
-    }
-
-    fn reduce(&mut self, trigger: Trigger, event: impl FnOnce() -> Value) -> Option<ReducerError> {
-        self.parts().out.reduce(trigger, event)
-    }
-
-    fn feedback(&mut self, retry: &RetryPolicy, failed: &Failed<'_>) -> Option<ReducerError> {
-        self.parts().out.feedback(retry, failed)
+        let out = Out { rules, now: state.now, slices: &mut state.slices, directives: &mut self.directives };
+        let run = RunParts {
+            out,
+            context: &state.context,
+            id: &state.run,
+            event: state.seq,
+            turn: state.turn,
+            work: &mut state.work,
+            turns: &mut state.turns,
+            ending: &mut state.ending,
+            tools: &mut state.tools,
+            models: &mut state.models,
+            budgets: &mut state.budgets,
+            spending: &mut state.spending,
+            loops: &mut state.loops,
+            last: &mut state.last,
+        };
+        Split { run, model: &mut state.model_turn, report: &mut state.report, batch: &mut state.batch }
     }
 }

@@ -14,8 +14,9 @@ use super::super::gate::Place;
 use super::super::machine::Entry;
 use super::super::reason::Reason;
 use super::super::state::{Refusal, Slot, SlotPhase};
-use super::{Parts, Step};
+use super::{Split, Step};
 use crate::policy::{Approval, Attempts, ErrorClass};
+use crate::session::FinalReason;
 
 impl Step<'_> {
     /// Refuses a call beyond the most of one reply. The report is no call of a tool.
@@ -79,8 +80,8 @@ impl Step<'_> {
         if !next && !room(policy.concurrency.value, same) {
             return Entry::Later;
         }
-        let Parts { mut out, tools, .. } = self.parts();
-        tools.admit(&slot.tool, &policy, same, &mut out)
+        let Split { mut run, .. } = self.split();
+        run.tools.admit(&slot.tool, &policy, same, &mut run.out)
     }
 
     /// Why a call that waited does not begin any more, whatever room there is.
@@ -94,9 +95,25 @@ impl Step<'_> {
         Some(Refusal { class: ErrorClass::Timeout, text, because: Vec::new() })
     }
 
+    /// Why a call does not run: all calls of tools there may be have run. Then the next turn is the final one.
+    fn no_calls_left(&mut self, slot: &Slot) -> Option<Refusal> {
+        let Split { mut run, .. } = self.split();
+        let most = run.run_budget().limits()?.tool_calls.as_ref()?;
+        let made = run.spending.tool_calls;
+        if made < most.value {
+            return None;
+        }
+        let fact = format!("{made} calls of tools have run");
+        let why = Reason::new(run.policy(), "limits.run.tool_calls", most, [fact]);
+        let text = &run.policy().turn().calls.no_calls_left_message;
+        let text = run.out.say(text, json!({ "tool": slot.tool, "most": most.value }));
+        run.force_last_turn(FinalReason::Budget, vec![why.clone().told(run.policy())]);
+        Some(Refusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
+    }
+
     /// A call that has got its place begins: it runs, or a person is asked first.
     fn begin(&mut self, index: usize, slot: &Slot) {
-        self.count_tool_call();
+        self.state.spending.count_tool_call();
         let policy = self.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         if policy.approval.value == Approval::Always {
             self.set_phase(index, SlotPhase::Unasked);
@@ -114,8 +131,8 @@ impl Step<'_> {
         if let Some(refusal) = self.too_late(&slot) {
             return self.refuse_agreed(index, refusal);
         }
-        let Parts { mut out, tools, .. } = self.parts();
-        let place = match tools.admit_again(&slot.tool, slot.place, &policy, &mut out) {
+        let Split { mut run, .. } = self.split();
+        let place = match run.tools.admit_again(&slot.tool, slot.place, &policy, &mut run.out) {
             Ok(place) => place,
             Err(refusal) => return self.refuse_agreed(index, refusal),
         };
@@ -129,7 +146,7 @@ impl Step<'_> {
 
     /// A call that has a place does not run after all.
     pub(super) fn refuse_agreed(&mut self, index: usize, refusal: Refusal) {
-        self.uncount_tool_call();
+        self.state.spending.uncount_tool_call();
         self.return_probe(index);
         self.set_phase(index, SlotPhase::Refused(refusal));
     }
@@ -150,8 +167,8 @@ impl Step<'_> {
         }
         slot.place = Some(Place::Run);
         let tool = slot.tool.clone();
-        let Parts { mut out, tools, .. } = self.parts();
-        tools.return_probe(&tool, &mut out);
+        let Split { mut run, .. } = self.split();
+        run.tools.return_probe(&tool, &mut run.out);
     }
 
     fn set_place(&mut self, index: usize, place: Option<Place>) {

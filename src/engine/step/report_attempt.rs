@@ -4,73 +4,76 @@ use super::super::because::because;
 use super::super::directive::Note;
 use super::super::event::ModelReply;
 use super::super::failure::Failure;
+use super::super::machine::{Rules, RunParts, Then, parsed_report, say_problems};
 use super::super::metric::MetricName;
 use super::super::problems::join_problems;
-use super::Step;
+use super::{Split, Step};
 use crate::policy::{ErrorClass, ModelPolicy, OutputPolicy, Problem, TextOnly};
 use crate::session::Message;
 
 impl Step<'_> {
     /// A reply is a report that does not hold, and the rules of its model retry `invalid_output`: that is an attempt of the
-    /// turn, and none of the report. The next attempt, at the model that is due, may call tools again. `false`: the reply
+    /// turn, and none of the report. The next attempt, at the model that is due, may call tools again. `None`: the reply
     /// is another one, or the report's own rules decide.
-    pub(super) fn report_failed(&mut self, policy: &ModelPolicy, reply: &ModelReply) -> bool {
+    pub(super) fn report_failed(&mut self, policy: &ModelPolicy, reply: &ModelReply) -> Option<Then> {
         let class = ErrorClass::InvalidOutput;
         if !policy.retry.retries(class) {
-            return false;
+            return None;
         }
-        let Some(output) = self.policy.output().cloned() else { return false };
-        let Some(problems) = self.problems_of_report(&output, reply) else { return false };
-        let attempt = self.attempt_at_model();
+        let Split { mut run, model, report, .. } = self.split();
+        let output = run.policy().output()?;
+        let problems = problems_of_report(output, reply, run.out.rules)?;
+        let attempt = model.series.attempt();
         let max_attempts = policy.retry.for_class(class).max_attempts.value.limit();
         let message = join_problems(&problems);
-        let text = self.say_problems(&output, attempt, max_attempts, &problems);
-        self.count(MetricName::ValidationRetryTotal, "output".into(), 1);
-        let why = because(self.policy, "retry.retry_on", &policy.retry.retry_on, [class.name().to_owned()]);
-        self.note(Note::OutputRefused { attempt, max_attempts, message: message.clone() }, vec![why]);
-        self.report_attempted();
-        if self.policy.turn().guidance.keep.value {
-            self.keep_report(reply, &text);
+        let text = say_problems(output, attempt, max_attempts, &problems, &mut run.out);
+        run.out.count(MetricName::ValidationRetryTotal, "output".into(), 1);
+        let retried = [class.name().to_owned()];
+        let why = because(run.policy(), "retry.retry_on", &policy.retry.retry_on, retried);
+        run.out.note(Note::OutputRefused { attempt, max_attempts, message: message.clone() }, vec![why]);
+        report.on_delivered(&mut run);
+        let keep = run.policy().turn().guidance.keep.value;
+        if keep {
+            keep_report(reply, &text, &mut run);
         }
-        if reply.calls.is_empty() || !self.policy.turn().guidance.keep.value {
-            self.guide(class, text);
+        if reply.calls.is_empty() || !keep {
+            model.guidance.guide(class, text, &mut run.out);
         }
-        self.model_failed(&Failure::of(class, message));
-        true
+        Some(Then::Failed(Box::new(Failure::of(class, message))))
     }
+}
 
-    /// What is wrong with a reply that is a report and nothing else; `None`: nothing, or it is another reply.
-    fn problems_of_report(&self, output: &OutputPolicy, reply: &ModelReply) -> Option<Vec<Problem>> {
-        let tool = &output.tool.value;
-        if reply.calls.is_empty() {
-            let is_report = self.policy.turn().text_only.value == TextOnly::Accept;
-            let text = if is_report { &reply.text } else { return None };
-            let repaired = self.rules().repaired(text, "").map(|repaired| repaired.value.to_string());
-            return self.parsed_report(output, repaired.as_ref().unwrap_or(text)).err();
-        }
-        let mut first = None;
-        for proposal in &reply.calls {
-            if proposal.call.name != *tool {
-                return None;
-            }
-            let problems = self.parsed_report(output, &proposal.call.arguments).err()?;
-            first.get_or_insert(problems);
-        }
-        first
+/// What is wrong with a reply that is a report and nothing else; `None`: nothing, or it is another reply.
+fn problems_of_report(output: &OutputPolicy, reply: &ModelReply, rules: Rules<'_>) -> Option<Vec<Problem>> {
+    let (tool, policy) = (&output.tool.value, rules.policy);
+    if reply.calls.is_empty() {
+        let is_report = policy.turn().text_only.value == TextOnly::Accept;
+        let text = if is_report { &reply.text } else { return None };
+        let repaired = rules.repaired(text, "").map(|repaired| repaired.value.to_string());
+        return parsed_report(output, repaired.as_ref().unwrap_or(text), policy).err();
     }
-
-    /// The report that was refused stays in the conversation, with what is wrong as the result of its call.
-    fn keep_report(&mut self, reply: &ModelReply, text: &str) {
-        let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
-        self.append(Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra.clone() });
-        for proposal in &reply.calls {
-            self.append(Message::Tool {
-                call: proposal.call.id.clone(),
-                tool: proposal.call.name.clone(),
-                text: text.to_owned(),
-                error: true,
-                handle: None,
-            });
+    let mut first = None;
+    for proposal in &reply.calls {
+        if proposal.call.name != *tool {
+            return None;
         }
+        let problems = parsed_report(output, &proposal.call.arguments, policy).err()?;
+        first.get_or_insert(problems);
+    }
+    first
+}
+
+/// The report that was refused stays in the conversation, with what is wrong as the result of its call.
+fn keep_report(reply: &ModelReply, text: &str, run: &mut RunParts<'_>) {
+    let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
+    run.append(Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra.clone() });
+    for proposal in &reply.calls {
+        run.append(Message::Tool {
+            call: proposal.call.id.clone(),
+            tool: proposal.call.name.clone(),
+            text: text.to_owned(),
+            error: true,
+            handle: None,
+        });
     }
 }

@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::because::because;
-use super::super::directive::Note;
+use super::super::because::{Shown, because};
+use super::super::directive::{Because, Note};
+use super::super::machine::count;
 use super::super::result::{Shown as ResultShown, Spill, ToolResult, show};
+use super::super::results_room::RoomForResults;
 use super::super::state::Slot;
 use super::Step;
 use crate::policy::{Cap, ErrorClass, OverMax, ResultForm, ResultPolicy, Size, ToolPolicy};
@@ -55,7 +57,7 @@ impl Step<'_> {
         let over = self.share_of_result().map_or(most, |share| share.and(most));
         // Nothing is kept that nobody can read, and what the reader answers is there already.
         (tool != reader && self.tools.get(reader).is_some())
-            .then(|| Spill { handle: format!("r{}-{index}", self.state.sequence.batches), over })
+            .then(|| Spill { handle: format!("r{}-{index}", self.state.batch.number), over })
     }
 
     /// As much of it as the policy allows, and as there is room for.
@@ -121,6 +123,21 @@ impl Step<'_> {
             self.say(&rules.kept_notice, vars)
         };
         show(value, rules, handle.is_some(), &mut notice)
+    }
+
+    /// The most that the next result may have of the room; `None`: any amount.
+    pub(super) fn share_of_result(&self) -> Option<Size> {
+        self.state.batch.room.map(RoomForResults::share)
+    }
+
+    /// Why a result is cut to its share.
+    pub(super) fn why_shared(&self) -> Vec<Because> {
+        let Some(RoomForResults { left, calls }) = self.state.batch.room else {
+            return Vec::new();
+        };
+        let rule = &self.policy.context().results;
+        let fact = format!("{} left for the results of {}", count(left, "token"), count(calls, "call"));
+        vec![because(self.policy, "context.results", &rule.map(Shown), [fact])]
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::because::because;
 use super::super::breaker::Breaker;
 use super::super::directive::Note;
 use super::super::shared::SharedKnown;
-use super::{Parts, Step};
+use super::{Split, Step};
 
 impl Step<'_> {
     /// From now on this is known. What the policy does not share, or not by these rules, is of no use.
@@ -19,7 +19,8 @@ impl Step<'_> {
 
     fn take_breaker(&mut self, tool: String, breaker: Breaker) {
         let is_over = self.state.is_over();
-        let Parts { mut out, tools, .. } = self.parts();
+        let Split { run, .. } = self.split();
+        let (tools, mut out) = (run.tools, run.out);
         let moved = tools.take_shared(&tool, breaker, out.rules);
         // After the end of the run nobody reads notes.
         if moved && !is_over {

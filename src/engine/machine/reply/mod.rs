@@ -4,16 +4,45 @@ mod names;
 mod unpack;
 
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::out::{Out, Rules};
 use crate::engine::because::because;
 use crate::engine::directive::Note;
 use crate::engine::event::{FinishReason, ModelReply, Proposal};
+use crate::engine::failure::Failure;
 use crate::engine::leaked;
-use crate::policy::Schema;
+use crate::policy::{ErrorClass, Schema};
 use crate::repair::{self, Repair};
-use crate::session::ToolCall;
+use crate::session::{ReducerError, ToolCall};
+
+/// What makes a reply the failure of its attempt before its calls are read; `None`: nothing. `truncated`: it was cut, and
+/// that does not make it one.
+pub(in crate::engine) fn fault_of(reply: &ModelReply, truncated: bool, output: bool) -> Option<Failure> {
+    let (empty, calls) = (reply.is_empty(), !reply.calls.is_empty());
+    let (class, text) = match reply.finish {
+        FinishReason::ContentFilter if empty => {
+            (ErrorClass::ContentFilter, "the provider's filter refused the reply")
+        }
+        FinishReason::ContentFilter if !calls => (ErrorClass::ContentFilter, reply.text.trim()),
+        FinishReason::ContextWindow if !calls => {
+            (ErrorClass::ContextOverflow, "the model's window was full before the reply was whole")
+        }
+        _ if truncated && !output => (ErrorClass::TruncatedOutput, "the reply was cut at the token limit"),
+        _ if empty && !truncated && reply.has_reasoning() => {
+            (ErrorClass::ReasoningOnly, "the reply is reasoning only, without an answer or a call")
+        }
+        _ if empty && !truncated => (ErrorClass::EmptyResponse, "the reply is empty"),
+        _ => return None,
+    };
+    Some(Failure::of(class, text))
+}
+
+/// What the model is told of a reducer that refused the update about its turn.
+pub(in crate::engine) fn reply_refused(error: &ReducerError, out: &mut Out<'_>) -> String {
+    let vars = json!({ "tool": "reply", "reducer": error.reducer, "error": error.message });
+    out.say(&out.rules.policy.turn().reducer_error_message, vars)
+}
 
 /// Repairs the calls of a reply. In one that may have been cut, what is missing is unknown: nothing is closed there.
 pub(in crate::engine) fn repair_reply(reply: &mut ModelReply, out: &mut Out<'_>) {

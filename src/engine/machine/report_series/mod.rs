@@ -1,0 +1,317 @@
+//! The final report: accepted, or refused with feedback as often as the policy allows.
+
+mod refusal;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::reply::repair_text;
+use super::run_parts::RunParts;
+use super::then::Then;
+use super::turn_guidance::TurnGuidance;
+use super::work_table::Pending;
+use crate::engine::because::because;
+use crate::engine::directive::{Decision, Note, Outcome};
+use crate::engine::event::Drive;
+use crate::engine::metric::MetricName;
+use crate::engine::problems::{changed, parse, reported};
+use crate::engine::reason::told;
+use crate::engine::state::Series;
+use crate::policy::{ErrorClass, OutputPolicy, Policy, Problem, Trigger};
+use crate::session::{FinalReason, Message, ReportSource, RetryExhausted, StopReason};
+pub(in crate::engine) use refusal::say_problems;
+use refusal::{Fault, Refused};
+
+/// The attempts at the final report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(in crate::engine) struct ReportSeries {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    series: Option<Series>,
+    /// How often one was delivered and refused.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    refused: u32,
+    /// A text that would hold as the report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pending: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    accepted: Option<Value>,
+    /// What the planner decides about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    consulted: Option<Box<RetryExhausted>>,
+}
+
+/// What a report that came as a tool call gets as its result.
+pub(in crate::engine) enum Delivered {
+    /// This text, and that is all.
+    Answered { text: String, error: bool },
+    /// This text; and no further report is asked for.
+    GivenUp { text: String, reason: StopReason },
+}
+
+impl ReportSeries {
+    /// Whether nothing is remembered.
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// How often a report was delivered and refused.
+    pub(in crate::engine) const fn refused(&self) -> u32 {
+        self.refused
+    }
+
+    /// Whether a report was accepted.
+    pub(in crate::engine) const fn is_accepted(&self) -> bool {
+        self.accepted.is_some()
+    }
+
+    /// The report that was accepted.
+    pub(in crate::engine) const fn take_accepted(&mut self) -> Option<Value> {
+        self.accepted.take()
+    }
+
+    /// The text that was set aside, which holds as the report.
+    pub(in crate::engine) const fn take_pending(&mut self) -> Option<Value> {
+        self.pending.take()
+    }
+
+    /// The report came as a tool call.
+    pub(in crate::engine) fn on_called(
+        &mut self,
+        output: &OutputPolicy,
+        raw: &str,
+        run: &mut RunParts<'_>,
+    ) -> Delivered {
+        if self.is_accepted() {
+            return Delivered::Answered { text: "a report was accepted already".into(), error: true };
+        }
+        match judge(output, raw, run) {
+            Ok(report) => {
+                self.accept(report, ReportSource::ToolCall, run);
+                Delivered::Answered { text: "accepted".into(), error: false }
+            }
+            Err(fault) => match self.refuse_delivered(output, &fault, run) {
+                Refused::Again { text, .. } => Delivered::Answered { text, error: true },
+                Refused::GivenUp { text, reason } => Delivered::GivenUp { text, reason },
+            },
+        }
+    }
+
+    /// The report came as plain text, or from a host that runs its own loop.
+    pub(in crate::engine) fn on_text(
+        &mut self,
+        raw: String,
+        guidance: &mut TurnGuidance,
+        run: &mut RunParts<'_>,
+    ) -> Then {
+        let Some(output) = run.policy().output() else {
+            return Then::finished(Outcome::Answered { text: raw });
+        };
+        let raw = repair_text(&raw, "", "", &mut run.out).unwrap_or(raw);
+        match judge(output, &raw, run) {
+            Ok(report) => {
+                let source = match run.context.drive {
+                    Drive::Turns => ReportSource::Text,
+                    Drive::Calls => ReportSource::Host,
+                };
+                self.accept(report, source, run);
+                Then::AfterReport
+            }
+            Err(fault) => {
+                let refused = self.refuse_delivered(output, &fault, run);
+                self.tell(output, fault.class(), refused, guidance, run)
+            }
+        }
+    }
+
+    /// Plain text came where a report was due.
+    pub(in crate::engine) fn on_text_instead(
+        &mut self,
+        class: ErrorClass,
+        raw: &str,
+        guidance: &mut TurnGuidance,
+        run: &mut RunParts<'_>,
+    ) -> Then {
+        let policy = run.policy();
+        let Some(output) = policy.output() else { return Then::Host };
+        if class == ErrorClass::TextOnly {
+            self.keep_text(raw, policy);
+        }
+        let attempt = self.series.as_ref().map_or(1, Series::attempt);
+        let vars = json!({
+            "tool": output.tool.value, "attempt": attempt, "max_attempts": output.retry.max_attempts.value.limit(),
+        });
+        let text = run.out.say(&policy.turn().text_only_message, vars);
+        let refused = self.refuse(output, &Fault::Text(class, text), run);
+        self.tell(output, class, refused, guidance, run)
+    }
+
+    /// The last turn brought other calls instead of the report: that is one attempt at it. Without a report to
+    /// deliver, it was the end.
+    pub(in crate::engine) fn on_other_calls(&mut self, run: &mut RunParts<'_>) -> Then {
+        let Some(output) = run.policy().output() else {
+            let why = told(run.policy(), run.ending.why(run.out.rules, []));
+            return Then::run_failed(StopReason::Attempts, why);
+        };
+        let message = format!("other tools were called instead of `{}`", output.tool.value);
+        let fault = Fault::Invalid(vec![Problem { pointer: String::new(), message }]);
+        // The calls have been answered with what is due.
+        match self.refuse(output, &fault, run) {
+            Refused::Again { .. } => Then::AfterReport,
+            Refused::GivenUp { reason, .. } => self.given_up(output, reason, run),
+        }
+    }
+
+    /// Keeps a text that would hold as the report, for the case that no other one comes.
+    pub(in crate::engine) fn keep_text(&mut self, raw: &str, policy: &Policy) {
+        let Some(output) = policy.output().filter(|_| policy.turn().pending_report.value) else { return };
+        let Ok(report) = parse(policy, raw) else { return };
+        if reported(output, &report).is_empty() {
+            self.pending = Some(report);
+        }
+    }
+
+    /// A report was delivered and refused: if the policy says so, the turns that are left are taken away.
+    pub(in crate::engine) fn on_delivered(&mut self, run: &mut RunParts<'_>) {
+        self.refused = self.refused.saturating_add(1);
+        let turn = run.policy().turn();
+        let left = turn.max_turns.value.get().saturating_sub(run.turn);
+        if turn.collapse.value && left > 1 && run.context.drive == Drive::Turns {
+            let facts = [format!("{left} turns were left")];
+            let why = because(run.policy(), "turn.collapse", &turn.collapse, facts);
+            run.force_last_turn(FinalReason::ReportAttempt, vec![why]);
+        }
+    }
+
+    /// The planner has decided what is done about the report. `Err`: the run ends.
+    pub(in crate::engine) fn on_decided(
+        &mut self,
+        decision: Decision,
+        run: &mut RunParts<'_>,
+    ) -> Result<(), Then> {
+        match self.consulted.take() {
+            Some(exhausted) => self.give_up(decision, *exhausted, run),
+            None => Ok(()),
+        }
+    }
+
+    /// No further report is asked for. Returns whether that is decided: if not, the planner decides. `Err`: the run ends.
+    pub(in crate::engine) fn exhausted(
+        &mut self,
+        output: &OutputPolicy,
+        reason: StopReason,
+        run: &mut RunParts<'_>,
+    ) -> Result<bool, Then> {
+        let attempts = self.series.as_ref().map(|series| series.history.clone()).unwrap_or_default();
+        let number = u64::try_from(attempts.len()).unwrap_or(u64::MAX);
+        let exhausted = RetryExhausted { action: "output".into(), reason, attempts, retry_after: None };
+        run.out.count(MetricName::RetryAttempts, "output".into(), number);
+        run.count_overdrawn("output", reason);
+        let mut why = Vec::new();
+        // A reducer's objection is for the model to answer, within the turns that are left.
+        let decision = match reason {
+            StopReason::ReducerError => Some(Decision::TellModel),
+            _ => run.decide(&output.on_exhausted, &mut why),
+        };
+        run.out.note(Note::Exhausted { exhausted: exhausted.clone(), decision }, why);
+        if let Some(decision) = decision {
+            self.give_up(decision, exhausted, run)?;
+        } else {
+            self.consulted = Some(Box::new(exhausted.clone()));
+            run.consult(Pending::ConsultOutput, exhausted);
+        }
+        Ok(decision.is_some())
+    }
+
+    fn refuse_delivered(&mut self, output: &OutputPolicy, fault: &Fault, run: &mut RunParts<'_>) -> Refused {
+        let refused = self.refuse(output, fault, run);
+        self.on_delivered(run);
+        refused
+    }
+
+    fn tell(
+        &mut self,
+        output: &OutputPolicy,
+        class: ErrorClass,
+        refused: Refused,
+        guidance: &mut TurnGuidance,
+        run: &mut RunParts<'_>,
+    ) -> Then {
+        match refused {
+            Refused::Again { text, why } => {
+                guidance.reject_turn(class, text, why, &mut run.out);
+                Then::AfterReport
+            }
+            Refused::GivenUp { text, reason } => {
+                run.append(Message::User { text, guidance: Some(class.name().into()) });
+                self.given_up(output, reason, run)
+            }
+        }
+    }
+
+    fn given_up(&mut self, output: &OutputPolicy, reason: StopReason, run: &mut RunParts<'_>) -> Then {
+        match self.exhausted(output, reason, run) {
+            Ok(true) => Then::AfterReport,
+            Ok(false) => Then::Host,
+            Err(end) => end,
+        }
+    }
+
+    fn accept(&mut self, report: Value, source: ReportSource, run: &mut RunParts<'_>) {
+        self.pending = None;
+        let series = self.series.take();
+        let attempts = series.as_ref().map_or(1, Series::attempt);
+        let after = series.and_then(|series| series.history.last().map(|record| record.error_type));
+        if let Some(output) = run.policy().output() {
+            run.earn("output", &output.retry.budget.value, after);
+        }
+        run.out.count(MetricName::RetryAttempts, "output".into(), attempts.into());
+        run.out.note(Note::OutputAccepted { output: report.clone(), source }, Vec::new());
+        self.accepted = Some(report);
+    }
+
+    /// What is done when no report holds: one last turn, continuing, or the end.
+    fn give_up(
+        &mut self,
+        decision: Decision,
+        exhausted: RetryExhausted,
+        run: &mut RunParts<'_>,
+    ) -> Result<(), Then> {
+        let continues = match decision {
+            Decision::FinalTurn => run.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
+            Decision::TellModel => !run.ending.is_now(),
+            Decision::Fail => false,
+        };
+        if !continues {
+            return Err(Then::fail(exhausted, Vec::new()));
+        }
+        if decision == Decision::FinalTurn {
+            // The last turn has attempts of its own.
+            self.series = None;
+        }
+        Ok(())
+    }
+}
+
+/// The report, or what the schema and the validators have against it.
+pub(in crate::engine) fn parsed_report(
+    output: &OutputPolicy,
+    raw: &str,
+    policy: &Policy,
+) -> Result<Value, Vec<Problem>> {
+    let report = parse(policy, raw).map_err(|problem| vec![problem])?;
+    let mut problems: Vec<Problem> = changed(raw).into_iter().collect();
+    if problems.is_empty() {
+        problems = reported(output, &report);
+    }
+    if problems.is_empty() { Ok(report) } else { Err(problems) }
+}
+
+/// Holds a report against the schema, the validators and the reducers.
+fn judge(output: &OutputPolicy, raw: &str, run: &mut RunParts<'_>) -> Result<Value, Fault> {
+    let report = parsed_report(output, raw, run.policy()).map_err(Fault::Invalid)?;
+    let turn = run.turn;
+    match run.out.reduce(Trigger::OutputAccepted, || json!({ "output": report, "turn": turn })) {
+        None => Ok(report),
+        Some(error) => Err(Fault::Reducer(Box::new(error))),
+    }
+}

@@ -1,0 +1,340 @@
+//! What the turns and batches of a run share, lent to one machine after the other: each part is changed only by its own
+//! methods.
+
+use super::super::because::{Shown, because, of_stop};
+use super::super::budget::Budgets;
+use super::super::directive::{Because, Consult, Decision, Directive, Note, Order, Wait, Work, WorkId};
+use super::super::event::{FinishReason, ModelReply};
+use super::super::failure::Failure;
+use super::super::metric::MetricName;
+use super::super::repeats::LoopDetector;
+use super::super::results_room::weight;
+use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
+use super::super::spending::{Reservation, Spending};
+use super::super::state::RunContext;
+use super::final_turn::FinalTurn;
+use super::model_health::ModelHealth;
+use super::out::Out;
+use super::run_budget::{Granted, RunBudget};
+use super::tool_health::ToolHealth;
+use super::turn_loop::{Subject, TurnLoop};
+use super::work_table::{Pending, WorkTable};
+use crate::policy::{
+    Budget, Classified, Effect, ErrorClass, OnExhausted, Policy, RetryPolicy, Seed, Setting, ToolPolicy,
+    estimated_tokens,
+};
+use crate::session::{FinalReason, Message, RetryExhausted, StopReason, Usage};
+use crate::time::{Instant, Nanos};
+
+/// What the turns and batches of a run share.
+pub(in crate::engine) struct RunParts<'a> {
+    pub(in crate::engine) out: Out<'a>,
+    pub(in crate::engine) context: &'a RunContext,
+    /// The run's id.
+    pub(in crate::engine) id: &'a str,
+    /// The number of the event that is decided about.
+    pub(in crate::engine) event: u64,
+    /// The current turn; 0 before the first.
+    pub(in crate::engine) turn: u32,
+    pub(in crate::engine) work: &'a mut WorkTable,
+    pub(in crate::engine) turns: &'a mut TurnLoop,
+    pub(in crate::engine) ending: &'a mut FinalTurn,
+    pub(in crate::engine) tools: &'a mut ToolHealth,
+    pub(in crate::engine) models: &'a mut ModelHealth,
+    pub(in crate::engine) budgets: &'a mut Budgets,
+    pub(in crate::engine) spending: &'a mut Spending,
+    pub(in crate::engine) loops: &'a mut LoopDetector,
+    pub(in crate::engine) last: &'a mut LastSeen,
+}
+
+/// What was seen last, for the report of a run that fails.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(in crate::engine) struct LastSeen {
+    /// The last failure there was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::engine) error: Option<(ErrorClass, String)>,
+    /// How the last reply ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::engine) finish: Option<FinishReason>,
+}
+
+impl LastSeen {
+    /// Whether nothing was seen.
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Work and messages.
+impl<'a> RunParts<'a> {
+    /// The policy.
+    pub(in crate::engine) const fn policy(&self) -> &'a Policy {
+        self.out.rules.policy
+    }
+
+    /// Asks for work, which is known by its number from now on.
+    pub(in crate::engine) fn ask(
+        &mut self,
+        pending: Pending,
+        work: impl FnOnce(WorkId) -> Work,
+        because: Vec<Because>,
+    ) {
+        let work = work(self.work.issue(pending));
+        self.out.directives.push(Directive { order: Order::Work(work), because });
+    }
+
+    /// Asks for a wait; whatever is pending continues when it is over.
+    pub(in crate::engine) fn wait(
+        &mut self,
+        pending: Pending,
+        delay: Nanos,
+        subject: Subject,
+        why: Vec<Because>,
+    ) {
+        let until = self.out.now.saturating_add(delay);
+        let wait = |work| {
+            Work::Wait(Wait {
+                work,
+                delay,
+                until,
+                subject: subject.name,
+                attempt: subject.attempt,
+                max_attempts: subject.max_attempts,
+                error_type: subject.error_type,
+                message: subject.message,
+            })
+        };
+        self.ask(pending, wait, why);
+    }
+
+    /// Asks the planner.
+    pub(in crate::engine) fn consult(&mut self, pending: Pending, exhausted: RetryExhausted) {
+        self.ask(pending, |work| Work::Consult(Consult { work, exhausted }), Vec::new());
+    }
+
+    /// Closes a piece of work that nobody waits for any more.
+    pub(in crate::engine) fn drop_work(&mut self, work: WorkId) {
+        self.work.claim(work);
+        self.out.note(Note::Dropped { work }, Vec::new());
+    }
+
+    /// Puts a message into the conversation.
+    pub(in crate::engine) fn append(&mut self, message: Message) {
+        self.spending.appended = self.spending.appended.saturating_add(weight(&message));
+        self.out.note(Note::Append { message }, Vec::new());
+    }
+}
+
+/// Attempts.
+impl RunParts<'_> {
+    /// The seed of the jitter of one series of attempts.
+    pub(in crate::engine) fn seed(&self, scope: &str, call: &str) -> Seed {
+        Seed::new(self.context.seed, scope, call)
+    }
+
+    /// The case of a failure of which nothing but its class is known.
+    pub(in crate::engine) fn case(&self, class: ErrorClass, hint: Option<Nanos>, obstacle: Obstacle) -> Case {
+        Case { class, hint, assumed: false, obstacle, run_deadline: self.deadline(), correction: false }
+    }
+
+    /// The case of a failure: with what the server says about retries, as far as the policy listens.
+    pub(in crate::engine) fn case_of(
+        &self,
+        failure: &Failure,
+        classified: Classified,
+        retry: &RetryPolicy,
+        obstacle: Obstacle,
+    ) -> Case {
+        let rule = &retry.for_class(classified.class).server_delay.value;
+        let waits = failure.waits();
+        let hint = retry::hint(&waits, classified, rule);
+        let assumed = retry::assumed(&waits, classified, rule);
+        let advice = retry::advice(failure.should_retry, rule);
+        let obstacle = obstacle.or_fault_of(classified).or_advice(advice);
+        Case { assumed, ..self.case(classified.class, hint, obstacle) }
+    }
+
+    /// Decides about another attempt at `action`.
+    pub(in crate::engine) fn verdict(
+        &mut self,
+        action: &str,
+        retry: &RetryPolicy,
+        progress: Progress,
+        case: &mut Case,
+        seed: Seed,
+    ) -> Verdict {
+        self.budgets.decide(action, retry, progress, case, seed, &mut self.out)
+    }
+
+    /// Why no further attempt at `action` is made.
+    pub(in crate::engine) fn why_stopped(
+        &self,
+        action: &str,
+        retry: &RetryPolicy,
+        progress: Progress,
+        case: &Case,
+        reason: StopReason,
+    ) -> Vec<Because> {
+        if reason == StopReason::Budget {
+            let overdrawn = self.budgets.overdrawn(action, retry, case.class, self.out.now);
+            let fact = overdrawn.map(|overdrawn| overdrawn.to_string());
+            return vec![because(self.policy(), "retry.budget", &retry.budget, fact)];
+        }
+        if reason == StopReason::RunBudget {
+            return self.run_budget().out_of_budget().into_iter().collect();
+        }
+        if reason == StopReason::Deadline
+            && let Some(why) = self.run_budget().late_by_budget(retry, progress, case)
+        {
+            return vec![why];
+        }
+        of_stop(self.policy(), retry, progress, case, reason)
+    }
+
+    /// Another attempt at `action` is made after a failure of that class.
+    pub(in crate::engine) fn charge(&mut self, action: &str, retry: &RetryPolicy, class: ErrorClass) {
+        self.budgets.retried(action, &retry.budget.value, class, self.out.now);
+    }
+
+    /// `action` has succeeded; `after` is the class of its last failure, if it had one.
+    pub(in crate::engine) fn earn(&mut self, action: &str, budget: &Budget, after: Option<ErrorClass>) {
+        self.budgets.succeeded(action, budget, after, self.out.now);
+    }
+
+    /// Counts an end for which the budget is the reason.
+    pub(in crate::engine) fn count_overdrawn(&mut self, action: &str, reason: StopReason) {
+        if reason == StopReason::Budget {
+            self.out.count(MetricName::BudgetExhaustedTotal, action.to_owned(), 1);
+        }
+    }
+
+    /// What the policy decides when attempts are used up; `None`: the planner decides.
+    pub(in crate::engine) fn decide(
+        &self,
+        on: &Setting<OnExhausted>,
+        why: &mut Vec<Because>,
+    ) -> Option<Decision> {
+        why.push(because(self.policy(), "on_exhausted", &on.map(Shown), []));
+        match on.value {
+            OnExhausted::TellModel => Some(Decision::TellModel),
+            OnExhausted::FinalTurn => Some(Decision::FinalTurn),
+            OnExhausted::Fail => Some(Decision::Fail),
+            OnExhausted::AskPlanner => None,
+        }
+    }
+}
+
+/// Tools.
+impl RunParts<'_> {
+    /// What a run of the tool does to the world: the policy's word, or the tool's own where the policy has none.
+    pub(in crate::engine) fn effect_of(&self, tool: &str, policy: &ToolPolicy) -> Effect {
+        match policy.effect.value {
+            Effect::Unknown => self.context.effects.get(tool).copied().unwrap_or(Effect::Unknown),
+            known => known,
+        }
+    }
+}
+
+/// The end of the run.
+impl RunParts<'_> {
+    /// The turn that begins is the last: the model has nothing but the report to deliver.
+    pub(in crate::engine) fn begin_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) {
+        self.spending.ending.get_or_insert(self.out.now);
+        let message = self.ending.begin(reason, self.turn, why, &mut self.out);
+        self.append(message);
+    }
+
+    /// The turn under way is the last: it has nothing but the report to deliver, whatever was announced.
+    pub(in crate::engine) fn end_with_this_turn(&mut self, reason: FinalReason, why: Vec<Because>) {
+        self.spending.ending.get_or_insert(self.out.now);
+        let message = self.ending.begin_early(reason, self.turn, why, &mut self.out);
+        self.append(message);
+    }
+
+    /// The next turn is the last. `false`: this one is already.
+    pub(in crate::engine) fn force_last_turn(&mut self, reason: FinalReason, why: Vec<Because>) -> bool {
+        self.ending.force(reason, self.turn, why, &mut self.out)
+    }
+
+    /// After this nothing begins.
+    pub(in crate::engine) fn deadline(&self) -> Option<Instant> {
+        self.run_budget().deadline()
+    }
+
+    /// Whether the deadline of the run has passed; the end of its time has a final turn before it.
+    pub(in crate::engine) fn is_past_deadline(&self) -> bool {
+        self.context.deadline.is_some_and(|deadline| deadline <= self.out.now)
+    }
+}
+
+/// The budgets of the run.
+impl RunParts<'_> {
+    /// The budgets of the run, beside what it has spent.
+    pub(in crate::engine) fn run_budget(&self) -> RunBudget<'_> {
+        RunBudget {
+            policy: self.policy(),
+            context: self.context,
+            spending: &*self.spending,
+            models: &*self.models,
+            is_last: self.ending.is_now(),
+            now: self.out.now,
+        }
+    }
+
+    /// A call of a model is made.
+    pub(in crate::engine) fn reserve(&mut self, granted: Granted) {
+        let spending = &mut *self.spending;
+        spending.model_calls = spending.model_calls.saturating_add(1);
+        spending.lowered = granted.lowered.is_some();
+        spending.reserved = Some(granted.reservation);
+    }
+
+    /// The call under way was answered: what it used takes the place of what was kept for it. What nobody reports is
+    /// counted here.
+    pub(in crate::engine) fn charge_reply(&mut self, reply: &ModelReply) {
+        let Some(kept) = self.spending.reserved.take() else { return };
+        let said = reply.usage.unwrap_or_default();
+        let input = if said.input > 0 { said.input } else { kept.input };
+        let output = if said.output > 0 { said.output } else { own_count(reply) };
+        self.charge_usage(&kept, Usage { input, output, ..said });
+    }
+
+    /// The call under way failed. An error that a server answers with costs nothing; what was streamed before, and what
+    /// took too long, did.
+    pub(in crate::engine) fn charge_failure(&mut self, failure: &Failure) {
+        let Some(kept) = self.spending.reserved.take() else { return };
+        let class = failure.classified(self.policy()).class;
+        let worked = failure.received > 0 || (class == ErrorClass::Timeout && failure.status.is_none());
+        if worked {
+            let output = failure.received.div_ceil(4).min(kept.output);
+            let input = kept.input;
+            self.charge_usage(&kept, Usage { input, output, ..Usage::default() });
+        }
+    }
+
+    /// The run ends while a call is under way: nobody will say what it used.
+    pub(in crate::engine) fn charge_unanswered(&mut self) {
+        if let Some(kept) = self.spending.reserved.take() {
+            let input = kept.input;
+            self.charge_usage(&kept, Usage { input, ..Usage::default() });
+        }
+    }
+
+    fn charge_usage(&mut self, kept: &Reservation, usage: Usage) {
+        let price = self.run_budget().price(&kept.target);
+        self.spending.charge(usage, price);
+    }
+}
+
+/// The tokens of a reply, where nobody reports them: those of its text, its calls and its reasoning.
+fn own_count(reply: &ModelReply) -> u64 {
+    let calls = reply.calls.iter().map(|proposal| {
+        let call = &proposal.call;
+        estimated_tokens(&call.name).saturating_add(estimated_tokens(&call.arguments))
+    });
+    let extra = reply.extra.values().map(|value| match value {
+        serde_json::Value::String(text) => estimated_tokens(text),
+        other => estimated_tokens(&other.to_string()),
+    });
+    calls.chain(extra).fold(estimated_tokens(&reply.text), u64::saturating_add)
+}

@@ -1,0 +1,67 @@
+//! What comes next: machines return it, and the step routes it.
+
+use super::super::directive::{Because, Outcome};
+use super::super::event::{ModelReply, TurnMeasure};
+use super::super::failure::Failure;
+use crate::session::{RetryExhausted, StopReason};
+
+/// Which machine comes next. A machine never asks another one to continue: so no call is nested in another, however long a
+/// series of repairs, reductions and attempts is.
+#[derive(Debug)]
+#[must_use]
+pub(in crate::engine) enum Then {
+    /// None: the host has work to do, or the run is over.
+    Host,
+    /// The next turn.
+    Turn,
+    /// The next turn, after the wait that is due before it.
+    TurnWhenDue,
+    /// The turn is measured: its conversation is reduced if it has to be.
+    Begin(TurnMeasure),
+    /// The turn has room: a model is chosen for it.
+    Choose(TurnMeasure),
+    /// The model that is due is called.
+    Call,
+    /// The call of the model failed.
+    Failed(Box<Failure>),
+    /// The model replied.
+    Replied(Box<ModelReply>),
+    /// A report was accepted or refused that did not come as a call of a tool.
+    AfterReport,
+    /// The run ends.
+    End(Box<RunEnd>),
+}
+
+/// How a run ends.
+#[derive(Debug)]
+pub(in crate::engine) enum RunEnd {
+    /// With a report or an answer.
+    Finished(Outcome),
+    /// Because attempts at something are used up.
+    Failed(RetryExhausted, Vec<Because>),
+    /// Because it was asked to.
+    Stopped(String),
+}
+
+impl Then {
+    /// The run ends so.
+    pub(in crate::engine) fn finished(outcome: Outcome) -> Self {
+        Self::End(Box::new(RunEnd::Finished(outcome)))
+    }
+
+    /// The run ends because attempts at something are used up.
+    pub(in crate::engine) fn fail(exhausted: RetryExhausted, why: Vec<Because>) -> Self {
+        Self::End(Box::new(RunEnd::Failed(exhausted, why)))
+    }
+
+    /// The run ends for a reason that is not the failure of one action.
+    pub(in crate::engine) fn run_failed(reason: StopReason, why: Vec<Because>) -> Self {
+        let action = "run".to_owned();
+        Self::fail(RetryExhausted { action, reason, attempts: Vec::new(), retry_after: None }, why)
+    }
+
+    /// The run ends because it was asked to.
+    pub(in crate::engine) fn stopped(reason: String) -> Self {
+        Self::End(Box::new(RunEnd::Stopped(reason)))
+    }
+}

@@ -1,0 +1,159 @@
+//! A summary of what a reduction leaves out, which a model writes. Where there is none, the next step is made.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::run_parts::RunParts;
+use super::super::then::Then;
+use super::super::turn_guidance::TurnGuidance;
+use super::super::work_table::Pending;
+use super::{TurnWindow, make};
+use crate::engine::because::because;
+use crate::engine::call_timeouts::CallTimeouts;
+use crate::engine::directive::Work;
+use crate::engine::event::ModelReply;
+use crate::engine::failure::Failure;
+use crate::engine::lesson::Lesson;
+use crate::engine::reduce::Summarize;
+use crate::engine::reductions::Reducing;
+use crate::engine::result::head_of;
+use crate::engine::retry;
+use crate::policy::{ErrorClass, ReduceStep, Setting, estimated_tokens};
+use crate::session::{LEFT_OUT, Message, Reduction};
+
+/// The model that is asked for a summary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Summarizer {
+    target: String,
+    /// The tokens of what it is asked, by the count of the host.
+    tokens: u64,
+}
+
+impl TurnWindow {
+    /// The host has found what is left out, and what a model is to be asked.
+    pub(super) fn ask_summary(
+        &mut self,
+        what: Reducing,
+        mut reduction: Reduction,
+        guidance: &TurnGuidance,
+        run: &mut RunParts<'_>,
+    ) -> Then {
+        let rules = run.policy().context();
+        let named = match rules.reduce.value.get(what.step) {
+            Some(ReduceStep::Summary { model, .. }) => model.clone(),
+            _ => None,
+        };
+        let target = named.or_else(|| run.context.targets.get(what.target).cloned());
+        let (Some(request), Some(target)) = (reduction.summarize.take(), target) else {
+            return self.next_step(what, run);
+        };
+        if !run.context.targets.contains(&target) {
+            run.out.warn(format!(
+                "no summary is written: the run has no model `{target}`; the next step is made"
+            ));
+            return self.next_step(what, run);
+        }
+        let tokens = alone(&target, request.tokens, run);
+        let budget = run.run_budget();
+        let granted = match budget.grant(&target, tokens, || self.conversation(guidance, run)) {
+            Ok(granted) if !run.ending.is_now() || !budget.has_budget() => granted,
+            _ => {
+                run.out.warn("no summary is written: the budget of the run is for its final turn; the next step is made");
+                return self.next_step(what, run);
+            }
+        };
+        if request.cut > 0 {
+            let cut = request.cut;
+            run.out.warn(format!(
+                "some {cut} tokens were cut out of what {target} is to sum up: there is no room"
+            ));
+        }
+        self.summary = Some(Box::new(reduction));
+        self.summarizer = Some(Summarizer { target: target.clone(), tokens: request.tokens });
+        let policy = run.policy().model(&target);
+        let (now, deadline) = (run.out.now, run.deadline());
+        let (max_output, lowered) = granted.lowered.clone().unzip();
+        run.reserve(granted);
+        let fact = format!("{} tokens are to be summed up", request.tokens);
+        let shown = Setting::new("summary", rules.reduce.origin);
+        let why = because(run.policy(), "context.reduce", &shown, [fact]);
+        let (turn, prompt) = (run.turn, request.prompt);
+        let summarize = |work| {
+            Work::Summarize(Summarize {
+                work,
+                turn,
+                target,
+                prompt,
+                max_output,
+                timeout: retry::attempt_timeout(&policy.retry, now, deadline, now),
+                timeouts: CallTimeouts::from(&policy.timeouts),
+            })
+        };
+        run.ask(Pending::Summary(what), summarize, [why].into_iter().chain(lowered).collect());
+        Then::Host
+    }
+
+    /// A model has answered: its text is the summary, if it makes the conversation smaller.
+    pub(in crate::engine) fn on_summary(
+        &mut self,
+        mut what: Reducing,
+        reply: &ModelReply,
+        run: &mut RunParts<'_>,
+    ) -> Then {
+        self.summarizer = None;
+        let Some(mut reduction) = self.summary.take() else { return self.next_step(what, run) };
+        let text = reply.text.trim();
+        if text.is_empty() {
+            run.out.warn("no summary was written: the reply is empty; the next step is made");
+            return self.next_step(what, run);
+        }
+        let shown = match run.policy().context().reduce.value.get(what.step) {
+            Some(ReduceStep::Summary { most, .. }) if !most.holds(text) => {
+                format!("{}…", head_of(text, most.of_prose()))
+            }
+            _ => text.to_owned(),
+        };
+        let mut inserted = reduction.splices.iter_mut().flat_map(|splice| &mut splice.insert);
+        let place = inserted.find_map(|message| match message {
+            Message::User { text, guidance: Some(slug) } if slug == LEFT_OUT => Some(text),
+            _ => None,
+        });
+        if let Some(place) = place {
+            *place = format!("{}\n{shown}", place.trim_end());
+        }
+        // The host counts it before the next call; until then an estimate will do.
+        reduction.message_tokens = reduction.message_tokens.saturating_add(estimated_tokens(&shown));
+        if reduction.message_tokens >= what.measure.message_tokens {
+            run.out.warn("the summary is no smaller than what it sums up; the next step is made");
+            return self.next_step(what, run);
+        }
+        make(&mut what, "summary", *reduction, run);
+        self.next_step(what, run)
+    }
+
+    /// No model has answered: a warning says so, and the next step is made. If the request was too large, the next one is
+    /// not.
+    pub(in crate::engine) fn on_no_summary(
+        &mut self,
+        what: Reducing,
+        failure: &Failure,
+        run: &mut RunParts<'_>,
+    ) -> Then {
+        self.summary = None;
+        let asked = self.summarizer.take();
+        let class = failure.classified(run.policy()).class;
+        if let Some(Summarizer { target, tokens }) = asked
+            && class == ErrorClass::ContextOverflow
+        {
+            let lesson = Lesson::of_refusal(alone(&target, tokens, run), failure);
+            run.models.learn(&target, lesson, run.out.rules.policy);
+        }
+        let message = &failure.message;
+        run.out.warn(format!("no summary was written: {class}: {message}; the next step is made"));
+        self.next_step(what, run)
+    }
+}
+
+/// A request of so many tokens without tools, and what the provider is known to add to it.
+fn alone(target: &str, tokens: u64, run: &RunParts<'_>) -> u64 {
+    run.models.with_added(target, tokens, false)
+}

@@ -1,0 +1,111 @@
+//! The work under way: what each piece of it is for.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::directive::WorkId;
+use super::super::event::TurnMeasure;
+use super::super::reductions::Reducing;
+
+/// The pieces of work under way, and the number of the last one. No number comes twice in a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::engine) struct WorkTable {
+    last: u64,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    open: BTreeMap<WorkId, Pending>,
+}
+
+/// What a piece of work under way is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::engine) enum Pending {
+    Prepare,
+    Repair(Repairing),
+    Reduce(Reducing),
+    /// A summary of what the reduction leaves out.
+    Summary(Reducing),
+    Model,
+    /// The tool run of a slot of the batch.
+    Tool(usize),
+    WaitModel,
+    WaitTool(usize),
+    /// The wait before the next turn.
+    WaitTurn,
+    ConsultTool(usize),
+    ConsultModel,
+    ConsultOutput,
+    /// The question whether the call of a slot may run.
+    Approve(usize),
+    /// The question whether it may run again.
+    ApproveAgain(usize),
+    /// The run of another tool that finds out whether that of a slot has acted.
+    Verify(usize),
+}
+
+/// What a repair of the history was needed for, and continues after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::engine) enum Repairing {
+    /// The turn, which begins.
+    Prepared(TurnMeasure),
+    /// The call of a model that refused the history.
+    Refused,
+}
+
+impl Pending {
+    /// Whether it is a wait for another attempt or for the next turn.
+    pub(in crate::engine) const fn is_wait(self) -> bool {
+        matches!(self, Self::WaitTurn | Self::WaitModel | Self::WaitTool(_))
+    }
+}
+
+impl WorkTable {
+    /// What the next run of the session begins with: nothing is open, and the numbers continue.
+    pub(in crate::engine) const fn next_run(&self) -> Self {
+        Self { last: self.last, open: BTreeMap::new() }
+    }
+
+    /// Opens a piece of work.
+    pub(in crate::engine) fn issue(&mut self, pending: Pending) -> WorkId {
+        self.last = self.last.saturating_add(1);
+        let work = WorkId(self.last);
+        self.open.insert(work, pending);
+        work
+    }
+
+    /// Closes a piece of work, and returns what it was for.
+    pub(in crate::engine) fn claim(&mut self, work: WorkId) -> Option<Pending> {
+        self.open.remove(&work)
+    }
+
+    /// Opens a piece of work again that was closed by an answer that does not fit.
+    pub(in crate::engine) fn put_back(&mut self, work: WorkId, pending: Pending) {
+        self.open.insert(work, pending);
+    }
+
+    /// What a piece of work is for, if it is open.
+    pub(in crate::engine) fn get(&self, work: WorkId) -> Option<Pending> {
+        self.open.get(&work).copied()
+    }
+
+    /// The open pieces of work, in the order of their numbers.
+    pub(in crate::engine) fn open(&self) -> impl Iterator<Item = (WorkId, Pending)> {
+        self.open.iter().map(|(work, pending)| (*work, *pending))
+    }
+
+    /// Whether a piece of work of that kind is open.
+    pub(in crate::engine) fn any(&self, is_it: impl Fn(&Pending) -> bool) -> bool {
+        self.open.values().any(is_it)
+    }
+
+    /// Whether nothing is open.
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Closes everything: the run is over.
+    pub(in crate::engine) fn clear(&mut self) {
+        self.open.clear();
+    }
+}
