@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::directive::{Wait, WorkId};
-use super::machine::Pending;
-use super::state::{Series, Slot, State};
+use super::machine::{Pending, Slot};
+use super::state::{Series, State};
 use crate::policy::ModelPolicy;
 use crate::session::AttemptRecord;
 use crate::time::{Instant, Nanos};
@@ -54,14 +54,14 @@ impl State {
 
     /// The calls of the batch under way, in order, those included that have their result already.
     pub fn open_calls(&self) -> impl Iterator<Item = OpenCall<'_>> {
-        self.batch.slots.iter().map(OpenCall::of)
+        self.batch.slots().iter().map(OpenCall::of)
     }
 
     /// What a wait comes before; `None` if it is no longer open.
     pub fn awaited(&self, wait: &Wait) -> Option<Awaited<'_>> {
         match self.work.get(wait.work)? {
             Pending::WaitTool(slot) => {
-                self.batch.slots.get(slot).map(|slot| Awaited::Call(OpenCall::of(slot)))
+                self.batch.slots().get(slot).map(|slot| Awaited::Call(OpenCall::of(slot)))
             }
             Pending::WaitModel => {
                 Some(Awaited::Model(self.model_turn.series.attempts().map(OpenAttempts::of)))

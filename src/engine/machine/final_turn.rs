@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::because::{Shown, because};
 use super::super::directive::{Because, Note};
 use super::super::reason::Reason;
-use super::super::state::Refusal;
+use super::batch::Refusal;
 use super::out::{Out, Rules};
 use crate::policy::{ErrorClass, Policy, Setting, Template};
 use crate::session::{FinalReason, Message};

@@ -8,7 +8,7 @@ use super::super::loop_stage::{Found, is_asked_for};
 use super::super::metric::MetricName;
 use super::super::reason::Reason;
 use super::super::repeats::{LoopDetector, LoopPattern, LoopStage};
-use super::super::state::Refusal;
+use super::batch::Refusal;
 use super::final_turn::FinalTurn;
 use super::out::Out;
 use super::turn_guidance::Guidance;

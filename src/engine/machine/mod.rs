@@ -1,5 +1,6 @@
 //! The machines of the interpreter: each owns its state, and changes no other's.
 
+mod batch;
 mod budgets;
 mod final_turn;
 mod history_repairs;
@@ -20,21 +21,19 @@ mod turn_loop;
 mod turn_window;
 mod work_table;
 
+pub(super) use batch::{Batch, Slot};
 pub(crate) use final_turn::final_turn;
 pub(super) use final_turn::{FinalTurn, out_of_turns};
-pub(super) use history_repairs::count;
-pub(super) use loop_detector::EndOfCall;
 pub(super) use model_health::ModelHealth;
 pub(super) use model_turn::ModelTurn;
 pub(super) use out::{Out, Rules};
 pub(super) use reply::{fault_of, repair_call, repair_reply, reply_refused, take_leaked_calls};
-pub(super) use report_series::{Delivered, ReportSeries, parsed_report, say_problems};
+pub(super) use report_series::{ReportSeries, parsed_report, say_problems};
 pub(super) use run_parts::{LastSeen, RunParts};
-pub(super) use session::Failed;
 #[cfg(feature = "host")]
 pub(crate) use session::validation;
 pub(super) use then::{RunEnd, Then};
-pub(super) use tool_health::{Entry, ToolHealth};
+pub(super) use tool_health::ToolHealth;
 pub(super) use turn_guidance::Guidance;
-pub(super) use turn_loop::{Subject, TurnLoop};
+pub(super) use turn_loop::TurnLoop;
 pub(super) use work_table::{Pending, WorkTable};

@@ -20,8 +20,8 @@ use super::tool_health::ToolHealth;
 use super::turn_loop::{Subject, TurnLoop};
 use super::work_table::{Pending, WorkTable};
 use crate::policy::{
-    Budget, Classified, Effect, ErrorClass, OnExhausted, Policy, RetryPolicy, Seed, Setting, ToolPolicy,
-    estimated_tokens,
+    Budget, CallOverride, Classified, Effect, ErrorClass, OnExhausted, Policy, RetryPolicy, Seed, Setting,
+    ToolPolicy, estimated_tokens,
 };
 use crate::session::{FinalReason, Message, RetryExhausted, StopReason, Usage};
 use crate::time::{Instant, Nanos};
@@ -226,6 +226,16 @@ impl RunParts<'_> {
 
 /// Tools.
 impl RunParts<'_> {
+    /// The rules for one call.
+    pub(in crate::engine) fn tool_policy(
+        &self,
+        tool: &str,
+        arguments: &serde_json::Value,
+        planner: Option<&CallOverride>,
+    ) -> std::sync::Arc<ToolPolicy> {
+        self.policy().call(tool, arguments, planner).policy
+    }
+
     /// What a run of the tool does to the world: the policy's word, or the tool's own where the policy has none.
     pub(in crate::engine) fn effect_of(&self, tool: &str, policy: &ToolPolicy) -> Effect {
         match policy.effect.value {

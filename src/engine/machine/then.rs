@@ -26,6 +26,8 @@ pub(in crate::engine) enum Then {
     Failed(Box<Failure>),
     /// The model replied.
     Replied(Box<ModelReply>),
+    /// The calls of the batch are settled, as far as they have ended.
+    Settle,
     /// A report was accepted or refused that did not come as a call of a tool.
     AfterReport,
     /// The run ends.
@@ -63,5 +65,15 @@ impl Then {
     /// The run ends because it was asked to.
     pub(in crate::engine) fn stopped(reason: String) -> Self {
         Self::End(Box::new(RunEnd::Stopped(reason)))
+    }
+}
+
+/// What comes after a call of the batch has ended, or may run: the batch is settled, unless the run ends.
+impl From<Result<(), Then>> for Then {
+    fn from(settled: Result<(), Self>) -> Self {
+        match settled {
+            Ok(()) => Self::Settle,
+            Err(end) => end,
+        }
     }
 }

@@ -1,13 +1,11 @@
 //! Everything the interpreter remembers between two events: plain data that can be written down and read back.
 
-mod batch;
 mod series;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use batch::{Batch, Doubt, Invalid, Refusal, Slot, SlotPhase};
 pub(crate) use series::Series;
 
 use super::breaker::Breaker;
@@ -15,7 +13,7 @@ use super::budget::Budgets;
 use super::directive::Outcome;
 use super::event::Drive;
 use super::machine::{
-    FinalTurn, LastSeen, ModelHealth, ModelTurn, ReportSeries, ToolHealth, TurnLoop, WorkTable,
+    Batch, FinalTurn, LastSeen, ModelHealth, ModelTurn, ReportSeries, ToolHealth, TurnLoop, WorkTable,
 };
 use super::repeats::LoopDetector;
 use super::spending::Spending;

@@ -7,7 +7,6 @@ use super::super::because::{Shown, because};
 use super::super::directive::{Because, Note, Outcome};
 use super::super::event::{Drive, FinishReason};
 use super::super::machine::{Pending, RunEnd, Then};
-use super::super::state::SlotPhase;
 use super::{Split, Step};
 use crate::policy::{ErrorClass, OnStop};
 use crate::session::{FailureReason, FailureReport, FinalReason, ReportSource, RetryExhausted, StopReason};
@@ -51,13 +50,15 @@ impl Step<'_> {
                     then = Then::Turn;
                 }
                 Pending::WaitTool(slot) => {
-                    self.split().run.drop_work(work);
-                    then = self.interrupt(slot);
+                    let Split { mut run, model, report, batch } = self.split();
+                    run.drop_work(work);
+                    batch.interrupt(slot, &mut run);
+                    then = batch.settle(report, &mut model.guidance, &mut run);
                 }
                 Pending::Approve(slot) => {
-                    self.split().run.drop_work(work);
-                    self.set_phase(slot, SlotPhase::Unasked);
-                    self.state.batch.gate.put_question(slot);
+                    let Split { mut run, batch, .. } = self.split();
+                    run.drop_work(work);
+                    batch.ask_later(slot);
                 }
                 Pending::ApproveAgain(_) => self.split().run.drop_work(work),
                 Pending::Prepare
@@ -72,14 +73,17 @@ impl Step<'_> {
                 | Pending::ConsultOutput => {}
             }
         }
-        if self.state.batch.slots.is_empty() {
+        let Split { mut run, batch, .. } = self.split();
+        if batch.is_empty() || matches!(then, Then::End(_)) {
             return then;
         }
         // What waits is refused now, and nobody is asked any more.
-        self.start_waiting();
-        match self.waits_for_a_person() {
-            Some(slot) => self.approved_again(slot, Answer::None),
-            None => self.settle(),
+        if let Err(end) = batch.start_waiting(&mut run) {
+            return end;
+        }
+        match batch.waits_for_a_person(&run) {
+            Some(slot) => batch.on_approved_again(slot, Answer::None, &mut run).into(),
+            None => Then::Settle,
         }
     }
 
@@ -89,7 +93,7 @@ impl Step<'_> {
             let turn = self.policy.turn();
             let why = vec![because(self.policy, "turn.pending_report", &turn.pending_report, [])];
             let source = ReportSource::Pending;
-            self.note(Note::OutputAccepted { output: output.clone(), source }, why);
+            self.split().run.out.note(Note::OutputAccepted { output: output.clone(), source }, why);
             return self.finish(Outcome::Reported { output }, Vec::new());
         }
         // Reports that do not hold may have been attempts at the model.
@@ -133,7 +137,7 @@ impl Step<'_> {
         });
         FailureReport {
             reason,
-            text: self.say(&turn.no_report_message, vars),
+            text: self.split().run.out.say(&turn.no_report_message, vars),
             turns_completed: self.state.turn,
             max_turns,
             final_report_attempts: self.state.report.refused(),

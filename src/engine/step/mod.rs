@@ -1,27 +1,21 @@
 //! The interpreter: one event in, directives out.
 
-mod approval;
-mod batch;
 mod changed;
-mod doubt;
 mod ending;
-mod examine;
-mod exhausted;
-mod forwards;
 mod malformed;
-mod queue;
 mod reply;
 mod report_attempt;
-mod results;
 mod sharing;
 mod turn;
 
+use super::ask::Answer;
 use super::catalogue::Catalogue;
 use super::directive::{Decision, Directive, Directives, WorkId};
-use super::event::{Drive, Envelope, Event, ModelReply, Proposal, RunStarted, TurnMeasure};
+use super::event::{Drive, Envelope, Event, ModelReply, Proposal, RunStarted, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
-use super::machine::{ModelTurn, Out, Pending, ReportSeries, Rules, RunParts, Then, repair_call};
-use super::state::{Batch, State};
+use super::machine::{Batch, ModelTurn, Out, Pending, ReportSeries, Rules, RunParts, Then, repair_call};
+use super::result::RunFacts;
+use super::state::State;
 use crate::policy::Policy;
 use crate::session::Message;
 
@@ -77,7 +71,11 @@ impl Step<'_> {
     fn take(&mut self, Envelope { seq, now, event }: Envelope) {
         if seq != self.state.seq.saturating_add(1) {
             let last = self.state.seq;
-            return self.warn(format!("event {seq} does not follow event {last}; it is not used"));
+            return self
+                .split()
+                .run
+                .out
+                .warn(format!("event {seq} does not follow event {last}; it is not used"));
         }
         self.state.seq = seq;
         self.state.now = self.state.now.max(now);
@@ -96,7 +94,7 @@ impl Step<'_> {
         match event {
             Event::RunStarted(started) => self.run_started(started),
             _ if self.state.run.is_empty() => {
-                self.warn("the run has not started; the event is not used");
+                self.split().run.out.warn("the run has not started; the event is not used");
                 Then::Host
             }
             Event::TurnPrepared { work, measure } => match self.claim(work) {
@@ -120,18 +118,10 @@ impl Step<'_> {
             },
             Event::ModelResponded { work, reply } => self.reply_came(work, reply),
             Event::ModelFailed { work, failure } => self.failure_came(work, failure),
-            Event::ToolFinished { work, outcome, run } => match self.claim(work) {
-                Some(Pending::Tool(slot)) => self.tool_finished(slot, outcome, run),
-                Some(Pending::Verify(slot)) => self.verified(slot, outcome),
-                other => self.unasked(work, other),
-            },
+            Event::ToolFinished { work, outcome, run } => self.tool_finished(work, outcome, run),
             Event::TimerFired { work } => self.timer_fired(work),
             Event::PlannerDecided { work, decision } => self.planner_decided(work, decision),
-            Event::Answered { work, answer } => match self.claim(work) {
-                Some(Pending::Approve(slot)) => self.approved(slot, answer),
-                Some(Pending::ApproveAgain(slot)) => self.approved_again(slot, answer),
-                other => self.unasked(work, other),
-            },
+            Event::Answered { work, answer } => self.answered(work, answer),
             Event::ToolsProposed { calls } => self.tools_proposed(calls),
             Event::OutputProposed { output } => self.output_proposed(output),
             Event::PolicyChanged { policy: _ } => {
@@ -154,7 +144,7 @@ impl Step<'_> {
     /// Asks one machine after the other, until the host has work to do or the run is over.
     fn route(&mut self, mut then: Then) {
         loop {
-            let Split { mut run, model, .. } = self.split();
+            let Split { mut run, model, report, batch } = self.split();
             then = match then {
                 Then::Host => return,
                 Then::Begin(measure) => model.window.begin(measure, &mut run),
@@ -164,32 +154,60 @@ impl Step<'_> {
                 Then::Replied(reply) => self.model_responded(*reply),
                 Then::Turn => self.next_turn(),
                 Then::TurnWhenDue => self.next_turn_when_due(),
+                Then::Settle => batch.settle(report, &mut model.guidance, &mut run),
                 Then::AfterReport => self.after_report(),
                 Then::End(end) => return self.end(*end),
             };
         }
     }
 
-    fn timer_fired(&mut self, work: WorkId) -> Then {
-        match self.claim(work) {
-            Some(Pending::WaitModel) => Then::Call,
-            Some(Pending::WaitTool(slot)) => {
-                self.run_tool(slot, Vec::new());
-                self.settle()
+    fn tool_finished(&mut self, work: WorkId, outcome: ToolOutcome, ran: RunFacts) -> Then {
+        let pending = self.claim(work);
+        let Split { mut run, batch, .. } = self.split();
+        match pending {
+            Some(Pending::Tool(slot)) => {
+                batch.on_finished(slot, outcome, ran, &run);
+                Then::Settle
             }
+            Some(Pending::Verify(slot)) => batch.on_verified(slot, outcome, &mut run).into(),
+            other => self.unasked(work, other),
+        }
+    }
+
+    fn timer_fired(&mut self, work: WorkId) -> Then {
+        let pending = self.claim(work);
+        let Split { mut run, batch, .. } = self.split();
+        match pending {
+            Some(Pending::WaitModel) => Then::Call,
+            Some(Pending::WaitTool(slot)) => batch.run_tool(slot, Vec::new(), &mut run).into(),
             Some(Pending::WaitTurn) => Then::Turn,
             other => self.unasked(work, other),
         }
     }
 
     fn planner_decided(&mut self, work: WorkId, decision: Decision) -> Then {
-        match self.claim(work) {
-            Some(Pending::ConsultTool(slot)) => self.tool_decided(slot, decision),
-            Some(Pending::ConsultModel) => {
-                let Split { mut run, model, .. } = self.split();
-                model.on_decided(decision, &mut run)
+        let pending = self.claim(work);
+        let Split { mut run, model, report, batch } = self.split();
+        match pending {
+            Some(Pending::ConsultTool(slot)) => batch.on_decided(slot, decision, &mut run).into(),
+            Some(Pending::ConsultModel) => model.on_decided(decision, &mut run),
+            Some(Pending::ConsultOutput) => {
+                if let Err(end) = report.on_decided(decision, &mut run) {
+                    return end;
+                }
+                batch.on_report_decided();
+                if batch.is_empty() { Then::AfterReport } else { Then::Settle }
             }
-            Some(Pending::ConsultOutput) => self.report_decided(decision),
+            other => self.unasked(work, other),
+        }
+    }
+
+    fn answered(&mut self, work: WorkId, answer: Answer) -> Then {
+        let pending = self.claim(work);
+        let Split { mut run, batch, .. } = self.split();
+        match pending {
+            Some(Pending::Approve(slot)) => batch.on_approved(slot, answer, &mut run).into(),
+            Some(Pending::ApproveAgain(slot)) => batch.on_approved_again(slot, answer, &mut run).into(),
             other => self.unasked(work, other),
         }
     }
@@ -204,6 +222,12 @@ impl Step<'_> {
         }
         run.tools.begin_turn(&mut run.out);
         self.begin_batch(calls)
+    }
+
+    fn begin_batch(&mut self, calls: Vec<Proposal>) -> Then {
+        let Split { mut run, model, batch, .. } = self.split();
+        model.guidance.clear();
+        batch.begin(calls, &mut run).into()
     }
 
     fn output_proposed(&mut self, output: String) -> Then {
@@ -259,7 +283,7 @@ impl Step<'_> {
 
     fn run_started(&mut self, started: RunStarted) -> Then {
         if !self.state.run.is_empty() {
-            self.warn("the run has already started; the event is not used");
+            self.split().run.out.warn("the run has already started; the event is not used");
             return Then::Host;
         }
         let RunStarted {
@@ -315,16 +339,16 @@ impl Step<'_> {
         if let Some(pending) = claimed {
             self.state.work.put_back(work, pending);
         }
-        self.warn(format!("nobody asked for this answer (work {}); it is not used", work.0));
+        self.split().run.out.warn(format!("nobody asked for this answer (work {}); it is not used", work.0));
         Then::Host
     }
 
     fn host_drives(&mut self, what: &str) -> bool {
         // Without calls under way there may still be a question to the planner.
-        let idle = self.state.batch.slots.is_empty() && self.state.work.is_empty();
+        let idle = self.state.batch.is_empty() && self.state.work.is_empty();
         let ok = self.state.context.drive == Drive::Calls && idle;
         if !ok {
-            self.warn(format!(
+            self.split().run.out.warn(format!(
                 "{what} cannot be proposed now: the interpreter drives the run, or work is under way"
             ));
         }

@@ -105,18 +105,19 @@ impl Step<'_> {
         let objection = objection.map(|error| reply_refused(&error, &mut run.out));
         let calls = reply.calls.iter().map(|proposal| proposal.call.clone()).collect();
         let refused = output && reply.calls.is_empty() && refuses_text(policy, truncated);
+        let mut room = None;
         // A reply that was cut before it said anything leaves nothing in the history.
         if !reply.is_empty() && (!refused || policy.turn().guidance.keep.value) {
             let message = Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra };
             if !reply.calls.is_empty() {
-                batch.room = model.window.room_for_results(target, &message, reply.calls.len(), &run);
+                room = model.window.room_for_results(target, &message, reply.calls.len(), &run);
             }
             run.append(message);
         }
         if !reply.calls.is_empty() {
             let objection = objection.map(|text| Guidance { class: ErrorClass::ReducerError, text });
             let dropped = dropped.map(|text| Guidance { class: ErrorClass::MalformedToolCall, text });
-            batch.afterwords = objection.into_iter().chain(dropped).collect();
+            batch.prepare(room, objection.into_iter().chain(dropped).collect());
             return self.begin_batch(reply.calls);
         }
         if let Some(text) = objection

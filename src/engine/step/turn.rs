@@ -77,14 +77,14 @@ impl Step<'_> {
 
     /// Ends the run. Calls without a result get one, so that the history stays valid.
     pub(super) fn finish(&mut self, outcome: Outcome, because: Vec<super::super::directive::Because>) {
-        self.close_batch();
-        let Split { mut run, model, .. } = self.split();
+        let Split { mut run, model, batch, .. } = self.split();
+        batch.close(&mut run);
         // What calls answer that are no longer settled depends on who was quicker.
         run.spending.appended = 0;
         run.charge_unanswered();
         run.work.clear();
         model.series.end();
         self.state.outcome = Some(outcome.clone());
-        self.note(Note::Finish { outcome }, because);
+        self.split().run.out.note(Note::Finish { outcome }, because);
     }
 }

@@ -1,56 +1,19 @@
-//! The tool calls of one reply, and where each of them stands.
+//! One tool call of a reply, and where it stands.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Series;
 use crate::engine::event::ToolOutcome;
 use crate::engine::failure::{EffectState, Failure};
-use crate::engine::gate::{Gate, Place};
-use crate::engine::machine::Guidance;
+use crate::engine::gate::Place;
 use crate::engine::reason::Reason;
 use crate::engine::result::RunFacts;
-use crate::engine::results_room::RoomForResults;
+use crate::engine::state::Series;
 use crate::policy::{CallOverride, ErrorClass, Problem};
 use crate::session::RetryExhausted;
 use crate::time::Instant;
-
-/// The batch under way; empty when there is none.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(in crate::engine) struct Batch {
-    /// Its number in the session, from 1; 0 before the first.
-    pub(in crate::engine) number: u64,
-    /// Its calls, in the order of the reply.
-    pub(in crate::engine) slots: Vec<Slot>,
-    /// How many calls at its head are settled.
-    pub(in crate::engine) settled: usize,
-    /// The places of the calls, and the calls that wait for one.
-    #[serde(default, skip_serializing_if = "Gate::is_empty")]
-    pub(in crate::engine) gate: Gate,
-    /// What the model reads after the results of all calls.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::engine) afterwords: Vec<Guidance>,
-    /// Whether a call went well.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(in crate::engine) round_ok: bool,
-    /// The room for the results of its calls; `None`: they may have any amount.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::engine) room: Option<RoomForResults>,
-}
-
-impl Batch {
-    /// What the next run of the session begins with: the numbers continue.
-    pub(in crate::engine) fn next_run(&self) -> Self {
-        Self { number: self.number, ..Self::default() }
-    }
-
-    /// Whether there was none yet.
-    pub(in crate::engine) fn is_new(&self) -> bool {
-        *self == Self::default()
-    }
-}
 
 /// One tool call of the batch under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -126,6 +89,24 @@ pub(in crate::engine) struct Refusal {
 pub(in crate::engine) struct Invalid {
     pub(in crate::engine) class: ErrorClass,
     pub(in crate::engine) problems: Vec<Problem>,
+}
+
+impl SlotPhase {
+    /// Whether the tool has run, or is running.
+    pub(super) const fn has_begun(&self) -> bool {
+        match self {
+            Self::UnderWay | Self::Doubtful(_) | Self::Ended(..) => true,
+            Self::Waiting
+            | Self::Unasked
+            | Self::Asked
+            | Self::WithPlanner(_)
+            | Self::ReportWithPlanner
+            | Self::Refused(_)
+            | Self::Invalid(_)
+            | Self::Report(_)
+            | Self::Settled => false,
+        }
+    }
 }
 
 /// What older sessions do not say decides nothing.

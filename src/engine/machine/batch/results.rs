@@ -1,0 +1,161 @@
+//! Results of tools: what the model is shown of them.
+
+use serde_json::{Value, json};
+
+use super::super::history_repairs::count;
+use super::super::run_parts::RunParts;
+use super::Batch;
+use super::slot::Slot;
+use crate::engine::because::{Shown, because};
+use crate::engine::directive::{Because, Note};
+use crate::engine::result::{Shown as ResultShown, Spill, ToolResult, show};
+use crate::engine::results_room::RoomForResults;
+use crate::policy::{Cap, ErrorClass, OverMax, ResultForm, ResultPolicy, Size, ToolPolicy};
+
+/// How often a result is cut to hold two sizes of different units.
+const MOST_TRIES: u32 = 8;
+
+impl Batch {
+    /// What the model is shown of what a tool answered.
+    pub(super) fn show_result(
+        &mut self,
+        slot: &Slot,
+        policy: &ToolPolicy,
+        data: &Value,
+        run: &mut RunParts<'_>,
+    ) -> String {
+        let rules = &policy.result;
+        match rules.form.value {
+            ResultForm::Full => {
+                let full = ToolResult::succeeded(&slot.tool, data.clone(), &slot.ran).full();
+                self.capped(slot, rules, &full, run)
+            }
+            ResultForm::Json if data.is_null() => String::new(),
+            ResultForm::Json | ResultForm::Text => self.capped(slot, rules, data, run),
+        }
+    }
+
+    /// What the model is shown of a failure: `told` in the words of the policy, or what is wrong as JSON. What tools say
+    /// is a part of both, and no failure gets around the cap.
+    pub(super) fn show_failure(
+        &mut self,
+        index: usize,
+        class: ErrorClass,
+        error: &str,
+        told: String,
+        run: &mut RunParts<'_>,
+    ) -> String {
+        let Some(slot) = self.slots.get(index) else { return told };
+        let slot = slot.without_history();
+        let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let result = || ToolResult::failed(&slot.tool, error.to_owned(), class, &slot.ran);
+        let value = match policy.result.form.value {
+            ResultForm::Text => Value::String(told),
+            ResultForm::Json => result().failure(),
+            ResultForm::Full => result().full(),
+        };
+        self.capped(&slot, &policy.result, &value, run)
+    }
+
+    /// What the host is told about keeping a result that is too large.
+    pub(super) fn spill(
+        &self,
+        index: usize,
+        tool: &str,
+        rules: &ResultPolicy,
+        run: &mut RunParts<'_>,
+    ) -> Option<Spill> {
+        let most = rules.max.value.size().filter(|_| rules.over.value == OverMax::Spill)?;
+        let reader = &rules.reader.value;
+        // A share only grows until it is used.
+        let over = self.share_of_result().map_or(most, |share| share.and(most));
+        // Nothing is kept that nobody can read, and what the reader answers is there already.
+        (tool != reader && run.out.rules.tools.get(reader).is_some())
+            .then(|| Spill { handle: format!("r{}-{index}", self.number), over })
+    }
+
+    /// As much of it as the policy allows, and as there is room for.
+    fn capped(&mut self, slot: &Slot, rules: &ResultPolicy, value: &Value, run: &mut RunParts<'_>) -> String {
+        let shown = cut(slot, rules, value, run);
+        let share = self.share_of_result().filter(|share| !share.holds(&shown.text));
+        let (shown, max, why) = match share {
+            Some(share) => (cut_to(share, slot, rules, value, shown, run), Some(share), self.why_shared(run)),
+            None => (shown, rules.max.value.size(), Vec::new()),
+        };
+        if let (Some((shown, total)), Some(max)) = (shown.of, max) {
+            let unit = max.unit.name();
+            let why = if why.is_empty() {
+                let fact = format!("the result has {total} {unit}");
+                vec![because(run.policy(), "result.max", &rules.max, [fact])]
+            } else {
+                why
+            };
+            let (call, tool, handle) = (slot.call.clone(), slot.tool.clone(), handle_of(slot, rules));
+            run.out.note(Note::ResultCut { call, tool, unit: max.unit, shown, total, handle }, why);
+        }
+        shown.text
+    }
+
+    /// The most that the next result may have of the room; `None`: any amount.
+    pub(super) fn share_of_result(&self) -> Option<Size> {
+        self.room.map(RoomForResults::share)
+    }
+
+    /// Why a result is cut to its share.
+    pub(super) fn why_shared(&self, run: &RunParts<'_>) -> Vec<Because> {
+        let Some(RoomForResults { left, calls }) = self.room else {
+            return Vec::new();
+        };
+        let rule = &run.policy().context().results;
+        let fact = format!("{} left for the results of {}", count(left, "token"), count(calls, "call"));
+        vec![because(run.policy(), "context.results", &rule.map(Shown), [fact])]
+    }
+}
+
+/// As much of it as there is room for. `capped` is as much as the policy allows: where both cannot be had, because
+/// the one counts tokens and the other characters, the policy's word is the firm one.
+fn cut_to(
+    mut share: Size,
+    slot: &Slot,
+    rules: &ResultPolicy,
+    value: &Value,
+    capped: ResultShown,
+    run: &mut RunParts<'_>,
+) -> ResultShown {
+    let mut shared = rules.clone();
+    for _ in 0..MOST_TRIES {
+        shared.max.value = Cap::Most(share);
+        let shown = cut(slot, &shared, value, run);
+        let Some(max) = rules.max.value.size().filter(|max| !max.holds(&shown.text)) else {
+            return shown;
+        };
+        let size = max.unit.measure(&shown.text);
+        let smaller = share.count.saturating_mul(max.count).checked_div(size).unwrap_or_default();
+        share.count = smaller.min(share.count.saturating_sub(1));
+        if share.count == 0 {
+            break;
+        }
+    }
+    capped
+}
+
+/// As much of it as the policy allows.
+fn cut(slot: &Slot, rules: &ResultPolicy, value: &Value, run: &mut RunParts<'_>) -> ResultShown {
+    let handle = handle_of(slot, rules);
+    let unit = rules.max.value.size().map_or("", |size| size.unit.name());
+    let mut notice = |shown: u64, total: u64| {
+        let mut vars = json!({ "tool": slot.tool, "shown": shown, "total": total, "unit": unit });
+        let Some(handle) = &handle else { return run.out.say(&rules.notice, vars) };
+        if let Value::Object(vars) = &mut vars {
+            vars.insert("handle".into(), json!(handle));
+            vars.insert("reader".into(), json!(rules.reader.value));
+        }
+        run.out.say(&rules.kept_notice, vars)
+    };
+    show(value, rules, handle.is_some(), &mut notice)
+}
+
+/// Under which handle the whole result is kept.
+fn handle_of(slot: &Slot, rules: &ResultPolicy) -> Option<String> {
+    slot.ran.handle.clone().filter(|_| rules.over.value == OverMax::Spill)
+}
