@@ -65,7 +65,7 @@ impl Batch {
             max_attempts: rules.max_attempts.value.limit(),
             timeout,
             idempotency_key: self.idempotency_key(index, run),
-            spill: self.spill(index, &slot.tool, &policy.result, run),
+            spill: self.room.spill((self.number, index), &slot.tool, &policy.result, run),
             call: slot.call,
             tool: slot.tool,
             arguments: Value::clone(&slot.arguments),
@@ -175,12 +175,12 @@ impl Batch {
         run.out.note(ended, Vec::new());
         match objection {
             None => {
-                let text = self.show_result(&slot, &policy, data, run);
+                let text = self.room.show_result(&slot, &policy, data, run);
                 self.answer(index, text, false, run);
             }
             Some(error) => {
                 let told = reducer_text(&slot.tool, &error, run);
-                let text = self.show_failure(index, ErrorClass::ReducerError, &told.clone(), told, run);
+                let text = self.room.show_failure(&slot, ErrorClass::ReducerError, &told.clone(), told, run);
                 self.answer(index, text, true, run);
             }
         }

@@ -38,11 +38,11 @@ impl Batch {
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
         let AttemptsEnd { progress, case, reason } = *end;
-        let Some(slot) = self.slots.get(index).cloned() else { return Ok(()) };
+        let Some(mut slot) = self.slots.get(index).cloned() else { return Ok(()) };
         let exhausted = RetryExhausted {
             action: format!("tool {}", slot.tool),
             reason,
-            attempts: slot.series.history,
+            attempts: mem::take(&mut slot.series.history),
             retry_after: case.hint,
         };
         let mut why = run.why_stopped(&exhausted.action, &policy.retry, progress, case, reason);
@@ -84,7 +84,7 @@ impl Batch {
             let words = if used_up { &policy.messages.exhausted } else { &policy.messages.failed };
             (error_type, message, run.out.say(words, vars))
         };
-        let text = self.show_failure(index, class, &told, text, run);
+        let text = self.room.show_failure(&slot, class, &told, text, run);
         // Only attempts that were used up are the planner's business; any other failure the model is told.
         let decision = if reason.used_up() {
             run.decide(&policy.on_exhausted, &mut why)

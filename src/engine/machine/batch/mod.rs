@@ -36,6 +36,7 @@ use crate::session::Message;
 use attempts::reducer_text;
 use examine::{Finding, examine, not_found};
 use queue::surplus;
+use results::ResultRoom;
 use slot::SlotPhase;
 pub(in crate::engine) use slot::{Refusal, Slot};
 
@@ -59,9 +60,8 @@ pub(in crate::engine) struct Batch {
     /// Whether a call went well.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     round_ok: bool,
-    /// The room for the results of its calls; `None`: they may have any amount.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    room: Option<RoomForResults>,
+    #[serde(default, skip_serializing_if = "ResultRoom::is_unlimited")]
+    room: ResultRoom,
 }
 
 impl Batch {
@@ -87,7 +87,7 @@ impl Batch {
 
     /// A reply with calls was taken: their results have this room, and the model reads these texts after them.
     pub(in crate::engine) fn prepare(&mut self, room: Option<RoomForResults>, afterwords: Vec<Guidance>) {
-        self.room = room;
+        self.room = ResultRoom(room);
         self.afterwords = afterwords;
     }
 
@@ -288,9 +288,7 @@ impl Batch {
         self.round_ok |= !error;
         let (call, tool, handle) = (slot.call.clone(), slot.tool.clone(), slot.ran.handle.clone());
         let message = Message::Tool { call, tool, text, error, handle };
-        if let Some(room) = &mut self.room {
-            room.take(&message);
-        }
+        self.room.take(&message);
         run.append(message);
     }
 
@@ -349,7 +347,7 @@ impl Batch {
     fn answer_ended(&mut self, index: usize, data: &Value, run: &mut RunParts<'_>) {
         let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let text = self.show_result(&slot, &policy, data, run);
+        let text = self.room.show_result(&slot, &policy, data, run);
         self.answer(index, text, false, run);
     }
 
@@ -361,7 +359,7 @@ impl Batch {
     }
 
     fn clear(&mut self) {
-        self.room = None;
+        self.room = ResultRoom::default();
         self.slots.clear();
         self.gate = Gate::default();
         self.settled = 0;
@@ -370,7 +368,7 @@ impl Batch {
     /// Answers a call that does not run. Returns whether a reducer had something against it: then that is what the
     /// model is told.
     fn refuse(&mut self, index: usize, refusal: Refusal, run: &mut RunParts<'_>) -> bool {
-        let Some(slot) = self.slots.get(index) else { return false };
+        let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return false };
         let (call, tool) = (slot.call.clone(), slot.tool.clone());
         let Refusal { class, text, because } = refusal;
         let objection = run.out.reduce(
@@ -385,7 +383,7 @@ impl Batch {
             Note::Refused { call, tool, error_type: class, message: text.clone() },
             told(run.policy(), because),
         );
-        let text = self.show_failure(index, class, &text.clone(), text, run);
+        let text = self.room.show_failure(&slot, class, &text.clone(), text, run);
         self.answer(index, text, true, run);
         objection.is_some()
     }

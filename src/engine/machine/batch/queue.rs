@@ -39,8 +39,7 @@ impl Batch {
                 Entry::Free(place) => {
                     self.gate.release(&slot.tool);
                     self.gate.enter(&slot.tool);
-                    self.set_place(index, Some(place));
-                    self.begin_call(index, &slot, run)?;
+                    self.begin_call(index, &slot, place, run)?;
                 }
             }
         }
@@ -70,17 +69,25 @@ impl Batch {
     }
 
     /// A call that has got its place begins: it runs, or a person is asked first.
-    fn begin_call(&mut self, index: usize, slot: &Slot, run: &mut RunParts<'_>) -> Result<(), Then> {
+    fn begin_call(
+        &mut self,
+        index: usize,
+        slot: &Slot,
+        place: Place,
+        run: &mut RunParts<'_>,
+    ) -> Result<(), Then> {
         run.spending.count_tool_call();
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        if policy.approval.value == Approval::Always {
-            self.set_phase(index, SlotPhase::Unasked);
-            self.gate.put_question(index);
-        } else {
-            self.set_phase(index, SlotPhase::UnderWay);
-            self.run_tool(index, Vec::new(), run)?;
+        let asks = policy.approval.value == Approval::Always;
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.place = Some(place);
+            slot.phase = if asks { SlotPhase::Unasked } else { SlotPhase::UnderWay };
         }
-        Ok(())
+        if asks {
+            self.gate.put_question(index);
+            return Ok(());
+        }
+        self.run_tool(index, Vec::new(), run)
     }
 
     /// A call that had to be agreed to runs now, unless something has come up against it meanwhile.
@@ -135,12 +142,6 @@ impl Batch {
         slot.place = Some(Place::Run);
         let tool = slot.tool.clone();
         run.tools.return_probe(&tool, &mut run.out);
-    }
-
-    fn set_place(&mut self, index: usize, place: Option<Place>) {
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.place = place;
-        }
     }
 }
 

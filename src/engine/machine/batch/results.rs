@@ -1,24 +1,42 @@
 //! Results of tools: what the model is shown of them.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::history_repairs::count;
 use super::super::run_parts::RunParts;
-use super::Batch;
 use super::slot::Slot;
 use crate::engine::because::{Shown, because};
 use crate::engine::directive::{Because, Note};
 use crate::engine::result::{Shown as ResultShown, Spill, ToolResult, show};
 use crate::engine::results_room::RoomForResults;
 use crate::policy::{Cap, ErrorClass, OverMax, ResultForm, ResultPolicy, Size, ToolPolicy};
+use crate::session::Message;
 
 /// How often a result is cut to hold two sizes of different units.
 const MOST_TRIES: u32 = 8;
 
-impl Batch {
+/// The room that the results of a batch share; `None`: they may have any amount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct ResultRoom(pub(super) Option<RoomForResults>);
+
+impl ResultRoom {
+    /// Whether results may have any amount.
+    pub(super) const fn is_unlimited(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// One more call has its result.
+    pub(super) fn take(&mut self, result: &Message) {
+        if let Some(room) = &mut self.0 {
+            room.take(result);
+        }
+    }
+
     /// What the model is shown of what a tool answered.
     pub(super) fn show_result(
-        &mut self,
+        self,
         slot: &Slot,
         policy: &ToolPolicy,
         data: &Value,
@@ -38,15 +56,13 @@ impl Batch {
     /// What the model is shown of a failure: `told` in the words of the policy, or what is wrong as JSON. What tools say
     /// is a part of both, and no failure gets around the cap.
     pub(super) fn show_failure(
-        &mut self,
-        index: usize,
+        self,
+        slot: &Slot,
         class: ErrorClass,
         error: &str,
         told: String,
         run: &mut RunParts<'_>,
     ) -> String {
-        let Some(slot) = self.slots.get(index) else { return told };
-        let slot = slot.without_history();
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let result = || ToolResult::failed(&slot.tool, error.to_owned(), class, &slot.ran);
         let value = match policy.result.form.value {
@@ -54,30 +70,30 @@ impl Batch {
             ResultForm::Json => result().failure(),
             ResultForm::Full => result().full(),
         };
-        self.capped(&slot, &policy.result, &value, run)
+        self.capped(slot, &policy.result, &value, run)
     }
 
-    /// What the host is told about keeping a result that is too large.
+    /// What the host is told about keeping a result that is too large, by the number of its batch and its place there.
     pub(super) fn spill(
-        &self,
-        index: usize,
+        self,
+        (batch, index): (u64, usize),
         tool: &str,
         rules: &ResultPolicy,
-        run: &mut RunParts<'_>,
+        run: &RunParts<'_>,
     ) -> Option<Spill> {
         let most = rules.max.value.size().filter(|_| rules.over.value == OverMax::Spill)?;
         let reader = &rules.reader.value;
         // A share only grows until it is used.
-        let over = self.share_of_result().map_or(most, |share| share.and(most));
+        let over = self.share().map_or(most, |share| share.and(most));
         // Nothing is kept that nobody can read, and what the reader answers is there already.
         (tool != reader && run.out.rules.tools.get(reader).is_some())
-            .then(|| Spill { handle: format!("r{}-{index}", self.number), over })
+            .then(|| Spill { handle: format!("r{batch}-{index}"), over })
     }
 
     /// As much of it as the policy allows, and as there is room for.
-    fn capped(&mut self, slot: &Slot, rules: &ResultPolicy, value: &Value, run: &mut RunParts<'_>) -> String {
+    fn capped(self, slot: &Slot, rules: &ResultPolicy, value: &Value, run: &mut RunParts<'_>) -> String {
         let shown = cut(slot, rules, value, run);
-        let share = self.share_of_result().filter(|share| !share.holds(&shown.text));
+        let share = self.share().filter(|share| !share.holds(&shown.text));
         let (shown, max, why) = match share {
             Some(share) => (cut_to(share, slot, rules, value, shown, run), Some(share), self.why_shared(run)),
             None => (shown, rules.max.value.size(), Vec::new()),
@@ -97,13 +113,13 @@ impl Batch {
     }
 
     /// The most that the next result may have of the room; `None`: any amount.
-    pub(super) fn share_of_result(&self) -> Option<Size> {
-        self.room.map(RoomForResults::share)
+    fn share(self) -> Option<Size> {
+        self.0.map(RoomForResults::share)
     }
 
     /// Why a result is cut to its share.
-    pub(super) fn why_shared(&self, run: &RunParts<'_>) -> Vec<Because> {
-        let Some(RoomForResults { left, calls }) = self.room else {
+    fn why_shared(self, run: &RunParts<'_>) -> Vec<Because> {
+        let Some(RoomForResults { left, calls }) = self.0 else {
             return Vec::new();
         };
         let rule = &run.policy().context().results;
