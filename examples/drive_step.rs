@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut state, mut now) = (State::new(), Instant(0));
     let started = RunStarted { run: "demo".into(), drive: Drive::Calls, ..RunStarted::default() };
     let call = ToolCall { id: "1".into(), name: "fetch".into(), arguments: r#"{"url": "x"}"#.into() };
-    let mut events = vec![Event::ToolsProposed { calls: vec![call.into()] }, Event::RunStarted(started)];
+    let mut events =
+        vec![Event::ToolsProposed { calls: vec![call.into()], turn: None }, Event::RunStarted(started)];
 
     while let Some(event) = events.pop() {
         let envelope = Envelope { seq: state.seq + 1, now, event };

@@ -54,6 +54,7 @@ fn text(outcome: ToolOutcome) -> String {
 
 fn failed(outcome: ToolOutcome) -> (ErrorClass, EffectState, String) {
     match outcome {
+        ToolOutcome::Done => panic!("it says nothing"),
         ToolOutcome::Failed { failure, effect } => (failure.class.unwrap(), effect, failure.message),
         ToolOutcome::Ok { data } => panic!("it went well: {data}"),
     }

@@ -63,6 +63,7 @@ async fn call(server: &McpServer, tool: &str, arguments: Value) -> ToolOutcome {
 fn said(outcome: ToolOutcome) -> Value {
     match outcome {
         ToolOutcome::Ok { data } => data,
+        ToolOutcome::Done => Value::Null,
         ToolOutcome::Failed { failure, .. } => panic!("{failure:?}"),
     }
 }
@@ -71,6 +72,7 @@ fn failed(outcome: ToolOutcome) -> (ErrorClass, EffectState, String) {
     match outcome {
         ToolOutcome::Failed { failure, effect } => (failure.class.unwrap(), effect, failure.message),
         ToolOutcome::Ok { data } => panic!("it went well: {data}"),
+        ToolOutcome::Done => panic!("it went well"),
     }
 }
 

@@ -67,7 +67,7 @@ impl Embedder {
     fn call(&mut self, interpreter: &Interpreter, recorder: &mut Recorder, arguments: &str) {
         let id = format!("call-{}", self.state.seq);
         let call = ToolCall { id, name: "fetch".into(), arguments: arguments.into() };
-        self.tell(Event::ToolsProposed { calls: vec![call.into()] }, interpreter, recorder);
+        self.tell(Event::ToolsProposed { calls: vec![call.into()], turn: None }, interpreter, recorder);
     }
 
     fn tell(&mut self, event: Event, interpreter: &Interpreter, recorder: &mut Recorder) {

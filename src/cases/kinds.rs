@@ -49,7 +49,7 @@ const FEEDBACK: Shape = shape![
 ];
 const REDUCER: Shape = shape!["reducer", "payload", "message"];
 const CALL: Shape = shape!["id", "name", "arguments", "policy"];
-const REPLY: Shape = shape!["text", "calls": CALL, "finish", "usage", "extra", "notes"];
+const REPLY: Shape = shape!["text", "calls": CALL, "finish", "usage", "extra", "notes", "opaque"];
 const MESSAGE: Shape =
     shape!["role", "text", "guidance", "calls": CALL, "extra", "call", "tool", "error", "handle"];
 const SPLICE: Shape = shape!["at", "remove", "insert": MESSAGE];
@@ -98,11 +98,13 @@ const REPORT: Shape = shape![
 ];
 const END: Shape = shape!["status", "output", "text", "exhausted": EXHAUSTED, "reason", "report": REPORT];
 const PLACE: Shape = shape!["file", "line", "column"];
+const OF: Shape = shape!["proposal", "call"];
+const MEASURE: Shape = shape!["messages", "message_tokens", "tool_tokens", "history_faults"];
 const BECAUSE: Shape = shape!["rule", "value", "layer", "place": PLACE, "facts"];
 
 /// What every directive, event and message has.
 pub(crate) const COMMON: &[(&str, Shape)] = &[
-    ("directive", shape!["directive", "because": BECAUSE, "at"]),
+    ("directive", shape!["directive", "because": BECAUSE, "of": OF, "at"]),
     ("event", shape!["event", "seq", "now", "at"]),
     ("role", shape!["role"]),
 ];
@@ -154,6 +156,8 @@ kinds!(pub(crate) DIRECTIVES by "directive" {
     "shadow" = ["action", "attempt", "error_type", "delay"],
     "output_accepted" = ["output", "source"],
     "output_refused" = ["attempt", "max_attempts", "message"],
+    "settled" = ["proposal", "result", "target", "attempts", "delay", "guidance", "final_turn"],
+    "proposal_refused" = ["proposal", "reason", "message"],
     "metric" = ["name", "subject", "value"],
     "warning" = ["message"],
     "finish" = ["outcome": END],
@@ -166,7 +170,9 @@ kinds!(pub(crate) EVENTS by "event" {
     "context_reduced" = ["work", "reduction": REDUCTION],
     "model_responded" = ["work", "reply": REPLY],
     "model_failed" = ["work", "failure": FAILURE],
-    "tools_proposed" = ["calls": CALL],
+    "tools_proposed" = ["calls": CALL, "turn"],
+    "turn_proposed" = ["targets", "measure": MEASURE, "can", "deadline"],
+    "proposal_withdrawn" = ["proposal", "call"],
     "output_proposed" = ["output"],
     "tool_finished" = ["work", "outcome": RAN, "run": FACTS_OF_RUN],
     "timer_fired" = ["work"],

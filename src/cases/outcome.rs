@@ -141,7 +141,7 @@ impl WrittenOutcome {
             (None, None, None) => return None,
         };
         match &mut outcome {
-            ToolOutcome::Ok { .. } => {
+            ToolOutcome::Ok { .. } | ToolOutcome::Done => {
                 let failing = self.code.is_some()
                     || self.r#type.is_some()
                     || self.message.is_some()
@@ -284,7 +284,7 @@ mod tests {
         let OutcomeRule { times, takes, outcome } = short(text).unwrap();
         match outcome {
             ToolOutcome::Failed { failure, effect } => (times, takes, failure, effect),
-            ToolOutcome::Ok { .. } => panic!("{text} is no failure"),
+            ToolOutcome::Ok { .. } | ToolOutcome::Done => panic!("{text} is no failure"),
         }
     }
 

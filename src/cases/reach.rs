@@ -23,8 +23,15 @@ const OF_A_MODEL: &[&str] = &[
 const OF_A_HOST: &[&str] = &["tools_proposed"];
 
 /// Events that no case has.
-const OF_NO_CASE: &[&str] =
-    &["output_proposed", "policy_changed", "tools_changed", "shared_changed", "stop_requested"];
+const OF_NO_CASE: &[&str] = &[
+    "turn_proposed",
+    "proposal_withdrawn",
+    "output_proposed",
+    "policy_changed",
+    "tools_changed",
+    "shared_changed",
+    "stop_requested",
+];
 
 /// An expectation, and where it is written.
 type Expected<'a> = (&'a Value, Span);

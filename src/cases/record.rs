@@ -115,7 +115,7 @@ impl Record {
                 self.used.triggers.push(Trigger::ModelResponded);
                 self.propose(&reply.calls);
             }
-            Event::ToolsProposed { calls } => self.propose(calls),
+            Event::ToolsProposed { calls, .. } => self.propose(calls),
             Event::ModelFailed { failure, .. } => {
                 self.used.triggers.push(Trigger::ModelFailed);
                 self.used.failures.push(failure.clone());
@@ -234,6 +234,8 @@ impl Record {
             | Note::LoopGuard(_)
             | Note::Shadow { .. }
             | Note::Metric(_)
+            | Note::Settled(_)
+            | Note::ProposalRefused { .. }
             | Note::Warning { .. } => {}
             Note::Finish { outcome } => {
                 self.ending = match outcome {

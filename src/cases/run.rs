@@ -97,7 +97,7 @@ pub(crate) fn run(setup: &Setup) -> Record {
                     arguments: call.arguments.clone(),
                 };
                 let calls = vec![stage.planned(proposal)];
-                stage.tell(Event::ToolsProposed { calls });
+                stage.tell(Event::ToolsProposed { calls, turn: None });
                 stage.play();
             }
         }
@@ -308,7 +308,7 @@ impl<'a> Stage<'a> {
         if let Event::ModelResponded { reply, .. } = &event {
             self.seat(&reply.calls);
         }
-        if let Event::ToolsProposed { calls } = &event {
+        if let Event::ToolsProposed { calls, .. } = &event {
             self.seat(calls);
         }
         let envelope = Envelope { seq: self.state.seq.saturating_add(1), now: self.now, event };
@@ -575,7 +575,7 @@ fn turned(
     takes: Option<Nanos>,
 ) -> (Nanos, Result<ModelReply, Failure>) {
     let is_answered = match &outcome {
-        ToolOutcome::Ok { .. } => true,
+        ToolOutcome::Ok { .. } | ToolOutcome::Done => true,
         ToolOutcome::Failed { failure, .. } => failure.class.is_some_and(is_answer),
     };
     let bound = longest(call.timeout, call.timeouts, is_answered);
@@ -584,6 +584,7 @@ fn turned(
         _ if late => Err(Failure::of(ErrorClass::Timeout, format!("no answer within {end}"))),
         ToolOutcome::Failed { failure, .. } => Err(failure),
         ToolOutcome::Ok { data } => Ok(said(report, &data)),
+        ToolOutcome::Done => Ok(said(report, &Value::Null)),
     };
     (end, result)
 }
@@ -615,7 +616,7 @@ fn spills(outcome: &ToolOutcome, spill: &Spill) -> bool {
     match outcome {
         ToolOutcome::Ok { data: Value::String(text) } => !spill.over.holds(text),
         ToolOutcome::Ok { data } => !spill.over.holds(&data.to_string()),
-        ToolOutcome::Failed { .. } => false,
+        ToolOutcome::Done | ToolOutcome::Failed { .. } => false,
     }
 }
 

@@ -73,6 +73,8 @@ fn event(json: &Value) -> Option<String> {
             };
             format!("call {}", list(json, "calls").iter().map(call).collect::<Vec<_>>().join(", "))
         }
+        "turn_proposed" => "turn proposed".to_owned(),
+        "proposal_withdrawn" => format!("proposal {} is withdrawn", number(json, "proposal")),
         "output_proposed" => format!("report {}", cut(word(json, "output"), SHOWN)),
         "answered" => format!("the person answers {}", word(json, "answer")),
         "planner_decided" => format!("the planner decides {}", word(json, "decision")),
@@ -105,6 +107,7 @@ fn directive(json: &Value) -> Option<String> {
         "ask" => {
             format!("ask whether {} may {}", word(json, "tool"), word(json, "question").replace('_', " "))
         }
+        "proposal_refused" => format!("refuse the proposal: {}", word(json, "message")),
         "renamed" => format!("take {} for {}", word(json, "from"), word(json, "tool")),
         "effect_checked" => format!("{} has acted: {}", word(json, "tool"), word(json, "effect")),
         "rounds_failed" => format!("tell the model that {} rounds failed", number(json, "rounds")),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::ToolSpec;
 use super::ask::Answer;
-use super::directive::{Decision, WorkId};
+use super::directive::{Decision, ProposalId, WorkId};
 use super::failure::{EffectState, Failure};
 use super::known_windows::KnownWindow;
 use super::overhead::Overhead;
@@ -80,12 +80,28 @@ pub enum Event {
     ToolsProposed {
         /// The calls of one reply, in the model's order.
         calls: Vec<Proposal>,
+        /// The turn whose reply they are of, if it was proposed.
+        /// Example: `12`
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<ProposalId>,
     },
+    /// A turn of a model of a host that runs its own loop ([`Drive::Calls`]).
+    TurnProposed(TurnProposal),
     /// A final report of a host that runs its own loop ([`Drive::Calls`]).
     OutputProposed {
         /// The report as the model wrote it: JSON text that may be broken.
         /// Example: `{"price": 12.5`
         output: String,
+    },
+    /// The host needs a proposal, or one call of it, no more. What has begun may have acted.
+    ProposalWithdrawn {
+        /// The proposal.
+        /// Example: `12`
+        proposal: ProposalId,
+        /// The place of the call in its list; `None`: all of it.
+        /// Example: `0`
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<u32>,
     },
     /// A tool run ended.
     ToolFinished {
@@ -186,7 +202,9 @@ impl Event {
             | Self::Answered { work, .. } => Some(*work),
             Self::RunStarted(_)
             | Self::ToolsProposed { .. }
+            | Self::TurnProposed(_)
             | Self::OutputProposed { .. }
+            | Self::ProposalWithdrawn { .. }
             | Self::PolicyChanged { .. }
             | Self::ToolsChanged { .. }
             | Self::SharedChanged(_)
@@ -307,6 +325,36 @@ impl TurnMeasure {
     }
 }
 
+/// A turn that a host with its own loop proposes: the interpreter asks for its model calls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnProposal {
+    /// The models that may be called, in order of preference; empty: those of the run.
+    /// Example: `["main", "spare"]`
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// What the host measured of the conversation it is going to send; `None`: it measures nothing, and no window is too
+    /// small for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<TurnMeasure>,
+    /// What the host is able to do besides calling models.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Example: `["repair", "reduce"]`
+    pub can: Vec<HostSkill>,
+    /// No attempt of this turn starts after this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Instant>,
+}
+
+/// Work that not every host with its own loop is able to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostSkill {
+    /// It can repair the history of its request (`repair_history`, `splice`).
+    Repair,
+    /// It can reduce the conversation of its request (`reduce_context`, `summarize`, `splice`).
+    Reduce,
+}
+
 /// A complete reply of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelReply {
@@ -331,6 +379,10 @@ pub struct ModelReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     /// Example: `["`gpt-5` refused the request, which is sent again without `temperature`"]`
     pub notes: Vec<String>,
+    /// Whether the host keeps the reply to itself: nothing but its usage is looked at.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    /// Example: `false`
+    pub opaque: bool,
 }
 
 /// Why a model stopped.
@@ -387,6 +439,8 @@ pub enum ToolOutcome {
         /// Example: `{"price": 12.5}`
         data: Value,
     },
+    /// It did what it should, and the host keeps the result to itself.
+    Done,
     /// It failed.
     Failed {
         /// What is known.

@@ -71,6 +71,8 @@ impl Fold {
             match directive.order {
                 Order::Work(work) => drop(self.open.insert(work.id(), work)),
                 Order::Note(Note::Append { message }) => self.messages.push(message),
+                // Its places are those of a request that its host keeps by itself.
+                Order::Note(Note::Splice { .. }) if directive.of.is_some() => {}
                 Order::Note(Note::Dropped { work }) => drop(self.open.remove(&work)),
                 // What is under way when a run ends is answered all the same; nobody waits for it.
                 Order::Note(Note::Finish { .. }) => self.open.clear(),

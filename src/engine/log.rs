@@ -326,7 +326,7 @@ mod tests {
     }
 
     fn directives(seq: u64, notes: impl IntoIterator<Item = Note>) -> Record {
-        let directive = |note| Directive { order: Order::Note(note), because: Vec::new() };
+        let directive = |note| Directive { order: Order::Note(note), because: Vec::new(), of: None };
         Record::Directives {
             seq,
             policy: "p".into(),

@@ -22,7 +22,6 @@ mod directive;
 mod event;
 mod failure;
 mod fold;
-mod gate;
 mod known_windows;
 mod leaked;
 mod lesson;
@@ -60,12 +59,13 @@ pub use catalogue::{Catalogue, CatalogueError, NameClash, ToolSpec};
 #[cfg(feature = "host")]
 pub(crate) use depth::{MOST_LEVELS, levels, shallow};
 pub use directive::{
-    Because, CallModel, Consult, Decision, Directive, Directives, Note, Order, OrphanToolCallsPruned,
-    Outcome, PrepareTurn, RepairHistory, RetryAction, RunTool, ToolChoice, TurnRetry, Wait, Work, WorkId,
+    Because, CallModel, Consult, Decision, Directive, Directives, Note, Of, Order, OrphanToolCallsPruned,
+    Outcome, PrepareTurn, ProposalFault, ProposalId, RepairHistory, RetryAction, RunTool, Settled,
+    Settlement, ToolChoice, TurnRetry, Wait, Work, WorkId,
 };
 pub use event::{
-    Drive, Envelope, Event, FinishReason, ModelReply, Proposal, RunStarted, ToolFacts, ToolOutcome,
-    TurnMeasure,
+    Drive, Envelope, Event, FinishReason, HostSkill, ModelReply, Proposal, RunStarted, ToolFacts,
+    ToolOutcome, TurnMeasure, TurnProposal,
 };
 #[cfg(feature = "host")]
 pub(crate) use failure::plain;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::directive::{Wait, WorkId};
+use super::directive::{ProposalId, Wait, WorkId};
 use super::machine::{Pending, Slot};
 use super::state::{Series, State};
 use crate::policy::ModelPolicy;
@@ -52,20 +52,33 @@ impl State {
         self.work.get(work).is_some()
     }
 
-    /// The calls of the batch under way, in order, those included that have their result already.
+    /// The proposal that this work is for; `None`: it is not open, or the interpreter drives the run.
+    pub fn proposal_of(&self, work: WorkId) -> Option<ProposalId> {
+        let (proposal, _) = self.work.get(work)?;
+        (proposal != ProposalId::NONE).then_some(proposal)
+    }
+
+    /// The proposals that were taken and are not settled, in the order in which they were made. A host that has lost what it
+    /// was doing for them withdraws them.
+    pub fn open_proposals(&self) -> impl Iterator<Item = ProposalId> {
+        self.proposals.keys().copied()
+    }
+
+    /// The calls of the batches under way, in order, those included that have their result already.
     pub fn open_calls(&self) -> impl Iterator<Item = OpenCall<'_>> {
-        self.batch.slots().iter().map(OpenCall::of)
+        let proposed = self.proposals.values().flat_map(|open| open.batch.slots());
+        self.own.batch.slots().iter().chain(proposed).map(OpenCall::of)
     }
 
     /// What a wait comes before; `None` if it is no longer open.
     pub fn awaited(&self, wait: &Wait) -> Option<Awaited<'_>> {
-        match self.work.get(wait.work)? {
+        let (proposal, pending) = self.work.get(wait.work)?;
+        let open = self.proposals.get(&proposal).unwrap_or(&self.own);
+        match pending {
             Pending::WaitTool(slot) => {
-                self.batch.slots().get(slot).map(|slot| Awaited::Call(OpenCall::of(slot)))
+                open.batch.slots().get(slot).map(|slot| Awaited::Call(OpenCall::of(slot)))
             }
-            Pending::WaitModel => {
-                Some(Awaited::Model(self.model_turn.series.attempts().map(OpenAttempts::of)))
-            }
+            Pending::WaitModel => Some(Awaited::Model(open.model.series.attempts().map(OpenAttempts::of))),
             Pending::WaitTurn => Some(Awaited::Turn),
             Pending::Prepare
             | Pending::Repair(_)
@@ -82,9 +95,9 @@ impl State {
         }
     }
 
-    /// The model under way.
+    /// The model that the turn of the interpreter calls.
     pub fn current_target(&self) -> Option<&str> {
-        self.model_turn.series.target(&self.context).map(String::as_str)
+        self.own.model.series.target(&self.context.targets).map(String::as_str)
     }
 
     /// Whether turns pass a model over for now: it, or the provider that its policy names, cools down.
@@ -95,7 +108,7 @@ impl State {
     /// Whether the turn under way may not call a model yet, because it asked for a wait.
     pub fn is_held_back(&self, target: &str) -> bool {
         let place = self.context.targets.iter().position(|known| known == target);
-        place.is_some_and(|place| self.model_turn.series.not_before(place) > self.now)
+        place.is_some_and(|place| self.own.model.series.not_before(place) > self.now)
     }
 }
 

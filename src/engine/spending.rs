@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::directive::ProposalId;
 use crate::policy::{Cost, Price};
 use crate::session::Usage;
 use crate::time::{Instant, Nanos};
@@ -37,15 +38,9 @@ pub struct Spending {
     /// When its final turn began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ending: Option<Instant>,
-    /// Tokens that came into the conversation since it was measured, as they are estimated.
-    #[serde(skip_serializing_if = "crate::session::is_default")]
-    pub(super) appended: u64,
-    /// What is kept for the call of a model under way.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reserved: Option<Reservation>,
-    /// Whether the reply of the last call had less room than usual.
-    #[serde(skip_serializing_if = "crate::session::is_default")]
-    pub(super) lowered: bool,
+    /// What is kept for the calls of models under way, of which each proposal has one at most.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) reserved: BTreeMap<ProposalId, Reservation>,
     /// What the host found out about prices.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) prices: BTreeMap<String, Price>,
@@ -84,13 +79,9 @@ impl Spending {
         Cost(self.picodollars)
     }
 
-    /// The tokens that are reserved for the call of a model under way: of its request, and of its reply at most.
+    /// The tokens that are reserved for the calls of models under way: of their requests, and of their replies at most.
     pub fn reserved(&self) -> Usage {
-        self.reserved.as_ref().map_or_else(Usage::default, |kept| Usage {
-            input: kept.input,
-            output: kept.output,
-            ..Usage::default()
-        })
+        self.reserved.values().map(Reservation::usage).fold(Usage::default(), Usage::plus)
     }
 
     /// How long the run takes until then, in whole milliseconds.
@@ -101,6 +92,12 @@ impl Spending {
     /// Whether nothing is to be remembered.
     pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// A call of a model is made.
+    pub(super) fn reserve(&mut self, proposal: ProposalId, kept: Reservation) {
+        self.model_calls = self.model_calls.saturating_add(1);
+        self.reserved.insert(proposal, kept);
     }
 
     /// A call of a tool begins.
@@ -118,6 +115,13 @@ impl Spending {
         self.tokens = self.tokens.saturating_add(usage.total());
         let cost = price.map_or(0, |price| usage.cost(price).0);
         self.picodollars = self.picodollars.saturating_add(cost);
+    }
+}
+
+impl Reservation {
+    /// The most that the call uses.
+    pub(super) fn usage(&self) -> Usage {
+        Usage { input: self.input, output: self.output, ..Usage::default() }
     }
 }
 

@@ -44,7 +44,7 @@ fn run(tools: &Catalogue, arguments: &str) -> Option<Value> {
     let started = RunStarted { run: "r".into(), drive: Drive::Calls, ..RunStarted::default() };
     tell(Event::RunStarted(started));
     let call = ToolCall { id: "c".into(), name: "tool".into(), arguments: arguments.into() };
-    let told = tell(Event::ToolsProposed { calls: vec![call.into()] });
+    let told = tell(Event::ToolsProposed { calls: vec![call.into()], turn: None });
     assert!(!told.is_empty(), "nothing is said about a call");
     told.into_iter().find_map(|directive| match directive.order {
         Order::Work(Work::RunTool(run)) => Some(run.arguments),

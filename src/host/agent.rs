@@ -576,6 +576,8 @@ impl Run<'_> {
             | Note::OutputAccepted { .. }
             | Note::OutputRefused { .. }
             | Note::Warning { .. }
+            | Note::Settled(_)
+            | Note::ProposalRefused { .. }
             | Note::Finish { .. } => {}
         }
     }

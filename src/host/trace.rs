@@ -233,6 +233,15 @@ fn taken(note: &Note, directive: &Directive) {
         }
         Note::OutputAccepted { source, .. } => tracing::info!(source = named(source), "report accepted"),
         Note::OutputRefused { attempt, .. } => tracing::warn!(attempt, "report refused"),
+        Note::ProposalRefused { proposal, reason, message } => {
+            tracing::warn!(proposal = proposal.0, reason = named(reason), message, "proposal refused");
+        }
+        Note::Settled(settled) => tracing::debug!(
+            proposal = settled.proposal.0,
+            result = settled.result.name(),
+            delay_ms = settled.delay.map(|delay| delay.0 / 1_000_000),
+            "proposal settled"
+        ),
         Note::Warning { message } => tracing::warn!(message, "warning"),
         Note::Finish { outcome } => finished(outcome),
         Note::OrphanToolCallsPruned(told) => orphans(told, &because(directive)),

@@ -411,7 +411,7 @@ mod tests {
         let event = Event::Cancelled { reason: "enough".into() };
         let envelope = Envelope { seq: 1, now: Instant(8), event };
         let note = Order::Note(Note::Warning { message: "two\nlines".into() });
-        let list = Directives(vec![Directive { order: note, because: vec![] }]);
+        let list = Directives(vec![Directive { order: note, because: vec![], of: None }]);
         let mut log = scene.create();
         log.append(&[
             RecordRef::Event(&envelope),

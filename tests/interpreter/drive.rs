@@ -6,8 +6,8 @@ use std::sync::{LazyLock, Mutex};
 use serde_json::{Value, json};
 use unfazed::engine::{
     CallModel, Catalogue, Directive, Directives, Drive, Envelope, Event, Failure, Interpreter, ModelReply,
-    Note, Order, Outcome, Proposal, Record, RecordRef, RunStarted, RunTool, State, ToolFacts, ToolOutcome,
-    ToolSpec, TurnMeasure, Wait, Work,
+    Note, Order, Outcome, Proposal, ProposalFault, ProposalId, Record, RecordRef, RunStarted, RunTool,
+    Settled, State, ToolFacts, ToolOutcome, ToolSpec, TurnMeasure, Wait, Work,
 };
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{Message, RetryExhausted, RetryFeedback, ToolCall};
@@ -65,12 +65,21 @@ impl Host {
         Self::started(policy, tools, Drive::Calls)
     }
 
+    /// The same, with these models.
+    pub(crate) fn calls_of(policy: &str, tools: &[&str], targets: &[&str]) -> Self {
+        Self::started_with(policy, tools, Drive::Calls, targets)
+    }
+
     /// A run that the interpreter drives, with one model called `main`.
     pub(crate) fn turns(policy: &str, tools: &[&str]) -> Self {
         Self::started(policy, tools, Drive::Turns)
     }
 
     fn started(policy: &str, tools: &[&str], drive: Drive) -> Self {
+        Self::started_with(policy, tools, drive, &["main"])
+    }
+
+    fn started_with(policy: &str, tools: &[&str], drive: Drive, targets: &[&str]) -> Self {
         let policy = load(policy);
         let specs: Vec<ToolSpec> = tools.iter().map(|name| tool(name)).collect();
         let catalogue = Catalogue::new(specs.clone()).unwrap();
@@ -86,7 +95,7 @@ impl Host {
             system: String::new(),
             history: Vec::new(),
             task: "do it".into(),
-            targets: vec!["main".into()],
+            targets: targets.iter().map(|&target| target.to_owned()).collect(),
             windows: BTreeMap::new(),
             overheads: BTreeMap::new(),
             prices: BTreeMap::new(),
@@ -102,13 +111,38 @@ impl Host {
         let list = self.interpreter.step(&mut self.state, envelope);
         holds_schema(RecordRef::Directives { seq: self.state.seq, policy: "p", list: &list });
         let Directives(list) = list;
-        for Directive { order, because } in list {
+        for Directive { order, because, .. } in list {
             self.because.extend(because.iter().map(|b| format!("{}={} {}", b.rule, b.value, b.place)));
             match order {
                 Order::Work(work) => self.work.push(work),
                 Order::Note(note) => self.notes.push(note),
             }
         }
+    }
+
+    /// How the proposal ended.
+    pub(crate) fn settled(&self, proposal: ProposalId) -> Option<&Settled> {
+        let mut ends = self.notes.iter().filter_map(|note| match note {
+            Note::Settled(settled) if settled.proposal == proposal => Some(settled),
+            _ => None,
+        });
+        let end = ends.next();
+        assert_eq!(ends.next(), None, "a proposal has one end");
+        end
+    }
+
+    /// Why the proposal was not taken.
+    pub(crate) fn refused(&self, proposal: ProposalId) -> Option<ProposalFault> {
+        self.notes.iter().find_map(|note| match note {
+            Note::ProposalRefused { proposal: of, reason, .. } if *of == proposal => Some(*reason),
+            _ => None,
+        })
+    }
+
+    /// Proposes something, and says under which number.
+    pub(crate) fn offer(&mut self, event: Event) -> ProposalId {
+        self.tell(event);
+        ProposalId(self.state.seq)
     }
 
     /// The next piece of work; there must be one.
@@ -122,7 +156,7 @@ impl Host {
     }
 
     pub(crate) fn propose(&mut self, calls: &[(&str, &str, Value)]) {
-        self.tell(Event::ToolsProposed { calls: proposals(calls) });
+        self.tell(Event::ToolsProposed { calls: proposals(calls), turn: None });
     }
 
     pub(crate) fn run_tool(&mut self) -> RunTool {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use unfazed::engine::{Event, Note, Outcome, ToolOutcome};
+use unfazed::engine::{Decision, Event, Note, Outcome, ToolOutcome, Work};
 use unfazed::policy::ErrorClass;
 use unfazed::session::StopReason;
 
@@ -118,14 +118,20 @@ tools: {'*': {effect: read_only, breaker: {failures: 1, open_for: 0s}, retry: {m
 }
 
 #[test]
-fn nothing_is_proposed_while_the_planner_is_asked() {
+fn calls_are_proposed_while_the_planner_is_asked_about_the_report() {
     let policy = REPORT.replace("on_exhausted: fail", "on_exhausted: ask_planner");
     let mut host = Host::calls(&policy, &["a"]);
     for _ in 0..3 {
         host.tell(Event::OutputProposed { output: "3".into() });
     }
+    let consult = match host.work() {
+        Work::Consult(consult) => consult,
+        other => panic!("expected a question to the planner, found {other:?}"),
+    };
     host.propose(&[("1", "a", json!({"n": 1}))]);
-    assert_eq!(host.warnings().len(), 1);
+    host.tool_succeeds(json!("well"));
+    host.tell(consult.decided(Decision::FinalTurn));
+    assert!(host.state.open_proposals().next().is_none(), "both are settled");
 }
 
 /// Generous: what is quadratic takes minutes.

@@ -8,5 +8,6 @@ mod laws;
 mod loops;
 mod models;
 mod outputs;
+mod proposals;
 mod reducers;
 mod tools;

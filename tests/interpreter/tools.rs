@@ -193,7 +193,7 @@ fn the_planner_may_tighten_a_call_but_not_loosen_it() {
         let layer = CallOverride::new(json!({"retry": {"max_attempts": wanted}})).unwrap();
         let mut calls = proposals(&[("a", "search", json!({"n": 1}))]);
         calls[0].policy = Some(layer);
-        host.tell(unfazed::engine::Event::ToolsProposed { calls });
+        host.tell(unfazed::engine::Event::ToolsProposed { calls, turn: None });
         assert_eq!(host.run_tool().max_attempts, Some(granted));
     }
 }

@@ -73,7 +73,8 @@ pub(crate) fn seqs(store: &dyn Store, of: &str) -> Vec<u64> {
 }
 
 fn said(messages: Vec<Message>) -> Record {
-    let directive = |message| Directive { order: Order::Note(Note::Append { message }), because: vec![] };
+    let directive =
+        |message| Directive { order: Order::Note(Note::Append { message }), because: vec![], of: None };
     Record::Directives {
         seq: 1,
         policy: "p".into(),

@@ -82,7 +82,7 @@ pub(crate) struct Host {
 pub(crate) fn fresh_state() -> State {
     let mut state = serde_json::to_value(State::new()).unwrap();
     state["work"]["last"] = 773_100_000_u64.into();
-    state["batch"] = json!({ "number": 661_200_000, "slots": [], "settled": 0 });
+    state["batches"] = 661_200_000_u64.into();
     serde_json::from_value(state).unwrap()
 }
 
@@ -630,7 +630,7 @@ impl Host {
         let event = if t.below(5) == 4 {
             Event::OutputProposed { output: t.of(&[r#"{"total": 1}"#, "{}", "{"]).into() }
         } else {
-            Event::ToolsProposed { calls: self.calls_of_a_reply(t) }
+            Event::ToolsProposed { calls: self.calls_of_a_reply(t), turn: None }
         };
         self.tell(event);
     }

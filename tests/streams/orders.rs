@@ -98,7 +98,7 @@ pub(crate) fn run(choices: &[u16], drive: Drive, pick: Pick<'_>) -> (Ending, usi
     let seed = t.below(1 << 16) as u64 * 100_000;
     if drive == Drive::Calls {
         let calls = host.calls_of_a_reply(&mut t);
-        host.tell(Event::ToolsProposed { calls });
+        host.tell(Event::ToolsProposed { calls, turn: None });
     }
     let mut models = 0;
     while !host.open.is_empty() {

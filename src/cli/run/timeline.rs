@@ -222,6 +222,7 @@ impl<W: Write + Send> Timeline<W> {
                 let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
                 self.line("✓", GOOD, &format!("{name} returns {}", fit(&one_line(&text), SHOWN)));
             }
+            ToolOutcome::Done => self.line("✓", GOOD, &format!("{name} has run")),
             ToolOutcome::Failed { failure, .. } => self.failed(name, failure),
         }
     }
@@ -506,6 +507,9 @@ impl<W: Write + Send> Timeline<W> {
                 }
                 self.line("⊘", WARN, &text);
             }
+            Note::ProposalRefused { message, .. } => {
+                self.line("⊘", WARN, &format!("proposal refused: {message}"));
+            }
             Note::Warning { message } => self.line("!", WARN, &one_line(message)),
             Note::Finish { outcome } => {
                 let (style, text) = match outcome {
@@ -521,6 +525,7 @@ impl<W: Write + Send> Timeline<W> {
             | Note::Splice { .. }
             | Note::Metric(_)
             | Note::ToolEnded { .. }
+            | Note::Settled(_)
             | Note::Dropped { .. } => {}
         }
     }
@@ -570,7 +575,9 @@ impl<W: Write + Send> Observer for Timeline<W> {
             | Event::PlannerDecided { .. }
             | Event::Answered { .. }
             | Event::ToolsProposed { .. }
+            | Event::TurnProposed(_)
             | Event::OutputProposed { .. }
+            | Event::ProposalWithdrawn { .. }
             // What it changes is told by itself.
             | Event::SharedChanged(_) => {}
         }

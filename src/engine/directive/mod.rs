@@ -2,6 +2,7 @@
 
 mod note;
 mod outcome;
+mod proposal;
 mod work;
 
 use schemars::JsonSchema;
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use note::{Note, OrphanToolCallsPruned, RetryAction, TurnRetry};
 pub use outcome::Outcome;
+pub use proposal::{Of, ProposalFault, ProposalId, Settled, Settlement};
 pub use work::{
     CallModel, Consult, Decision, PrepareTurn, RepairHistory, RunTool, ToolChoice, Wait, Work, WorkId,
 };
@@ -30,6 +32,9 @@ pub struct Directive {
     /// Why: the rules that decided, each with the place it is written at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub because: Vec<Because>,
+    /// The proposal it is about; `None`: the interpreter drives the run, or it is about the run as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<Of>,
 }
 
 /// Something to answer, or something to take note of.

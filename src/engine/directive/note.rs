@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::outcome::Outcome;
+use super::proposal::{ProposalFault, ProposalId, Settled};
 use super::work::{Decision, WorkId};
 use crate::engine::breaker::BreakerPhase;
 use crate::engine::failure::EffectState;
@@ -252,6 +253,19 @@ pub enum Note {
         max_attempts: Option<u32>,
         /// What is wrong with it.
         /// Example: `price: missing`
+        message: String,
+    },
+    /// A proposal is settled: nothing more is about it.
+    Settled(Settled),
+    /// A proposal was not taken: nothing is about it but this.
+    ProposalRefused {
+        /// The proposal.
+        /// Example: `12`
+        proposal: ProposalId,
+        /// Why.
+        reason: ProposalFault,
+        /// The same, for people.
+        /// Example: `the run is over`
         message: String,
     },
     /// Something is counted.

@@ -21,6 +21,9 @@ pub(in crate::engine) struct FinalTurn {
     /// Why the run was asked to end: no wait is begun any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop: Option<String>,
+    /// Whether a turn that the host proposed has ended as the last, and no report came since.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    answered: bool,
 }
 
 /// Whether the current turn allows only the final report.
@@ -49,6 +52,21 @@ impl FinalTurn {
     /// Whether this turn or the next is the last.
     pub(in crate::engine) fn is_near(&self) -> bool {
         self.last_turn != LastTurn::No
+    }
+
+    /// A turn that the host proposed has ended.
+    pub(in crate::engine) fn turn_ended(&mut self) {
+        self.answered = self.is_now();
+    }
+
+    /// A report was delivered.
+    pub(in crate::engine) const fn report_came(&mut self) {
+        self.answered = false;
+    }
+
+    /// Whether the host has had its last turn, and no report came of it.
+    pub(in crate::engine) const fn is_answered(&self) -> bool {
+        self.answered
     }
 
     /// Why the last turn is the last, once that was decided.

@@ -35,7 +35,10 @@ impl HistoryRepairs {
     pub(in crate::engine) fn on_prepared(&mut self, measure: TurnMeasure, run: &mut RunParts<'_>) -> Then {
         self.asked = false;
         let faults = measure.history_faults;
-        if faults == 0 || run.policy().history().check.value != HistoryCheck::BeforeCall {
+        if faults == 0
+            || run.policy().history().check.value != HistoryCheck::BeforeCall
+            || !run.terms.can_repair()
+        {
             return Then::Begin(measure);
         }
         let why = why_repaired(run.policy(), format!("{} found before the call", count(faults, "fault")));
@@ -53,7 +56,11 @@ impl HistoryRepairs {
         // Without fault of the request it is the call of this reply that cannot be read, and none of the history.
         let malformed = class == ErrorClass::MalformedToolCall && classified.request_at_fault;
         let never = run.policy().history().check.value == HistoryCheck::Never;
-        if !(class == ErrorClass::OrphanToolCall || malformed) || never || self.asked {
+        if !(class == ErrorClass::OrphanToolCall || malformed)
+            || never
+            || self.asked
+            || !run.terms.can_repair()
+        {
             return None;
         }
         self.asked = true;

@@ -18,20 +18,20 @@ use crate::session::{FinalReason, ToolCall};
 /// How the end of a call is compared with those before it.
 pub(in crate::engine) enum EndOfCall<'a> {
     /// It succeeded: its arguments, and its result.
-    Succeeded(&'a Value, &'a Value),
+    Succeeded(&'a Value, Option<&'a Value>),
     /// It failed for good, or was refused for what it says.
     Failed(ErrorClass, &'a str),
 }
 
 impl LoopDetector {
-    /// Looks at a call before it runs, and returns why it does not run if it repeats itself too often. `ending` and the number
-    /// of the turn are those of a run whose turns the interpreter drives; `afterwords` is what the model reads after the
-    /// results.
+    /// Looks at a call before it runs, and returns why it does not run if it repeats itself too often. `turn` is the turn it
+    /// belongs to; `warned`: the model was warned in it already; `afterwords` is what the model reads after the results.
     pub(in crate::engine) fn examine(
         &mut self,
         call: &ToolCall,
         arguments: Option<&Value>,
-        ending: Option<(&mut FinalTurn, u32)>,
+        (ending, turn): (&mut FinalTurn, u32),
+        warned: bool,
         afterwords: &mut Vec<Guidance>,
         out: &mut Out<'_>,
     ) -> Option<Refusal> {
@@ -48,15 +48,12 @@ impl LoopDetector {
         self.called(number);
         let found = self.worst(guard, tool, number)?;
         if found.stage == LoopStage::Nudge {
-            nudge(guard, &call.id, &call.name, found, afterwords, out);
+            nudge(guard, (&call.id, &call.name), found, warned, afterwords, out);
             return None;
         }
         self.held_back(found.pattern, tool, number);
         let why = note(guard, &call.id, &call.name, found, out);
-        if found.stage == LoopStage::FinalTurn
-            && let Some((ending, turn)) = ending
-            && !ending.is_near()
-        {
+        if found.stage == LoopStage::FinalTurn && !ending.is_near() {
             ending.force(FinalReason::Loop, turn, vec![why.clone().told(out.rules.policy)], out);
         }
         let text = out.say(&guard.block_message, found.vars(&call.name));
@@ -68,6 +65,7 @@ impl LoopDetector {
         &mut self,
         (call, tool): (&str, &str),
         end: &EndOfCall<'_>,
+        warned: bool,
         afterwords: &mut Vec<Guidance>,
         out: &mut Out<'_>,
     ) {
@@ -84,6 +82,8 @@ impl LoopDetector {
                     // No rule counts them, and results can be long.
                     return;
                 }
+                // What the host keeps to itself cannot be compared.
+                let Some(data) = data else { return };
                 let number = canonical::call(tool, arguments);
                 (LoopPattern::SameResult, self.resulted(number, canonical::of(data)))
             }
@@ -93,21 +93,21 @@ impl LoopDetector {
             }
         };
         if let Some(found) = Found::at_end(guard, pattern, count) {
-            nudge(guard, call, tool, found, afterwords, out);
+            nudge(guard, (call, tool), found, warned, afterwords, out);
         }
     }
 }
 
-/// Warns the model after the results, once for each batch.
+/// Warns the model after the results, once for each turn.
 fn nudge(
     guard: &LoopGuardPolicy,
-    call: &str,
-    tool: &str,
+    (call, tool): (&str, &str),
     found: Found,
+    warned: bool,
     afterwords: &mut Vec<Guidance>,
     out: &mut Out<'_>,
 ) {
-    if afterwords.iter().any(|guidance| guidance.class == ErrorClass::RepeatedCall) {
+    if warned || afterwords.iter().any(|guidance| guidance.class == ErrorClass::RepeatedCall) {
         return;
     }
     note(guard, call, tool, found, out);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::super::because::because;
 use super::super::directive::Because;
 use super::super::retry::missed;
-use super::super::state::{RunContext, Series};
+use super::super::state::Series;
 use super::super::targets::{Fate, Next, Rotation};
 use super::model_turn::FailedCall;
 use super::run_parts::RunParts;
@@ -31,8 +31,8 @@ pub(in crate::engine) struct ModelSeries {
 /// Which model is due.
 impl ModelSeries {
     /// The model that is due.
-    pub(in crate::engine) fn target<'c>(&self, context: &'c RunContext) -> Option<&'c String> {
-        context.targets.get(self.place())
+    pub(in crate::engine) fn target<'c>(&self, targets: &'c [String]) -> Option<&'c String> {
+        targets.get(self.place())
     }
 
     /// Its place in the list of models.
@@ -46,8 +46,8 @@ impl ModelSeries {
     }
 
     /// How many models besides the one that is due can still be asked.
-    pub(in crate::engine) fn remaining(&self, context: &RunContext) -> usize {
-        self.rotation.remaining(context.targets.len())
+    pub(in crate::engine) fn remaining(&self, targets: &[String]) -> usize {
+        self.rotation.remaining(targets.len())
     }
 
     /// Before when a model is not called, while others are there.
@@ -57,9 +57,9 @@ impl ModelSeries {
 
     /// Begins a turn, or begins it again: with the first model that does not rest and whose window is large enough.
     pub(in crate::engine) fn begin(&mut self, left: impl Fn(usize) -> bool, run: &RunParts<'_>) {
-        let (policy, now, count) = (run.policy(), run.out.now, run.context.targets.len());
+        let (policy, now, count) = (run.policy(), run.out.now, run.targets.len());
         let rests = |place: usize| {
-            let target = run.context.targets.get(place);
+            let target = run.targets.get(place);
             target.is_some_and(|target| run.models.rests(target, &policy.model(target), now))
         };
         if self.was_called_in(run.turn) {
@@ -72,7 +72,7 @@ impl ModelSeries {
     /// What comes after an attempt that failed.
     pub(in crate::engine) fn rotate(&mut self, fate: Fate, failed: &FailedCall, run: &RunParts<'_>) -> Next {
         let policy = run.policy();
-        let (now, models, targets) = (run.out.now, &*run.models, &run.context.targets);
+        let (now, models, targets) = (run.out.now, &*run.models, run.targets);
         let waits = self.waits(run);
         let patient = |delay| {
             waits.iter().all(|(_, most, waited)| most.is_none_or(|most| waited.saturating_add(delay) <= most))

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::catalogue::Catalogue;
-use super::super::directive::{Because, Directive, Note, Order};
+use super::super::directive::{Because, Directive, Note, Of, Order};
 use super::super::metric::{Metric, MetricName};
 use super::super::problems::told;
 use super::super::reflect::reflect;
@@ -25,12 +25,28 @@ pub(in crate::engine) struct Out<'a> {
     pub(in crate::engine) now: Instant,
     pub(in crate::engine) slices: &'a mut Slices,
     pub(in crate::engine) directives: &'a mut Vec<Directive>,
+    /// The proposal that directives are about.
+    pub(in crate::engine) of: Option<Of>,
 }
 
 impl Out<'_> {
     /// Adds a note.
     pub(in crate::engine) fn note(&mut self, note: Note, because: Vec<Because>) {
-        self.directives.push(Directive { order: Order::Note(note), because });
+        self.directives.push(Directive { order: Order::Note(note), because, of: self.of });
+    }
+
+    /// What follows is about a call of the proposal.
+    pub(in crate::engine) fn about(&mut self, call: usize) {
+        if let Some(of) = &mut self.of {
+            of.call = u32::try_from(call).ok();
+        }
+    }
+
+    /// What follows is about the proposal as a whole.
+    pub(in crate::engine) fn about_all(&mut self) {
+        if let Some(of) = &mut self.of {
+            of.call = None;
+        }
     }
 
     /// Adds a warning.

@@ -2,7 +2,6 @@
 
 use super::super::because::because;
 use super::super::directive::Because;
-use super::super::event::Drive;
 use super::super::retry::{self, Case, Progress, Verdict};
 use super::super::spending::{Rate, Request, Reservation, Spending};
 use super::super::state::RunContext;
@@ -18,6 +17,8 @@ const FLOOR: u64 = RunLimits::LEAST_REPLY;
 pub(in crate::engine) struct RunBudget<'a> {
     pub(in crate::engine) policy: &'a Policy,
     pub(in crate::engine) context: &'a RunContext,
+    /// The models that may be called.
+    pub(in crate::engine) targets: &'a [String],
     pub(in crate::engine) spending: &'a Spending,
     pub(in crate::engine) models: &'a ModelHealth,
     /// Whether this is the final turn.
@@ -52,10 +53,10 @@ struct Purse {
 }
 
 impl<'a> RunBudget<'a> {
-    /// The budgets that hold. Whoever drives the turns itself does not ask for calls of models here.
+    /// The budgets that hold.
     pub(in crate::engine) fn limits(&self) -> Option<&'a RunLimits> {
         let limits = self.policy.run_limits();
-        (self.context.drive == Drive::Turns && !limits.is_empty()).then_some(limits)
+        (!limits.is_empty()).then_some(limits)
     }
 
     /// Whether the run has a budget of anything.
@@ -125,7 +126,7 @@ impl<'a> RunBudget<'a> {
         let floor = FLOOR.min(usual);
         // A summary has a request of its own; the final turn has the conversation.
         let Conversation { tokens, tools } = conversation();
-        let ahead = self.context.targets.iter().map(|target| {
+        let ahead = self.targets.iter().map(|target| {
             let request = request.max(self.models.with_added(target, tokens, tools));
             self.models.expected(target, request)
         });
@@ -171,7 +172,10 @@ impl<'a> RunBudget<'a> {
             purses.push(Purse {
                 rule: "limits.run.tokens",
                 shown: tokens.map(|tokens| tokens.to_string()),
-                left: tokens.value.saturating_sub(spending.tokens),
+                left: tokens
+                    .value
+                    .saturating_sub(spending.tokens)
+                    .saturating_sub(spending.reserved().total()),
                 rate: Rate::TOKENS,
                 most: Rate::TOKENS,
             });
@@ -182,16 +186,23 @@ impl<'a> RunBudget<'a> {
                 return Err(because(self.policy, "limits.run.cost", cost, [fact]));
             };
             let rate = Rate::of(price);
-            let prices = self.context.targets.iter().filter_map(|target| self.price(target));
+            let prices = self.targets.iter().filter_map(|target| self.price(target));
             purses.push(Purse {
                 rule: "limits.run.cost",
                 shown: cost.map(|cost| cost.to_string()),
-                left: cost.value.0.saturating_sub(spending.picodollars),
+                left: cost.value.0.saturating_sub(spending.picodollars).saturating_sub(self.reserved_cost()),
                 rate,
                 most: prices.fold(rate, |most, price| most.max(Rate::of(price))),
             });
         }
         Ok(purses)
+    }
+
+    /// What the calls under way may cost, in picodollars.
+    fn reserved_cost(&self) -> u64 {
+        let kept = self.spending.reserved.values();
+        let costs = kept.filter_map(|kept| Some(kept.usage().cost(self.price(&kept.target)?).0));
+        costs.fold(0, u64::saturating_add)
     }
 
     /// What the tokens of a model cost: what the policy says, or else what the host found out.

@@ -3,7 +3,9 @@
 
 use super::super::because::{Shown, because, of_stop};
 use super::super::budget::Budgets;
-use super::super::directive::{Because, Consult, Decision, Directive, Note, Order, Wait, Work, WorkId};
+use super::super::directive::{
+    Because, Consult, Decision, Directive, Note, Order, ProposalId, Wait, Work, WorkId,
+};
 use super::super::event::{FinishReason, ModelReply};
 use super::super::failure::Failure;
 use super::super::metric::MetricName;
@@ -12,12 +14,15 @@ use super::super::results_room::weight;
 use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
 use super::super::spending::{Reservation, Spending};
 use super::super::state::RunContext;
+use super::call_queue::CallQueue;
 use super::final_turn::FinalTurn;
 use super::model_health::ModelHealth;
+use super::open_proposal::ProposalTerms;
 use super::out::Out;
+use super::pending_delay::Subject;
 use super::run_budget::{Granted, RunBudget};
 use super::tool_health::ToolHealth;
-use super::turn_loop::{Subject, TurnLoop};
+use super::turn_loop::TurnLoop;
 use super::work_table::{Pending, WorkTable};
 use crate::policy::{
     Budget, CallOverride, Classified, Effect, ErrorClass, OnExhausted, Policy, RetryPolicy, Seed, Setting,
@@ -34,9 +39,18 @@ pub(in crate::engine) struct RunParts<'a> {
     pub(in crate::engine) id: &'a str,
     /// The number of the event that is decided about.
     pub(in crate::engine) event: u64,
-    /// The current turn; 0 before the first.
+    /// The proposal that all this is for.
+    pub(in crate::engine) proposal: ProposalId,
+    /// What holds for it.
+    pub(in crate::engine) terms: &'a mut ProposalTerms,
+    /// The models it may call, in order of preference.
+    pub(in crate::engine) targets: &'a [String],
+    /// Its turn; 0 before the first.
     pub(in crate::engine) turn: u32,
     pub(in crate::engine) work: &'a mut WorkTable,
+    pub(in crate::engine) queue: &'a mut CallQueue,
+    /// How many batches there were in the session.
+    pub(in crate::engine) batches: &'a mut u64,
     pub(in crate::engine) turns: &'a mut TurnLoop,
     pub(in crate::engine) ending: &'a mut FinalTurn,
     pub(in crate::engine) tools: &'a mut ToolHealth,
@@ -79,8 +93,9 @@ impl<'a> RunParts<'a> {
         work: impl FnOnce(WorkId) -> Work,
         because: Vec<Because>,
     ) {
-        let work = work(self.work.issue(pending));
-        self.out.directives.push(Directive { order: Order::Work(work), because });
+        let work = work(self.work.issue(self.proposal, pending));
+        let of = self.out.of;
+        self.out.directives.push(Directive { order: Order::Work(work), because, of });
     }
 
     /// Asks for a wait; whatever is pending continues when it is over.
@@ -120,7 +135,7 @@ impl<'a> RunParts<'a> {
 
     /// Puts a message into the conversation.
     pub(in crate::engine) fn append(&mut self, message: Message) {
-        self.spending.appended = self.spending.appended.saturating_add(weight(&message));
+        self.terms.appended = self.terms.appended.saturating_add(weight(&message));
         self.out.note(Note::Append { message }, Vec::new());
     }
 }
@@ -130,6 +145,14 @@ impl RunParts<'_> {
     /// The seed of the jitter of one series of attempts.
     pub(in crate::engine) fn seed(&self, scope: &str, call: &str) -> Seed {
         Seed::new(self.context.seed, scope, call)
+    }
+
+    /// The turn, for the seed of its jitter: turns that a host proposes side by side do not draw the same.
+    pub(in crate::engine) fn name_of_turn(&self) -> String {
+        match self.proposal {
+            ProposalId::NONE => format!("{}-{}", self.id, self.turn),
+            proposal => format!("{}-p{proposal}", self.id),
+        }
     }
 
     /// The case of a failure of which nothing but its class is known.
@@ -268,7 +291,7 @@ impl RunParts<'_> {
 
     /// After this nothing begins.
     pub(in crate::engine) fn deadline(&self) -> Option<Instant> {
-        self.run_budget().deadline()
+        [self.run_budget().deadline(), self.terms.deadline].into_iter().flatten().min()
     }
 
     /// Whether the deadline of the run has passed; the end of its time has a final turn before it.
@@ -284,6 +307,7 @@ impl RunParts<'_> {
         RunBudget {
             policy: self.policy(),
             context: self.context,
+            targets: self.targets,
             spending: &*self.spending,
             models: &*self.models,
             is_last: self.ending.is_now(),
@@ -293,16 +317,14 @@ impl RunParts<'_> {
 
     /// A call of a model is made.
     pub(in crate::engine) fn reserve(&mut self, granted: Granted) {
-        let spending = &mut *self.spending;
-        spending.model_calls = spending.model_calls.saturating_add(1);
-        spending.lowered = granted.lowered.is_some();
-        spending.reserved = Some(granted.reservation);
+        self.terms.lowered = granted.lowered.is_some();
+        self.spending.reserve(self.proposal, granted.reservation);
     }
 
     /// The call under way was answered: what it used takes the place of what was kept for it. What nobody reports is
     /// counted here.
     pub(in crate::engine) fn charge_reply(&mut self, reply: &ModelReply) {
-        let Some(kept) = self.spending.reserved.take() else { return };
+        let Some(kept) = self.spending.reserved.remove(&self.proposal) else { return };
         let said = reply.usage.unwrap_or_default();
         let input = if said.input > 0 { said.input } else { kept.input };
         let output = if said.output > 0 { said.output } else { own_count(reply) };
@@ -312,7 +334,7 @@ impl RunParts<'_> {
     /// The call under way failed. An error that a server answers with costs nothing; what was streamed before, and what
     /// took too long, did.
     pub(in crate::engine) fn charge_failure(&mut self, failure: &Failure) {
-        let Some(kept) = self.spending.reserved.take() else { return };
+        let Some(kept) = self.spending.reserved.remove(&self.proposal) else { return };
         let class = failure.classified(self.policy()).class;
         let worked = failure.received > 0 || (class == ErrorClass::Timeout && failure.status.is_none());
         if worked {
@@ -324,7 +346,7 @@ impl RunParts<'_> {
 
     /// The run ends while a call is under way: nobody will say what it used.
     pub(in crate::engine) fn charge_unanswered(&mut self) {
-        if let Some(kept) = self.spending.reserved.take() {
+        if let Some(kept) = self.spending.reserved.remove(&self.proposal) {
             let input = kept.input;
             self.charge_usage(&kept, Usage { input, ..Usage::default() });
         }

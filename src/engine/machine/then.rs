@@ -1,6 +1,6 @@
 //! What comes next: machines return it, and the step routes it.
 
-use super::super::directive::{Because, Outcome};
+use super::super::directive::{Because, Outcome, Settlement};
 use super::super::event::{ModelReply, TurnMeasure};
 use super::super::failure::Failure;
 use crate::session::{RetryExhausted, StopReason};
@@ -30,6 +30,8 @@ pub(in crate::engine) enum Then {
     Settle,
     /// A report was accepted or refused that did not come as a call of a tool.
     AfterReport,
+    /// Nothing more comes of the proposal.
+    Settled(Settlement),
     /// The run ends.
     End(Box<RunEnd>),
 }

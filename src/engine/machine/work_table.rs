@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::directive::WorkId;
+use super::super::directive::{ProposalId, WorkId};
 use super::super::event::TurnMeasure;
 use super::super::reductions::Reducing;
 
@@ -13,7 +13,7 @@ use super::super::reductions::Reducing;
 pub(in crate::engine) struct WorkTable {
     last: u64,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    open: BTreeMap<WorkId, Pending>,
+    open: BTreeMap<WorkId, (ProposalId, Pending)>,
 }
 
 /// What a piece of work under way is for.
@@ -66,42 +66,38 @@ impl WorkTable {
         Self { last: self.last, open: BTreeMap::new() }
     }
 
-    /// Opens a piece of work.
-    pub(in crate::engine) fn issue(&mut self, pending: Pending) -> WorkId {
+    /// Opens a piece of work for a proposal.
+    pub(in crate::engine) fn issue(&mut self, proposal: ProposalId, pending: Pending) -> WorkId {
         self.last = self.last.saturating_add(1);
         let work = WorkId(self.last);
-        self.open.insert(work, pending);
+        self.open.insert(work, (proposal, pending));
         work
     }
 
     /// Closes a piece of work, and returns what it was for.
-    pub(in crate::engine) fn claim(&mut self, work: WorkId) -> Option<Pending> {
+    pub(in crate::engine) fn claim(&mut self, work: WorkId) -> Option<(ProposalId, Pending)> {
         self.open.remove(&work)
     }
 
     /// Opens a piece of work again that was closed by an answer that does not fit.
-    pub(in crate::engine) fn put_back(&mut self, work: WorkId, pending: Pending) {
-        self.open.insert(work, pending);
+    pub(in crate::engine) fn put_back(&mut self, work: WorkId, of: (ProposalId, Pending)) {
+        self.open.insert(work, of);
     }
 
     /// What a piece of work is for, if it is open.
-    pub(in crate::engine) fn get(&self, work: WorkId) -> Option<Pending> {
+    pub(in crate::engine) fn get(&self, work: WorkId) -> Option<(ProposalId, Pending)> {
         self.open.get(&work).copied()
     }
 
-    /// The open pieces of work, in the order of their numbers.
-    pub(in crate::engine) fn open(&self) -> impl Iterator<Item = (WorkId, Pending)> {
-        self.open.iter().map(|(work, pending)| (*work, *pending))
+    /// The open pieces of work for a proposal, in the order of their numbers.
+    pub(in crate::engine) fn open(&self, proposal: ProposalId) -> impl Iterator<Item = (WorkId, Pending)> {
+        let own = self.open.iter().filter(move |(_, (of, _))| *of == proposal);
+        own.map(|(work, (_, pending))| (*work, *pending))
     }
 
     /// Whether a piece of work of that kind is open.
-    pub(in crate::engine) fn any(&self, is_it: impl Fn(&Pending) -> bool) -> bool {
-        self.open.values().any(is_it)
-    }
-
-    /// Whether nothing is open.
-    pub(in crate::engine) fn is_empty(&self) -> bool {
-        self.open.is_empty()
+    pub(in crate::engine) fn any(&self, is_it: impl Fn(ProposalId, &Pending) -> bool) -> bool {
+        self.open.values().any(|(proposal, pending)| is_it(*proposal, pending))
     }
 
     /// Closes everything: the run is over.

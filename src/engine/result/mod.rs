@@ -101,6 +101,7 @@ impl ToolResult {
     pub fn new(tool: &str, outcome: &ToolOutcome, facts: &RunFacts, policy: &Policy) -> Self {
         match outcome {
             ToolOutcome::Ok { data } => Self::succeeded(tool, data.clone(), facts),
+            ToolOutcome::Done => Self { ok: true, ..Self::about(tool, facts) },
             ToolOutcome::Failed { failure, .. } => {
                 Self::failed(tool, failure.message.clone(), failure.classified(policy).class, facts)
             }

@@ -10,10 +10,10 @@ pub(crate) use series::Series;
 
 use super::breaker::Breaker;
 use super::budget::Budgets;
-use super::directive::Outcome;
+use super::directive::{Outcome, ProposalId};
 use super::event::Drive;
 use super::machine::{
-    Batch, FinalTurn, LastSeen, ModelHealth, ModelTurn, ReportSeries, ToolHealth, TurnLoop, WorkTable,
+    CallQueue, FinalTurn, LastSeen, ModelHealth, OpenProposal, ReportSeries, ToolHealth, TurnLoop, WorkTable,
 };
 use super::repeats::LoopDetector;
 use super::spending::Spending;
@@ -48,10 +48,20 @@ pub struct State {
     pub outcome: Option<Outcome>,
     pub(super) context: RunContext,
     pub(super) work: WorkTable,
+    #[serde(default, skip_serializing_if = "CallQueue::is_empty")]
+    pub(super) queue: CallQueue,
+    /// How many batches there were in the session.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(super) model_turn: ModelTurn,
-    #[serde(default, skip_serializing_if = "Batch::is_new")]
-    pub(super) batch: Batch,
+    pub(super) batches: u64,
+    /// The turn that the interpreter drives, and the calls of its reply.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    pub(super) own: OpenProposal,
+    /// What a host with its own loop has proposed, and is not settled.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) proposals: BTreeMap<ProposalId, OpenProposal>,
+    /// How the run ends as soon as every proposal is settled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) closing: Option<Outcome>,
     pub(super) tools: ToolHealth,
     pub(super) models: ModelHealth,
     /// What is remembered to see that a model repeats itself.
@@ -96,8 +106,11 @@ impl State {
             outcome: None,
             context: RunContext::default(),
             work: WorkTable::default(),
-            model_turn: ModelTurn::default(),
-            batch: Batch::default(),
+            queue: CallQueue::default(),
+            batches: 0,
+            own: OpenProposal::default(),
+            proposals: BTreeMap::new(),
+            closing: None,
             tools: ToolHealth::default(),
             models: ModelHealth::default(),
             loops: LoopDetector::default(),
@@ -121,7 +134,7 @@ impl State {
             now: self.now,
             seq: self.seq,
             work: self.work.next_run(),
-            batch: self.batch.next_run(),
+            batches: self.batches,
             slices: self.slices.clone(),
             ..Self::new()
         }

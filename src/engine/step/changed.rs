@@ -2,6 +2,7 @@
 //!
 //! What is under way stays under way. What has not begun yet follows the new rules, when it begins.
 
+use super::super::directive::ProposalId;
 use super::super::event::ToolFacts;
 use super::{Split, Step};
 
@@ -19,6 +20,13 @@ impl Step<'_> {
         let Split { mut run, batch, .. } = self.split();
         run.tools.policy_changed(&mut run.out);
         batch.on_policy_changed(&run);
+        let open: Vec<ProposalId> = self.state.proposals.keys().copied().collect();
+        for proposal in open {
+            self.current = proposal;
+            let Split { run, batch, .. } = self.split();
+            batch.on_policy_changed(&run);
+        }
+        self.current = ProposalId::NONE;
         self.last_turn_by_new_rules();
     }
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::ask::Answer;
 use super::super::because::{Shown, because};
-use super::super::directive::{Because, Note, Outcome};
+use super::super::directive::{Because, Note, Outcome, ProposalId, Settlement};
 use super::super::event::{Drive, FinishReason};
 use super::super::machine::{Pending, RunEnd, Then};
 use super::{Split, Step};
@@ -12,8 +12,21 @@ use crate::policy::{ErrorClass, OnStop};
 use crate::session::{FailureReason, FailureReport, FinalReason, ReportSource, RetryExhausted, StopReason};
 
 impl Step<'_> {
-    /// Ends the run.
-    pub(super) fn end(&mut self, end: RunEnd) {
+    /// Ends the run; that of a host with its own loop as soon as its other proposals are settled, if it ends well.
+    pub(super) fn end_of_run(&mut self, end: RunEnd) -> Option<Then> {
+        match end {
+            RunEnd::Finished(outcome) if self.current != ProposalId::NONE => {
+                self.state.closing = Some(outcome);
+                Some(Then::Settled(Settlement::Accepted))
+            }
+            end => {
+                self.end(end);
+                None
+            }
+        }
+    }
+
+    fn end(&mut self, end: RunEnd) {
         match end {
             RunEnd::Finished(outcome) => self.finish(outcome, Vec::new()),
             RunEnd::Failed(exhausted, why) => self.failed_for_good(exhausted, why),
@@ -33,15 +46,15 @@ impl Step<'_> {
         let why = because(self.policy, "turn.on_stop", &on_stop.map(Shown), [reason.clone()]);
         let Split { mut run, .. } = self.split();
         if !run.force_last_turn(FinalReason::UserStop, vec![why])
-            && !run.work.any(|pending| !pending.is_wait())
+            && !run.work.any(|_, pending| !pending.is_wait())
         {
             // The last turn was waiting for another attempt.
             return Then::stopped(reason);
         }
-        run.turns.forget_hold();
+        run.terms.delay.forget();
         run.ending.ask_to_stop(reason);
         let mut then = Then::Host;
-        for (work, pending) in run.work.open().collect::<Vec<_>>() {
+        for (work, pending) in run.work.open(ProposalId::NONE).collect::<Vec<_>>() {
             match pending {
                 Pending::WaitTurn | Pending::WaitModel => {
                     let Split { mut run, model, .. } = self.split();
@@ -58,7 +71,7 @@ impl Step<'_> {
                 Pending::Approve(slot) => {
                     let Split { mut run, batch, .. } = self.split();
                     run.drop_work(work);
-                    batch.ask_later(slot);
+                    batch.ask_later(slot, &mut run);
                 }
                 Pending::ApproveAgain(_) => self.split().run.drop_work(work),
                 Pending::Prepare

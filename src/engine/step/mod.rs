@@ -3,6 +3,7 @@
 mod changed;
 mod ending;
 mod malformed;
+mod proposed;
 mod reply;
 mod report_attempt;
 mod sharing;
@@ -10,10 +11,10 @@ mod turn;
 
 use super::ask::Answer;
 use super::catalogue::Catalogue;
-use super::directive::{Decision, Directive, Directives, WorkId};
+use super::directive::{Decision, Directive, Directives, Of, ProposalId, Settlement, WorkId};
 use super::event::{Drive, Envelope, Event, ModelReply, Proposal, RunStarted, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
-use super::machine::{Batch, ModelTurn, Out, Pending, ReportSeries, Rules, RunParts, Then, repair_call};
+use super::machine::{Batch, ModelTurn, Out, Pending, ReportSeries, Rules, RunParts, Then};
 use super::result::RunFacts;
 use super::state::State;
 use crate::policy::Policy;
@@ -49,8 +50,13 @@ impl Interpreter {
     /// A pure function of its arguments: no clock, no I/O, no random stream. An event that cannot be used (a gap
     /// in the numbers, an answer to work nobody asked for) changes nothing and is reported as a warning.
     pub fn step(&self, state: &mut State, envelope: Envelope) -> Directives {
-        let mut step =
-            Step { policy: &self.policy, tools: &self.tools, state, directives: Vec::with_capacity(USUAL) };
+        let mut step = Step {
+            policy: &self.policy,
+            tools: &self.tools,
+            state,
+            directives: Vec::with_capacity(USUAL),
+            current: ProposalId::NONE,
+        };
         step.take(envelope);
         Directives(step.directives)
     }
@@ -65,6 +71,8 @@ struct Step<'a> {
     tools: &'a Catalogue,
     state: &'a mut State,
     directives: Vec<Directive>,
+    /// The proposal that is decided about.
+    current: ProposalId,
 }
 
 impl Step<'_> {
@@ -80,19 +88,27 @@ impl Step<'_> {
         self.state.seq = seq;
         self.state.now = self.state.now.max(now);
         if self.state.is_over() {
-            // What this run has told the others, the next one need not tell again.
-            if let Event::SharedChanged(known) = event {
-                self.shared_changed(known);
+            match event {
+                // What this run has told the others, the next one need not tell again.
+                Event::SharedChanged(known) => self.shared_changed(known),
+                Event::ToolsProposed { .. } | Event::TurnProposed(_) | Event::OutputProposed { .. } => {
+                    self.refuse_after_end();
+                }
+                _ => {}
             }
             return;
         }
         let then = self.decide(event);
         self.route(then);
+        self.admit_others();
     }
 
     fn decide(&mut self, event: Event) -> Then {
         match event {
             Event::RunStarted(started) => self.run_started(started),
+            Event::ToolsProposed { calls, turn } => self.tools_proposed(calls, turn),
+            Event::TurnProposed(proposal) => self.turn_proposed(&proposal),
+            Event::OutputProposed { output } => self.output_proposed(output),
             _ if self.state.run.is_empty() => {
                 self.split().run.out.warn("the run has not started; the event is not used");
                 Then::Host
@@ -104,7 +120,7 @@ impl Step<'_> {
             Event::HistoryRepaired { work, repair } => match self.claim(work) {
                 Some(Pending::Repair(what)) => {
                     let Split { mut run, model, .. } = self.split();
-                    let target = model.series.target(run.context);
+                    let target = model.series.target(run.targets);
                     model.history.on_repaired(what, repair, target, &mut model.guidance, &mut run)
                 }
                 other => self.unasked(work, other),
@@ -122,8 +138,7 @@ impl Step<'_> {
             Event::TimerFired { work } => self.timer_fired(work),
             Event::PlannerDecided { work, decision } => self.planner_decided(work, decision),
             Event::Answered { work, answer } => self.answered(work, answer),
-            Event::ToolsProposed { calls } => self.tools_proposed(calls),
-            Event::OutputProposed { output } => self.output_proposed(output),
+            Event::ProposalWithdrawn { proposal, call } => self.withdrawn(proposal, call),
             Event::PolicyChanged { policy: _ } => {
                 self.policy_changed();
                 Then::Host
@@ -152,11 +167,18 @@ impl Step<'_> {
                 Then::Call => model.call(&mut run),
                 Then::Failed(failure) => model.on_failure(&failure, &mut run),
                 Then::Replied(reply) => self.model_responded(*reply),
+                Then::Turn | Then::TurnWhenDue if run.context.drive == Drive::Calls => {
+                    self.settled(Settlement::NoReply)
+                }
                 Then::Turn => self.next_turn(),
                 Then::TurnWhenDue => self.next_turn_when_due(),
+                Then::Settled(settlement) => self.settled(settlement),
                 Then::Settle => batch.settle(report, &mut model.guidance, &mut run),
                 Then::AfterReport => self.after_report(),
-                Then::End(end) => return self.end(*end),
+                Then::End(end) => match self.end_of_run(*end) {
+                    Some(then) => then,
+                    None => return,
+                },
             };
         }
     }
@@ -205,23 +227,12 @@ impl Step<'_> {
     fn answered(&mut self, work: WorkId, answer: Answer) -> Then {
         let pending = self.claim(work);
         let Split { mut run, batch, .. } = self.split();
+        run.queue.free_person();
         match pending {
             Some(Pending::Approve(slot)) => batch.on_approved(slot, answer, &mut run).into(),
             Some(Pending::ApproveAgain(slot)) => batch.on_approved_again(slot, answer, &mut run).into(),
             other => self.unasked(work, other),
         }
-    }
-
-    fn tools_proposed(&mut self, mut calls: Vec<Proposal>) -> Then {
-        if !self.host_drives("tool calls") {
-            return Then::Host;
-        }
-        let Split { mut run, .. } = self.split();
-        for proposal in &mut calls {
-            repair_call(&mut proposal.call, &mut run.out);
-        }
-        run.tools.begin_turn(&mut run.out);
-        self.begin_batch(calls)
     }
 
     fn begin_batch(&mut self, calls: Vec<Proposal>) -> Then {
@@ -230,17 +241,9 @@ impl Step<'_> {
         batch.begin(calls, &mut run).into()
     }
 
-    fn output_proposed(&mut self, output: String) -> Then {
-        if !self.host_drives("a report") {
-            return Then::Host;
-        }
-        let Split { mut run, model, report, .. } = self.split();
-        report.on_text(output, &mut model.guidance, &mut run)
-    }
-
     fn turn_prepared(&mut self, measure: TurnMeasure) -> Then {
         let Split { mut run, model, .. } = self.split();
-        run.spending.appended = 0;
+        run.terms.appended = 0;
         model.window.on_prepared();
         model.history.on_prepared(measure, &mut run)
     }
@@ -310,7 +313,7 @@ impl Step<'_> {
         self.state.spending.prices = prices;
         let Split { mut run, .. } = self.split();
         run.models.take_windows(windows, &mut run.out);
-        run.models.take_overheads(overheads, !tools.is_empty(), &run.context.targets);
+        run.models.take_overheads(overheads, !tools.is_empty(), run.targets);
         self.take_effects(tools);
         // Those of runs of the session before this one go on.
         self.state.slices.complete(self.policy.session());
@@ -330,29 +333,21 @@ impl Step<'_> {
         }
     }
 
+    /// Closes a piece of work: what follows is about its proposal.
     fn claim(&mut self, work: WorkId) -> Option<Pending> {
-        self.state.work.claim(work)
+        let (proposal, pending) = self.state.work.claim(work)?;
+        self.current = proposal;
+        Some(pending)
     }
 
     /// An answer that does not fit: the work stays as it was.
     fn unasked(&mut self, work: WorkId, claimed: Option<Pending>) -> Then {
         if let Some(pending) = claimed {
-            self.state.work.put_back(work, pending);
+            self.state.work.put_back(work, (self.current, pending));
+            self.current = ProposalId::NONE;
         }
         self.split().run.out.warn(format!("nobody asked for this answer (work {}); it is not used", work.0));
         Then::Host
-    }
-
-    fn host_drives(&mut self, what: &str) -> bool {
-        // Without calls under way there may still be a question to the planner.
-        let idle = self.state.batch.is_empty() && self.state.work.is_empty();
-        let ok = self.state.context.drive == Drive::Calls && idle;
-        if !ok {
-            self.split().run.out.warn(format!(
-                "{what} cannot be proposed now: the interpreter drives the run, or work is under way"
-            ));
-        }
-        ok
     }
 }
 
@@ -367,15 +362,31 @@ struct Split<'s> {
 impl Step<'_> {
     fn split(&mut self) -> Split<'_> {
         let state = &mut *self.state;
+        let open = match state.proposals.get_mut(&self.current) {
+            Some(open) => open,
+            None => &mut state.own,
+        };
+        let is_proposed = self.current != ProposalId::NONE;
         let rules = Rules { policy: self.policy, tools: self.tools };
-        let out = Out { rules, now: state.now, slices: &mut state.slices, directives: &mut self.directives };
+        let out = Out {
+            rules,
+            now: state.now,
+            slices: &mut state.slices,
+            directives: &mut self.directives,
+            of: is_proposed.then_some(Of { proposal: self.current, call: None }),
+        };
         let run = RunParts {
             out,
             context: &state.context,
             id: &state.run,
             event: state.seq,
-            turn: state.turn,
+            proposal: self.current,
+            turn: if is_proposed { open.terms.turn } else { state.turn },
+            terms: &mut open.terms,
+            targets: if open.targets.is_empty() { &state.context.targets } else { &open.targets },
             work: &mut state.work,
+            queue: &mut state.queue,
+            batches: &mut state.batches,
             turns: &mut state.turns,
             ending: &mut state.ending,
             tools: &mut state.tools,
@@ -385,6 +396,6 @@ impl Step<'_> {
             loops: &mut state.loops,
             last: &mut state.last,
         };
-        Split { run, model: &mut state.model_turn, report: &mut state.report, batch: &mut state.batch }
+        Split { run, model: &mut open.model, report: &mut state.report, batch: &mut open.batch }
     }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::super::directive::Outcome;
-use super::super::event::{FinishReason, ModelReply};
+use super::super::directive::{Outcome, Settlement};
+use super::super::event::{Drive, FinishReason, ModelReply};
 use super::super::failure::Failure;
 use super::super::machine::{Guidance, Then, fault_of, repair_reply, reply_refused, take_leaked_calls};
 use super::super::metric::MetricName;
@@ -17,6 +17,11 @@ impl Step<'_> {
             self.state.usage = self.state.usage.plus(usage);
         }
         let truncated = self.reply_measured(&mut reply);
+        if reply.opaque {
+            let Split { run, model, .. } = self.split();
+            let target = model.series.target(run.targets).cloned().unwrap_or_default();
+            return self.reply_taken(reply, &target, false, None);
+        }
         let output = self.policy.output().is_some();
         if let Some(failure) = fault_of(&reply, truncated, output) {
             return Then::Failed(Box::new(failure));
@@ -30,7 +35,7 @@ impl Step<'_> {
             return failed(ErrorClass::MalformedToolCall, "no call of the reply can be read");
         }
         let Split { run, model, .. } = self.split();
-        let target = model.series.target(run.context).cloned().unwrap_or_default();
+        let target = model.series.target(run.targets).cloned().unwrap_or_default();
         let policy = self.policy.model(&target);
         if output && reply.calls.is_empty() && refuses_text(self.policy, truncated) {
             let class = if truncated { ErrorClass::TruncatedOutput } else { ErrorClass::TextOnly };
@@ -48,7 +53,7 @@ impl Step<'_> {
     fn reply_measured(&mut self, reply: &mut ModelReply) -> bool {
         let Split { mut run, model, .. } = self.split();
         if let Some(usage) = reply.usage
-            && let Some(target) = model.series.target(run.context)
+            && let Some(target) = model.series.target(run.targets)
         {
             model.window.learn_from(usage, target, &model.guidance, &mut run);
         }
@@ -58,7 +63,7 @@ impl Step<'_> {
         run.last.finish = Some(reply.finish.clone());
         let truncated = reply.finish == FinishReason::Length && reply.calls.is_empty();
         let answers = run.policy().output().is_none() && !reply.is_empty();
-        if truncated && answers && run.ending.is_now() && run.spending.lowered {
+        if truncated && answers && run.ending.is_now() && run.terms.lowered {
             run.out.warn("the answer is cut where the budget of the run ends; it is taken as it is");
             return false;
         }
@@ -113,6 +118,15 @@ impl Step<'_> {
                 room = model.window.room_for_results(target, &message, reply.calls.len(), &run);
             }
             run.append(message);
+        }
+        if run.context.drive == Drive::Calls {
+            let objection = objection.map(|text| (ErrorClass::ReducerError, text));
+            let dropped = dropped.map(|text| (ErrorClass::MalformedToolCall, text));
+            for (class, text) in objection.into_iter().chain(dropped) {
+                model.guidance.reject_turn(class, text, Vec::new(), &mut run.out);
+            }
+            run.turns.taken(run.proposal, turn, room);
+            return Then::Settled(Settlement::Reply { target: target.to_owned(), attempts });
         }
         if !reply.calls.is_empty() {
             let objection = objection.map(|text| Guidance { class: ErrorClass::ReducerError, text });

@@ -1,6 +1,6 @@
 //! The loop of turns: what follows a turn, a report or an answer.
 
-use super::super::directive::{Note, Outcome, PrepareTurn, Work};
+use super::super::directive::{Because, Note, Outcome, PrepareTurn, ProposalId, Settled, Settlement, Work};
 use super::super::event::Drive;
 use super::super::machine::{Pending, Then, out_of_turns};
 use super::{Split, Step};
@@ -16,21 +16,12 @@ impl Step<'_> {
         if run.is_past_deadline() {
             return Then::run_failed(StopReason::Deadline, Vec::new());
         }
-        let mut why = Vec::new();
-        if !run.ending.is_now() {
+        let why = if run.ending.is_now() {
+            Vec::new()
+        } else {
             self.state.turn = self.state.turn.saturating_add(1);
-            let Split { mut run, .. } = self.split();
-            run.tools.begin_turn(&mut run.out);
-            why.extend(out_of_turns(run.policy(), run.turn));
-            let mut reason = FinalReason::MaxTurns;
-            if why.is_empty() && !run.ending.is_near() {
-                reason = FinalReason::Budget;
-                why.extend(run.run_budget().out_of_budget());
-            }
-            if !why.is_empty() || run.ending.is_next() {
-                run.begin_last_turn(reason, why.clone());
-            }
-        }
+            self.begin_turn()
+        };
         let Split { mut run, .. } = self.split();
         let (turn, last) = (run.turn, run.ending.is_now());
         let max_turns = run.policy().turn().max_turns.value.get();
@@ -39,10 +30,26 @@ impl Step<'_> {
         Then::Host
     }
 
+    /// Another turn begins. Returns why it is the last, if it is.
+    pub(super) fn begin_turn(&mut self) -> Vec<Because> {
+        let Split { mut run, .. } = self.split();
+        run.tools.begin_turn(&mut run.out);
+        let mut why: Vec<Because> = out_of_turns(run.policy(), run.turn).into_iter().collect();
+        let mut reason = FinalReason::MaxTurns;
+        if why.is_empty() && !run.ending.is_near() {
+            reason = FinalReason::Budget;
+            why.extend(run.run_budget().out_of_budget());
+        }
+        if !why.is_empty() || run.ending.is_next() {
+            run.begin_last_turn(reason, why.clone());
+        }
+        why
+    }
+
     /// Waits until what was scheduled may start; then comes the next turn.
     pub(super) fn next_turn_when_due(&mut self) -> Then {
         let Split { mut run, report, .. } = self.split();
-        match run.turns.take_hold(&run.out) {
+        match run.terms.delay.take(&run.out) {
             Some((delay, subject, why)) if !report.is_accepted() && run.ending.stop().is_none() => {
                 run.wait(Pending::WaitTurn, delay, subject, why);
                 Then::Host
@@ -55,10 +62,10 @@ impl Step<'_> {
     pub(super) fn after_report(&mut self) -> Then {
         match self.state.context.drive {
             Drive::Turns => Then::TurnWhenDue,
-            Drive::Calls => match self.state.report.take_accepted() {
-                Some(output) => Then::finished(Outcome::Reported { output }),
-                None => Then::Host,
-            },
+            Drive::Calls if self.state.report.is_accepted_of(self.current) => {
+                Then::Settled(Settlement::Accepted)
+            }
+            Drive::Calls => Then::Settled(Settlement::Refused),
         }
     }
 
@@ -66,7 +73,7 @@ impl Step<'_> {
     /// stays it: the model has been told.
     pub(super) fn last_turn_by_new_rules(&mut self) {
         let Split { mut run, .. } = self.split();
-        let prepared = run.work.any(|pending| matches!(pending, Pending::Prepare));
+        let prepared = run.work.any(|_, pending| matches!(pending, Pending::Prepare));
         if prepared
             && !run.ending.is_now()
             && let Some(why) = out_of_turns(run.policy(), run.turn)
@@ -76,15 +83,33 @@ impl Step<'_> {
     }
 
     /// Ends the run. Calls without a result get one, so that the history stays valid.
-    pub(super) fn finish(&mut self, outcome: Outcome, because: Vec<super::super::directive::Because>) {
+    pub(super) fn finish(&mut self, outcome: Outcome, because: Vec<Because>) {
+        self.close(ProposalId::NONE);
+        let open: Vec<ProposalId> = self.state.proposals.keys().copied().collect();
+        for proposal in open {
+            self.close(proposal);
+            let Split { mut run, .. } = self.split();
+            run.out.about_all();
+            let (result, guidance) = (Settlement::Closed, Vec::new());
+            let settled = Settled { proposal, result, delay: None, guidance, final_turn: None };
+            run.out.note(Note::Settled(settled), Vec::new());
+        }
+        self.current = ProposalId::NONE;
+        self.state.proposals.clear();
+        self.state.queue.clear();
+        self.state.work.clear();
+        self.state.outcome = Some(outcome.clone());
+        self.split().run.out.note(Note::Finish { outcome }, because);
+    }
+
+    /// The run ends: the calls of a proposal get their results, and its attempts are over.
+    fn close(&mut self, proposal: ProposalId) {
+        self.current = proposal;
         let Split { mut run, model, batch, .. } = self.split();
         batch.close(&mut run);
         // What calls answer that are no longer settled depends on who was quicker.
-        run.spending.appended = 0;
+        run.terms.appended = 0;
         run.charge_unanswered();
-        run.work.clear();
         model.series.end();
-        self.state.outcome = Some(outcome.clone());
-        self.split().run.out.note(Note::Finish { outcome }, because);
     }
 }

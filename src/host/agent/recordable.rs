@@ -18,6 +18,7 @@ pub(super) fn recordable(outcome: ToolOutcome, most: Option<usize>) -> ToolOutco
     let Some(most) = most else { return outcome };
     match outcome {
         ToolOutcome::Ok { data } => ToolOutcome::Ok { data: fitted(data, most) },
+        ToolOutcome::Done => ToolOutcome::Done,
         ToolOutcome::Failed { mut failure, effect } => {
             failure.message = cut(failure.message, most);
             ToolOutcome::Failed { failure, effect }

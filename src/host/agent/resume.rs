@@ -146,7 +146,7 @@ impl Run<'_> {
         if self.state.is_over() {
             return Ok(());
         }
-        let directive = |work| Directive { order: Order::Work(work), because: Vec::new() };
+        let directive = |work| Directive { order: Order::Work(work), because: Vec::new(), of: None };
         let directives = Directives(again.into_iter().map(directive).collect());
         let (now, turn) = (self.clock.now(), self.state.turn);
         // No call of a model has ended by this.

@@ -104,6 +104,7 @@ impl Redactor {
     pub(crate) fn outcome(&self, outcome: ToolOutcome) -> ToolOutcome {
         match outcome {
             ToolOutcome::Ok { data } => ToolOutcome::Ok { data: self.value(data) },
+            ToolOutcome::Done => ToolOutcome::Done,
             ToolOutcome::Failed { failure, effect } => {
                 ToolOutcome::Failed { failure: self.texts_of(failure), effect }
             }

@@ -129,7 +129,9 @@ impl Telemetry {
             | Event::PlannerDecided { .. }
             | Event::Answered { .. }
             | Event::ToolsProposed { .. }
+            | Event::TurnProposed(_)
             | Event::OutputProposed { .. }
+            | Event::ProposalWithdrawn { .. }
             | Event::PolicyChanged { .. }
             | Event::ToolsChanged { .. }
             | Event::SharedChanged(_)
@@ -218,6 +220,7 @@ impl Telemetry {
             ToolOutcome::Ok { data } => {
                 (None, data.as_str().map_or_else(|| length(&data.to_string()), length))
             }
+            ToolOutcome::Done => (None, 0),
             ToolOutcome::Failed { failure, .. } => {
                 (Some(failure.classified(policy).class), length(&failure.message))
             }
@@ -275,6 +278,8 @@ impl Telemetry {
             | Note::Shadow { .. }
             | Note::Dropped { .. }
             | Note::Warning { .. }
+            | Note::Settled(_)
+            | Note::ProposalRefused { .. }
             | Note::Finish { .. } => {}
         }
     }

@@ -81,6 +81,7 @@ mod test_support {
         match outcome {
             ToolOutcome::Failed { failure, effect } => (failure.class.unwrap(), effect, failure.message),
             ToolOutcome::Ok { data } => panic!("it went well: {data}"),
+            ToolOutcome::Done => panic!("it went well"),
         }
     }
 }

@@ -18,10 +18,11 @@ use crate::policy::{CallPolicy, ErrorClass, Scope, Unanswered};
 impl Batch {
     /// Asks about the first call that waits for it, unless a person is being asked about another.
     pub(in crate::engine) fn ask_next(&mut self, run: &mut RunParts<'_>) -> Result<(), Then> {
-        let asked = |pending: &Pending| matches!(pending, Pending::Approve(_) | Pending::ApproveAgain(_));
+        let asked = |_, pending: &Pending| matches!(pending, Pending::Approve(_) | Pending::ApproveAgain(_));
         while !run.work.any(asked) {
-            let Some(index) = self.gate.next_question() else { return Ok(()) };
+            let Some(index) = run.queue.next_question(run.proposal) else { return Ok(()) };
             let Some(slot) = self.slots.get(index) else { return Ok(()) };
+            run.out.about(index);
             let (phase, slot) = (slot.phase.clone(), slot.without_history());
             match phase {
                 SlotPhase::Unasked => {
@@ -58,6 +59,7 @@ impl Batch {
         answer: Answer,
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
+        run.out.about(index);
         let Some(slot) = self.slots.get(index).map(Slot::without_history) else {
             return Ok(());
         };

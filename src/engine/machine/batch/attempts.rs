@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::super::call_queue::CallKey;
 use super::super::loop_detector::EndOfCall;
+use super::super::pending_delay::Subject;
 use super::super::run_parts::RunParts;
 use super::super::session::Failed;
 use super::super::then::Then;
-use super::super::turn_loop::Subject;
 use super::super::work_table::Pending;
 use super::exhausted::AttemptsEnd;
 use super::slot::{Invalid, Slot, SlotPhase};
@@ -30,11 +31,12 @@ impl Batch {
         why: Vec<Because>,
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
+        run.out.about(index);
         let now = run.out.now;
         let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
         if slot.to_approve {
             self.set_phase(index, SlotPhase::Unasked);
-            self.gate.put_question(index);
+            run.queue.put_question(CallKey(run.proposal, index));
             return self.ask_next(run);
         }
         if slot.series.history.is_empty() {
@@ -122,7 +124,7 @@ impl Batch {
                 if self.refuse(index, Refusal { class: invalid.class, text, because: why.clone() }, run) {
                     run.tools.refuse_corrections(&slot.tool);
                 } else {
-                    run.turns.hold(delay, subject, why, now);
+                    run.terms.delay.wait(delay, subject, why, now);
                 }
             }
             Verdict::Stop(reason) => {
@@ -138,15 +140,16 @@ impl Batch {
         Ok(())
     }
 
-    pub(super) fn succeeded(&mut self, index: usize, data: &Value, run: &mut RunParts<'_>) {
+    pub(super) fn succeeded(&mut self, index: usize, data: Option<&Value>, run: &mut RunParts<'_>) {
         let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         run.tools.succeeded(&slot.tool, slot.place, &policy, &mut run.out);
         self.has_acted(index, data, run);
     }
 
-    /// A call has done what it should, whatever its tool said; `data` is what the model is told.
-    pub(super) fn has_acted(&mut self, index: usize, data: &Value, run: &mut RunParts<'_>) {
+    /// A call has done what it should, whatever its tool said; `data` is what the model is told; `None`: the host keeps it to
+    /// itself.
+    pub(super) fn has_acted(&mut self, index: usize, data: Option<&Value>, run: &mut RunParts<'_>) {
         let Some(slot) = self.slots.get(index).cloned() else { return };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         self.call_ended((&slot.call, &slot.tool), &EndOfCall::Succeeded(&slot.arguments, data), run);
@@ -175,7 +178,7 @@ impl Batch {
         run.out.note(ended, Vec::new());
         match objection {
             None => {
-                let text = self.room.show_result(&slot, &policy, data, run);
+                let text = self.show(&slot, &policy, data, run);
                 self.answer(index, text, false, run);
             }
             Some(error) => {
@@ -275,7 +278,8 @@ impl Batch {
 
     /// Looks whether calls keep ending alike.
     pub(super) fn call_ended(&mut self, call: (&str, &str), end: &EndOfCall<'_>, run: &mut RunParts<'_>) {
-        run.loops.ended(call, end, &mut self.afterwords, &mut run.out);
+        let warned = run.turns.turn_of(run.terms.of_turn).is_some_and(|turn| turn.nudged);
+        run.loops.ended(call, end, warned, &mut self.afterwords, &mut run.out);
     }
 }
 

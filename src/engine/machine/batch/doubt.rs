@@ -4,6 +4,7 @@ use core::mem;
 
 use serde_json::{Map, Value, json};
 
+use super::super::call_queue::CallKey;
 use super::super::run_parts::RunParts;
 use super::super::then::Then;
 use super::super::work_table::Pending;
@@ -61,7 +62,7 @@ impl Batch {
         let doubt = Doubt { failure: failure.clone(), effect, at };
         self.set_phase(index, SlotPhase::Doubtful(Box::new(doubt)));
         if asks {
-            self.gate.put_question(index);
+            run.queue.put_question(CallKey(run.proposal, index));
             self.ask_next(run)?;
         }
         Ok(true)
@@ -71,7 +72,8 @@ impl Batch {
     pub(in crate::engine) fn waits_for_a_person(&self, run: &RunParts<'_>) -> Option<usize> {
         let index = self.settled;
         let doubtful = matches!(self.slots.get(index)?.phase, SlotPhase::Doubtful(_));
-        let verifies = run.work.any(|pending| matches!(pending, Pending::Verify(_)));
+        let verifies =
+            run.work.any(|of, pending| of == run.proposal && matches!(pending, Pending::Verify(_)));
         (doubtful && !verifies).then_some(index)
     }
 
@@ -119,6 +121,7 @@ impl Batch {
         outcome: ToolOutcome,
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
+        run.out.about(index);
         let Some(slot) = self.slots.get(index).map(Slot::without_history) else {
             return Ok(());
         };
@@ -128,7 +131,7 @@ impl Batch {
             return self.found_out(index, EffectState::Unknown, "", run);
         };
         let effect = match outcome {
-            ToolOutcome::Failed { .. } => EffectState::Unknown,
+            ToolOutcome::Failed { .. } | ToolOutcome::Done => EffectState::Unknown,
             ToolOutcome::Ok { data } => {
                 let mut vars = known(&slot);
                 vars.insert("result".to_owned(), data);
@@ -153,6 +156,7 @@ impl Batch {
         answer: Answer,
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
+        run.out.about(index);
         let effect = match answer {
             Answer::Approve | Answer::ApproveAll => EffectState::NotStarted,
             Answer::Refuse | Answer::None => EffectState::Unknown,
@@ -195,7 +199,7 @@ impl Batch {
                 let text = run.out.say(&policy.messages.acted, vars);
                 // The tool is no better for it: its run failed.
                 run.tools.failed(&slot.tool, slot.place, &policy, &mut run.out);
-                self.has_acted(index, &Value::String(text), run);
+                self.has_acted(index, Some(&Value::String(text)), run);
             }
             EffectState::Started | EffectState::Unknown => {
                 self.failed_for_certain(index, &failure, before, at, run)?;

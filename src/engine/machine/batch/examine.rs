@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::super::run_parts::RunParts;
 use super::super::turn_guidance::Guidance;
 use super::slot::{Invalid, Refusal, SlotPhase};
-use crate::engine::event::Drive;
 use crate::engine::problems::{changed, parse, violations};
 use crate::policy::{CallOverride, ErrorClass, Problem};
 use crate::session::ToolCall;
@@ -32,9 +31,9 @@ pub(super) fn examine(
         return refused(refusal);
     }
     let parsed = parse(run.policy(), &call.arguments);
-    let (turn, drive) = (run.turn, run.context.drive);
-    let ending = (drive == Drive::Turns).then_some((&mut *run.ending, turn));
-    let repeated = run.loops.examine(call, parsed.as_ref().ok(), ending, afterwords, &mut run.out);
+    let warned = run.turns.turn_of(run.terms.of_turn).is_some_and(|turn| turn.nudged);
+    let ending = (&mut *run.ending, run.turn);
+    let repeated = run.loops.examine(call, parsed.as_ref().ok(), ending, warned, afterwords, &mut run.out);
     if let Some(refusal) = repeated {
         return refused(refusal);
     }

@@ -109,6 +109,7 @@ impl Batch {
         decision: Decision,
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
+        run.out.about(index);
         let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
         match mem::replace(&mut slot.phase, SlotPhase::Settled) {
             SlotPhase::WithPlanner(exhausted) => give_up(decision, *exhausted, run),

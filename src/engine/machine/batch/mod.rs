@@ -11,6 +11,7 @@ mod exhausted;
 mod queue;
 mod results;
 mod slot;
+mod withdraw;
 
 use core::mem;
 use std::sync::Arc;
@@ -18,20 +19,20 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::call_queue::CallKey;
 use super::loop_detector::EndOfCall;
 use super::report_series::{Delivered, ReportSeries};
 use super::run_parts::RunParts;
 use super::then::Then;
 use super::turn_guidance::{Guidance, TurnGuidance};
-use crate::engine::directive::Note;
+use crate::engine::directive::{Note, Settlement};
 use crate::engine::event::{Drive, Proposal, ToolOutcome};
 use crate::engine::failure::EffectState;
-use crate::engine::gate::Gate;
 use crate::engine::reason::told;
 use crate::engine::result::RunFacts;
 use crate::engine::results_room::RoomForResults;
 use crate::engine::state::Series;
-use crate::policy::{Approval, ErrorClass, Trigger};
+use crate::policy::{Approval, ErrorClass, ToolPolicy, Trigger};
 use crate::session::Message;
 use attempts::reducer_text;
 use examine::{Finding, examine, not_found};
@@ -51,9 +52,9 @@ pub(in crate::engine) struct Batch {
     /// How many calls at its head are settled.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     settled: usize,
-    /// The places of the calls, and the calls that wait for one.
-    #[serde(default, skip_serializing_if = "Gate::is_empty")]
-    gate: Gate,
+    /// How many of its calls have a place.
+    #[serde(default, skip_serializing_if = "crate::session::is_default")]
+    taken: u32,
     /// What the model reads after the results of all calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     afterwords: Vec<Guidance>,
@@ -65,11 +66,6 @@ pub(in crate::engine) struct Batch {
 }
 
 impl Batch {
-    /// What the next run of the session begins with: the numbers continue.
-    pub(in crate::engine) fn next_run(&self) -> Self {
-        Self { number: self.number, ..Self::default() }
-    }
-
     /// Whether there was none yet.
     pub(in crate::engine) fn is_new(&self) -> bool {
         *self == Self::default()
@@ -97,17 +93,19 @@ impl Batch {
         proposals: Vec<Proposal>,
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
-        self.number = self.number.saturating_add(1);
+        *run.batches = run.batches.saturating_add(1);
+        self.number = *run.batches;
         let now = run.out.now;
-        let mut calls = 0_u32;
+        let mut calls = run.turns.turn_of(run.terms.of_turn).map_or(0, |turn| turn.calls);
         for (index, Proposal { call, policy: planner }) in proposals.into_iter().enumerate() {
+            run.out.about(index);
             let finding = match surplus(&call.name, &mut calls, run) {
                 Some(refusal) => Finding::Stays(Value::Null, SlotPhase::Refused(refusal)),
                 None => examine(&call, planner.as_ref(), &mut self.afterwords, run),
             };
             let (arguments, phase) = match finding {
                 Finding::Runs(arguments) => {
-                    self.gate.wait(&call.name, index);
+                    run.queue.wait(&call.name, CallKey(run.proposal, index));
                     (arguments, SlotPhase::Waiting)
                 }
                 Finding::Stays(arguments, phase) => (arguments, phase),
@@ -127,6 +125,11 @@ impl Batch {
                 to_approve: false,
                 phase,
             });
+        }
+        if let Some(turn) = run.turns.turn_of(run.terms.of_turn) {
+            turn.calls = calls;
+            turn.batch_begins();
+            self.room = ResultRoom(turn.room);
         }
         self.start_waiting(run)
     }
@@ -168,6 +171,7 @@ impl Batch {
     fn settle_next(&mut self, report: &mut ReportSeries, run: &mut RunParts<'_>) -> Result<bool, Then> {
         let index = self.settled;
         let Some(slot) = self.slots.get_mut(index) else { return Ok(false) };
+        run.out.about(index);
         match mem::replace(&mut slot.phase, SlotPhase::UnderWay) {
             phase @ (SlotPhase::UnderWay
             | SlotPhase::WithPlanner(_)
@@ -193,7 +197,9 @@ impl Batch {
             }
             SlotPhase::Invalid(invalid) => self.correct(index, &invalid, run)?,
             SlotPhase::Report(raw) => self.report_called(index, &raw, report, run)?,
-            SlotPhase::Ended(ToolOutcome::Ok { data }, _) => self.succeeded(index, &data, run),
+            SlotPhase::Ended(ToolOutcome::Ok { data }, _) => self.succeeded(index, Some(&data), run),
+            SlotPhase::Ended(ToolOutcome::Done, _) => self.succeeded(index, None, run),
+            SlotPhase::Withdrawn(withdrawn) => self.answer_withdrawn(index, withdrawn, run),
             SlotPhase::Ended(ToolOutcome::Failed { failure, effect }, at) => {
                 self.failed(index, &failure, effect, at, run)?;
             }
@@ -211,7 +217,11 @@ impl Batch {
         let tool = run.policy().output().map(|output| output.tool.value.as_str());
         let reported = report.is_accepted() || self.slots.iter().any(|slot| Some(slot.tool.as_str()) == tool);
         let ok = mem::take(&mut self.round_ok);
-        if !self.slots.is_empty() && run.context.drive == Drive::Turns {
+        run.out.about_all();
+        if let Some(turn) = run.turns.turn_of(run.terms.of_turn) {
+            turn.batch_ended(ok);
+            turn.nudged |= self.afterwords.iter().any(|told| told.class == ErrorClass::RepeatedCall);
+        } else if !self.slots.is_empty() && run.context.drive == Drive::Turns {
             self.afterwords.extend(run.turns.round_ended(ok, run.ending.is_near(), &mut run.out));
         }
         self.clear();
@@ -226,7 +236,8 @@ impl Batch {
         match run.context.drive {
             Drive::Turns if run.ending.is_now() && !reported => report.on_other_calls(run),
             Drive::Turns => Then::TurnWhenDue,
-            Drive::Calls => Then::AfterReport,
+            Drive::Calls if run.terms.withdrawn => Then::Settled(Settlement::Withdrawn),
+            Drive::Calls => Then::Settled(Settlement::Tools),
         }
     }
 
@@ -282,13 +293,16 @@ impl Batch {
 
     /// Answers a call and is done with it.
     pub(super) fn answer(&mut self, index: usize, text: String, error: bool, run: &mut RunParts<'_>) {
-        self.leave(index);
+        self.leave(index, run);
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.phase = SlotPhase::Settled;
         self.round_ok |= !error;
         let (call, tool, handle) = (slot.call.clone(), slot.tool.clone(), slot.ran.handle.clone());
         let message = Message::Tool { call, tool, text, error, handle };
         self.room.take(&message);
+        if let Some(turn) = run.turns.turn_of(run.terms.of_turn) {
+            turn.take_room(&message);
+        }
         run.append(message);
     }
 
@@ -297,6 +311,7 @@ impl Batch {
     pub(in crate::engine) fn close(&mut self, run: &mut RunParts<'_>) {
         for index in 0..self.slots.len() {
             let Some(slot) = self.slots.get(index) else { continue };
+            run.out.about(index);
             match &slot.phase {
                 SlotPhase::Settled | SlotPhase::WithPlanner(_) | SlotPhase::ReportWithPlanner => {}
                 SlotPhase::Refused(refusal) => {
@@ -310,7 +325,12 @@ impl Batch {
                 | SlotPhase::Report(_) => self.answer_not_started(index, run),
                 SlotPhase::Ended(ToolOutcome::Ok { data }, _) => {
                     let data = data.clone();
-                    self.answer_ended(index, &data, run);
+                    self.answer_ended(index, Some(&data), run);
+                }
+                SlotPhase::Ended(ToolOutcome::Done, _) => self.answer_ended(index, None, run),
+                SlotPhase::Withdrawn(withdrawn) => {
+                    let withdrawn = *withdrawn;
+                    self.answer_withdrawn(index, withdrawn, run);
                 }
                 SlotPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, _) => {
                     self.answer_not_started(index, run);
@@ -326,9 +346,9 @@ impl Batch {
     }
 
     /// A person is not asked about a call for now.
-    pub(in crate::engine) fn ask_later(&mut self, index: usize) {
+    pub(in crate::engine) fn ask_later(&mut self, index: usize, run: &mut RunParts<'_>) {
         self.set_phase(index, SlotPhase::Unasked);
-        self.gate.put_question(index);
+        run.queue.put_question(CallKey(run.proposal, index));
     }
 
     /// The call gets no further attempt, because the run is to end.
@@ -344,11 +364,16 @@ impl Batch {
     }
 
     /// A call that has ended, and is no longer settled because the run is over: the model is told what it answered.
-    fn answer_ended(&mut self, index: usize, data: &Value, run: &mut RunParts<'_>) {
+    fn answer_ended(&mut self, index: usize, data: Option<&Value>, run: &mut RunParts<'_>) {
         let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let text = self.room.show_result(&slot, &policy, data, run);
+        let text = self.show(&slot, &policy, data, run);
         self.answer(index, text, false, run);
+    }
+
+    /// What the model is shown of a result; one that the host keeps to itself, the host shows.
+    fn show(&self, slot: &Slot, policy: &ToolPolicy, data: Option<&Value>, run: &mut RunParts<'_>) -> String {
+        data.map_or_else(String::new, |data| self.room.show_result(slot, policy, data, run))
     }
 
     fn answer_not_started(&mut self, index: usize, run: &mut RunParts<'_>) {
@@ -361,7 +386,6 @@ impl Batch {
     fn clear(&mut self) {
         self.room = ResultRoom::default();
         self.slots.clear();
-        self.gate = Gate::default();
         self.settled = 0;
     }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use super::super::call_queue::CallKey;
 use super::super::run_parts::RunParts;
 use super::super::then::Then;
 use super::super::tool_health::Entry;
@@ -16,7 +17,7 @@ use super::Batch;
 use super::examine::only_the_end;
 use super::slot::{Refusal, Slot, SlotPhase};
 use crate::engine::directive::Because;
-use crate::engine::gate::Place;
+use crate::engine::machine::call_queue::Place;
 use crate::engine::reason::Reason;
 use crate::policy::{Approval, Attempts, ErrorClass};
 use crate::session::FinalReason;
@@ -25,20 +26,22 @@ impl Batch {
     /// Gives places to those who wait, as far as there are some; what is refused is settled in its turn.
     pub(in crate::engine) fn start_waiting(&mut self, run: &mut RunParts<'_>) -> Result<(), Then> {
         let mut without_room = BTreeSet::new();
-        while let Some(index) = self.gate.first(&without_room) {
+        while let Some(index) = run.queue.first(run.proposal, &without_room) {
             let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return Ok(()) };
+            run.out.about(index);
             match self.entry(index, &slot, run) {
                 Entry::Full => break,
                 Entry::Later => {
                     without_room.insert(slot.tool);
                 }
                 Entry::Refused(refusal) => {
-                    self.gate.release(&slot.tool);
+                    run.queue.release(&slot.tool, CallKey(run.proposal, index));
                     self.set_phase(index, SlotPhase::Refused(refusal));
                 }
                 Entry::Free(place) => {
-                    self.gate.release(&slot.tool);
-                    self.gate.enter(&slot.tool);
+                    run.queue.release(&slot.tool, CallKey(run.proposal, index));
+                    run.queue.enter(&slot.tool);
+                    self.taken = self.taken.saturating_add(1);
                     self.begin_call(index, &slot, place, run)?;
                 }
             }
@@ -55,14 +58,17 @@ impl Batch {
             return Entry::Refused(refusal);
         }
         let room = |limit: Attempts, taken: u32| limit.limit().is_none_or(|limit| taken < limit);
-        // Whoever is settled next waits for nobody: the rules may have become narrower since the others began.
+        // Whoever is settled next waits for no other call of the batch: the rules may have become narrower since those began.
         let next = index == self.settled;
-        if !next && !room(run.policy().turn().calls.parallel.value, self.gate.taken()) {
+        // Nor do the others take its place while it waits for one of its tool.
+        let kept = self.slots.get(self.settled).is_some_and(|slot| slot.phase == SlotPhase::Waiting);
+        let taken = self.taken.saturating_add(kept.into());
+        if !next && !room(run.policy().turn().calls.parallel.value, taken) {
             return Entry::Full;
         }
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let same = self.gate.of_tool(&slot.tool);
-        if !next && !room(policy.concurrency.value, same) {
+        let same = run.queue.of_tool(&slot.tool);
+        if !room(policy.concurrency.value, same) {
             return Entry::Later;
         }
         run.tools.admit(&slot.tool, &policy, same, &mut run.out)
@@ -84,7 +90,7 @@ impl Batch {
             slot.phase = if asks { SlotPhase::Unasked } else { SlotPhase::UnderWay };
         }
         if asks {
-            self.gate.put_question(index);
+            run.queue.put_question(CallKey(run.proposal, index));
             return Ok(());
         }
         self.run_tool(index, Vec::new(), run)
@@ -126,10 +132,11 @@ impl Batch {
     }
 
     /// The call of a slot needs its place no more.
-    pub(super) fn leave(&mut self, index: usize) {
+    pub(super) fn leave(&mut self, index: usize, run: &mut RunParts<'_>) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         if slot.place.take().is_some() {
-            self.gate.leave(&slot.tool);
+            run.queue.leave(&slot.tool);
+            self.taken = self.taken.saturating_sub(1);
         }
     }
 

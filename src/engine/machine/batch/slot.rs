@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::engine::event::ToolOutcome;
 use crate::engine::failure::{EffectState, Failure};
-use crate::engine::gate::Place;
+use crate::engine::machine::call_queue::Place;
 use crate::engine::reason::Reason;
 use crate::engine::result::RunFacts;
 use crate::engine::state::Series;
@@ -64,8 +64,20 @@ pub(in crate::engine) enum SlotPhase {
     Invalid(Invalid),
     /// The final report, looked at when its turn comes.
     Report(String),
+    /// The host needs it no more; answered when its turn comes.
+    Withdrawn(Withdrawn),
     /// Answered.
     Settled,
+}
+
+/// How far a call had come when the host withdrew it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::engine) enum Withdrawn {
+    /// Its tool has not run.
+    NotStarted,
+    /// Its tool was running, or had failed: it may have acted.
+    Interrupted,
 }
 
 /// A run that failed and may have acted.
@@ -104,6 +116,7 @@ impl SlotPhase {
             | Self::Refused(_)
             | Self::Invalid(_)
             | Self::Report(_)
+            | Self::Withdrawn(_)
             | Self::Settled => false,
         }
     }

@@ -1,13 +1,14 @@
 //! The end of the attempts at a model: another one is asked, the final turn comes, or the run fails.
 
+use super::super::pending_delay::Subject;
 use super::super::run_parts::RunParts;
 use super::super::then::Then;
-use super::super::turn_loop::Subject;
 use super::super::work_table::Pending;
 use super::ModelTurn;
 use super::failure::{FailedCall, cool_down, stop_instead_of};
 use crate::engine::because::because;
-use crate::engine::directive::{Because, Decision, Note, RetryAction};
+use crate::engine::directive::{Because, Decision, Note, RetryAction, Settlement};
+use crate::engine::event::Drive;
 use crate::engine::metric::MetricName;
 use crate::engine::reason::Reason;
 use crate::engine::retry::{Case, Progress, missed};
@@ -116,7 +117,7 @@ impl ModelTurn {
             };
             // The time of the wait is the final turn's own: it has no more at its end for it.
             run.spending.ending = Some(run.out.now);
-            run.turns.hold(delay, subject, vec![why], run.out.now);
+            run.terms.delay.wait(delay, subject, vec![why], run.out.now);
         }
         self.end_with_final_turn(by_budget, run)
     }
@@ -136,8 +137,8 @@ impl ModelTurn {
         if run.ending.is_now() {
             return None;
         }
-        if case.class == ErrorClass::TruncatedOutput && run.spending.lowered {
-            let target = self.series.target(run.context)?;
+        if case.class == ErrorClass::TruncatedOutput && run.terms.lowered {
+            let target = self.series.target(run.targets)?;
             let conversation = self.window.conversation(&self.guidance, run);
             let request = self.window.with_added(target, conversation.tokens, run);
             return budget
@@ -169,7 +170,7 @@ impl ModelTurn {
         if delay.is_zero()
             || !fits
             || self.series.too_long(delay, run).is_some()
-            || run.context.targets.iter().any(is_free)
+            || run.targets.iter().any(is_free)
         {
             return None;
         }
@@ -190,7 +191,10 @@ impl ModelTurn {
         self.series.end();
         let again = match decision {
             Decision::FinalTurn => run.force_last_turn(FinalReason::RetryExhaustion, Vec::new()),
-            // There is nobody to tell.
+            // A host with its own loop has somebody to tell.
+            Decision::TellModel if run.context.drive == Drive::Calls => {
+                return Then::Settled(Settlement::NoReply);
+            }
             Decision::TellModel | Decision::Fail => false,
         };
         if again { Then::Turn } else { Then::fail(exhausted, Vec::new()) }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::super::pending_delay::Subject;
 use super::super::reply::{recover, reply_refused};
 use super::super::run_parts::RunParts;
 use super::super::then::Then;
-use super::super::turn_loop::Subject;
 use super::super::work_table::Pending;
 use super::ModelTurn;
 use crate::engine::because::{Shown, because, of_retry};
@@ -43,7 +43,7 @@ impl ModelTurn {
     /// The call of the model failed: its history is repaired, its conversation reduced, a call in the error recovered; or
     /// it is one attempt more that failed.
     pub(in crate::engine) fn on_failure(&mut self, failure: &Failure, run: &mut RunParts<'_>) -> Then {
-        let Some(target) = self.series.target(run.context).cloned() else { return Then::Host };
+        let Some(target) = self.series.target(run.targets).cloned() else { return Then::Host };
         let policy = run.policy().model(&target);
         let classified = failure.classified(run.policy());
         let classified = retry::advised(classified, failure.should_retry, &policy.retry);
@@ -80,7 +80,7 @@ impl ModelTurn {
         let case = run.case_of(failure, classified, &policy.retry, Obstacle::None);
         // A report that is an attempt of its turn: the next one corrects it.
         let mut case = Case { correction: class == ErrorClass::InvalidOutput, ..case };
-        let seed = run.seed("model", &format!("{}-{}", run.id, run.turn));
+        let seed = run.seed("model", &run.name_of_turn());
         let name = format!("model {target}");
         let mut verdict = run.verdict(&name, &policy.retry, progress, &mut case, seed);
         let turn = run.turn;
@@ -175,7 +175,7 @@ impl ModelTurn {
         run: &RunParts<'_>,
     ) -> Option<(FailedCall, StopReason)> {
         let series = self.series.attempts()?;
-        if run.context.targets.len() > 1 && run.policy().turn().targets.advance.value.counts_together() {
+        if run.targets.len() > 1 && run.policy().turn().targets.advance.value.counts_together() {
             return None;
         }
         let last = self.series.last()?;
@@ -207,7 +207,7 @@ impl ModelTurn {
         }
         // The attempt that comes next is one at the model that is due, which need not be the one that failed.
         let class = failed.case.class;
-        let due = self.series.target(run.context).cloned().unwrap_or(failed.target);
+        let due = self.series.target(run.targets).cloned().unwrap_or(failed.target);
         let attempt = self.series.attempt();
         let subject = Subject {
             max_attempts: run.policy().model(&due).retry.most_attempts(class, attempt),
@@ -230,7 +230,7 @@ impl ModelTurn {
         run: &mut RunParts<'_>,
     ) {
         let next = match action {
-            RetryAction::Retry | RetryAction::SkipProvider => self.series.target(run.context).cloned(),
+            RetryAction::Retry | RetryAction::SkipProvider => self.series.target(run.targets).cloned(),
             RetryAction::Abort => None,
         };
         let class = failed.case.class;
@@ -245,7 +245,7 @@ impl ModelTurn {
             log_message: format!("{}: {class}: {}; {then}", failed.target, failed.message),
             target: failed.target.clone(),
             next_target: next,
-            remaining: u32::try_from(self.series.remaining(run.context)).unwrap_or(u32::MAX),
+            remaining: u32::try_from(self.series.remaining(run.targets)).unwrap_or(u32::MAX),
             error_type: class,
             backoff,
             system_message,
@@ -268,7 +268,7 @@ fn retract(target: &str, attempt: u32, received: u64, run: &mut RunParts<'_>) ->
 
 /// Later turns pass a model over for a while that another one was called instead of, for a failure of its own.
 pub(super) fn cool_down(failed: &FailedCall, run: &mut RunParts<'_>) {
-    if failed.case.class.is_of_target() && run.context.targets.len() > 1 {
+    if failed.case.class.is_of_target() && run.targets.len() > 1 {
         let now = run.out.now;
         run.models.cool_down(&failed.target, &failed.policy, failed.case.hint, now);
     }

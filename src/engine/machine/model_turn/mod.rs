@@ -52,8 +52,8 @@ impl ModelTurn {
             too_large_for_all(&fits, run);
             return Then::Call;
         }
-        let next = self.series.target(run.context);
-        let remaining = self.series.remaining(run.context);
+        let next = self.series.target(run.targets);
+        let remaining = self.series.remaining(run.targets);
         for fit in fits.iter().filter(|fit| !fit.is_open(rules)) {
             let tokens = self.window.sent(&fit.target, counted, run);
             let retry = passed_over(fit.target.clone(), next.cloned(), remaining, tokens);
@@ -67,7 +67,7 @@ impl ModelTurn {
         if run.is_past_deadline() {
             return Then::run_failed(StopReason::Deadline, Vec::new());
         }
-        let Some(target) = self.series.target(run.context).cloned() else {
+        let Some(target) = self.series.target(run.targets).cloned() else {
             run.out.warn("the run has no model to call");
             return Then::run_failed(StopReason::Attempts, Vec::new());
         };
@@ -143,7 +143,7 @@ impl ModelTurn {
         }
         run.end_with_this_turn(FinalReason::Budget, vec![why]);
         let measure = self.window.measure();
-        let appended = core::mem::take(&mut run.spending.appended);
+        let appended = core::mem::take(&mut run.terms.appended);
         let message_tokens = measure.message_tokens.saturating_add(appended);
         Then::Begin(TurnMeasure { message_tokens, ..measure })
     }

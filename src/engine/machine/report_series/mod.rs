@@ -2,6 +2,8 @@
 
 mod refusal;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -11,7 +13,7 @@ use super::then::Then;
 use super::turn_guidance::TurnGuidance;
 use super::work_table::Pending;
 use crate::engine::because::because;
-use crate::engine::directive::{Decision, Note, Outcome};
+use crate::engine::directive::{Decision, Note, Outcome, ProposalId};
 use crate::engine::event::Drive;
 use crate::engine::metric::MetricName;
 use crate::engine::problems::{changed, parse, reported};
@@ -33,11 +35,12 @@ pub(in crate::engine) struct ReportSeries {
     /// A text that would hold as the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pending: Option<Value>,
+    /// The report that was accepted, and the proposal that brought it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    accepted: Option<Value>,
-    /// What the planner decides about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    consulted: Option<Box<RetryExhausted>>,
+    accepted: Option<(ProposalId, Value)>,
+    /// What the planner decides about, by the proposal that brought the report.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    consulted: BTreeMap<ProposalId, RetryExhausted>,
 }
 
 /// What a report that came as a tool call gets as its result.
@@ -65,8 +68,18 @@ impl ReportSeries {
     }
 
     /// The report that was accepted.
-    pub(in crate::engine) const fn take_accepted(&mut self) -> Option<Value> {
-        self.accepted.take()
+    pub(in crate::engine) fn take_accepted(&mut self) -> Option<Value> {
+        self.accepted.take().map(|(_, report)| report)
+    }
+
+    /// Whether the report that was accepted is the one of that proposal.
+    pub(in crate::engine) fn is_accepted_of(&self, proposal: ProposalId) -> bool {
+        self.accepted.as_ref().is_some_and(|(of, _)| *of == proposal)
+    }
+
+    /// Nothing more comes of that proposal.
+    pub(in crate::engine) fn forget(&mut self, proposal: ProposalId) {
+        self.consulted.remove(&proposal);
     }
 
     /// The text that was set aside, which holds as the report.
@@ -173,9 +186,10 @@ impl ReportSeries {
     /// A report was delivered and refused: if the policy says so, the turns that are left are taken away.
     pub(in crate::engine) fn on_delivered(&mut self, run: &mut RunParts<'_>) {
         self.refused = self.refused.saturating_add(1);
+        run.ending.report_came();
         let turn = run.policy().turn();
         let left = turn.max_turns.value.get().saturating_sub(run.turn);
-        if turn.collapse.value && left > 1 && run.context.drive == Drive::Turns {
+        if turn.collapse.value && left > 1 && run.turn > 0 {
             let facts = [format!("{left} turns were left")];
             let why = because(run.policy(), "turn.collapse", &turn.collapse, facts);
             run.force_last_turn(FinalReason::ReportAttempt, vec![why]);
@@ -188,8 +202,8 @@ impl ReportSeries {
         decision: Decision,
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
-        match self.consulted.take() {
-            Some(exhausted) => self.give_up(decision, *exhausted, run),
+        match self.consulted.remove(&run.proposal) {
+            Some(exhausted) => self.give_up(decision, exhausted, run),
             None => Ok(()),
         }
     }
@@ -216,7 +230,7 @@ impl ReportSeries {
         if let Some(decision) = decision {
             self.give_up(decision, exhausted, run)?;
         } else {
-            self.consulted = Some(Box::new(exhausted.clone()));
+            self.consulted.insert(run.proposal, exhausted.clone());
             run.consult(Pending::ConsultOutput, exhausted);
         }
         Ok(decision.is_some())
@@ -266,7 +280,8 @@ impl ReportSeries {
         }
         run.out.count(MetricName::RetryAttempts, "output".into(), attempts.into());
         run.out.note(Note::OutputAccepted { output: report.clone(), source }, Vec::new());
-        self.accepted = Some(report);
+        run.ending.report_came();
+        self.accepted = Some((run.proposal, report));
     }
 
     /// What is done when no report holds: one last turn, continuing, or the end.

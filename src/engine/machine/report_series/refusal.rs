@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::super::out::Out;
+use super::super::pending_delay::Subject;
 use super::super::run_parts::RunParts;
 use super::super::session::Failed;
-use super::super::turn_loop::Subject;
 use super::ReportSeries;
 use crate::engine::because::to_retry;
 use crate::engine::directive::{Because, Note};
@@ -133,7 +133,7 @@ impl ReportSeries {
                     error_type: class,
                     message: message.clone(),
                 };
-                run.turns.hold(delay, subject, why.clone(), now);
+                run.terms.delay.wait(delay, subject, why.clone(), now);
                 let why = told(run.policy(), why);
                 note_refused(fault, attempt, max_attempts, message, why.clone(), &mut run.out);
                 Refused::Again { text, why }

@@ -72,7 +72,7 @@ impl WindowFit {
 impl RunParts<'_> {
     /// Every model, and the room it has for the conversation.
     pub(in crate::engine) fn fits(&self, measure: TurnMeasure) -> Vec<WindowFit> {
-        self.context.targets.iter().map(|target| self.fit(target, measure)).collect()
+        self.targets.iter().map(|target| self.fit(target, measure)).collect()
     }
 
     /// The room that one model has for the conversation.

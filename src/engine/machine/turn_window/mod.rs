@@ -33,9 +33,6 @@ const WORTH_IT: Share = Share::Part(20_000);
 /// What a turn remembers of the size of its conversation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct TurnWindow {
-    /// How many reductions in a row gained nothing, in this turn and those before it.
-    #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    in_vain: u32,
     /// Whether the conversation was reduced in this turn because a provider refused it.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     asked: bool,
@@ -86,7 +83,7 @@ impl TurnWindow {
         run: &RunParts<'_>,
     ) -> Conversation {
         let counted = self.measured.map_or(0, |measure| run.sent_in_turn(measure).tokens());
-        let tokens = counted.saturating_add(run.spending.appended).saturating_add(guidance.tokens());
+        let tokens = counted.saturating_add(run.terms.appended).saturating_add(guidance.tokens());
         Conversation { tokens, tools: self.sends_tools() }
     }
 
@@ -142,13 +139,15 @@ impl TurnWindow {
     /// The conversation is measured: it is reduced if there is too little room for it, or the turn begins.
     pub(in crate::engine) fn begin(&mut self, measure: TurnMeasure, run: &mut RunParts<'_>) -> Then {
         self.measured = Some(measure);
-        if let Some(target) = short_of_room(measure, run) {
+        if run.terms.can_reduce()
+            && let Some(target) = short_of_room(measure, run)
+        {
             let limit = &run.policy().context().give_up_after;
-            if self.in_vain < limit.value.get() {
+            if run.turns.in_vain < limit.value.get() {
                 let before = measure.message_tokens;
                 return self.reduce(Reducing { measure, before, target, step: 0, refused: false }, run);
             }
-            let fact = format!("{} reductions in a row gained nothing", self.in_vain);
+            let fact = format!("{} reductions in a row gained nothing", run.turns.in_vain);
             let why = vec![because(run.policy(), "context.give_up_after", limit, [fact])];
             if !run.ending.is_now() {
                 run.end_with_this_turn(FinalReason::Context, why);
@@ -169,7 +168,7 @@ impl TurnWindow {
         if class != ErrorClass::ContextOverflow {
             return None;
         }
-        let (target, measure) = (series.target(run.context).cloned()?, self.measured?);
+        let (target, measure) = (series.target(run.targets).cloned()?, self.measured?);
         let counted = self.with_added(&target, run.sent_in_turn(measure).tokens(), run);
         run.models.learn(&target, Lesson::of_refusal(counted, failure), run.out.rules.policy);
         let rules = run.policy().context();
@@ -178,7 +177,8 @@ impl TurnWindow {
             let has_room = |fit: &WindowFit| fit.room.is_some_and(|room| room.is_open(rules));
             fits.iter().enumerate().any(|(place, fit)| has_room(fit) && series.can_ask_instead(place))
         };
-        if self.asked || !rules.recover.value || rules.reduce.value.is_empty() || another_has_room() {
+        let never = !rules.recover.value || rules.reduce.value.is_empty() || !run.terms.can_reduce();
+        if self.asked || never || another_has_room() {
             return None;
         }
         self.asked = true;
@@ -250,10 +250,10 @@ impl TurnWindow {
     }
 
     /// No step is left, or there is room enough: what was held back by the reduction continues.
-    fn reduced(&mut self, what: Reducing, run: &RunParts<'_>) -> Then {
+    fn reduced(&mut self, what: Reducing, run: &mut RunParts<'_>) -> Then {
         let smaller = what.measure.message_tokens < what.before;
         let gained = smaller && is_worth_it(&what, run);
-        self.in_vain = if gained { 0 } else { self.in_vain.saturating_add(1) };
+        run.turns.in_vain = if gained { 0 } else { run.turns.in_vain.saturating_add(1) };
         self.measured = Some(what.measure);
         match self.refusal.take() {
             Some(_) if what.refused && smaller => {
@@ -289,7 +289,7 @@ fn short_of_room(measure: TurnMeasure, run: &RunParts<'_>) -> Option<usize> {
 
 /// The model that a reduction is for, and the room it has; `None`: its window is unknown.
 fn reduced_for(what: &Reducing, run: &RunParts<'_>) -> Option<(WindowFit, Room)> {
-    let fit = run.fit(run.context.targets.get(what.target)?, what.measure);
+    let fit = run.fit(run.targets.get(what.target)?, what.measure);
     let room = fit.room?;
     Some((fit, room))
 }
@@ -326,7 +326,7 @@ fn is_worth_it(what: &Reducing, run: &RunParts<'_>) -> bool {
 /// Makes a step.
 fn make(what: &mut Reducing, step: &str, reduction: Reduction, run: &mut RunParts<'_>) {
     let told = ContextReduced {
-        target: run.context.targets.get(what.target).cloned().unwrap_or_default(),
+        target: run.targets.get(what.target).cloned().unwrap_or_default(),
         step: step.to_owned(),
         tokens_before: what.measure.message_tokens,
         tokens_after: reduction.message_tokens,

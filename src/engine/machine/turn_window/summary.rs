@@ -42,11 +42,11 @@ impl TurnWindow {
             Some(ReduceStep::Summary { model, .. }) => model.clone(),
             _ => None,
         };
-        let target = named.or_else(|| run.context.targets.get(what.target).cloned());
+        let target = named.or_else(|| run.targets.get(what.target).cloned());
         let (Some(request), Some(target)) = (reduction.summarize.take(), target) else {
             return self.next_step(what, run);
         };
-        if !run.context.targets.contains(&target) {
+        if !run.targets.contains(&target) {
             run.out.warn(format!(
                 "no summary is written: the run has no model `{target}`; the next step is made"
             ));

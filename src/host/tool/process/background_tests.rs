@@ -29,6 +29,7 @@ async fn run_in(config: ProcessConfig, cancel: &CancellationToken) -> ToolOutcom
 fn data(outcome: ToolOutcome) -> Value {
     match outcome {
         ToolOutcome::Ok { data } => data,
+        ToolOutcome::Done => Value::Null,
         ToolOutcome::Failed { failure, .. } => panic!("it failed: {}", failure.message),
     }
 }

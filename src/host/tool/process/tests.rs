@@ -39,6 +39,7 @@ async fn run_until(config: ProcessConfig, file: &Path) -> ToolOutcome {
 fn data(outcome: ToolOutcome) -> Value {
     match outcome {
         ToolOutcome::Ok { data } => data,
+        ToolOutcome::Done => Value::Null,
         ToolOutcome::Failed { failure, .. } => panic!("it failed: {}", failure.message),
     }
 }

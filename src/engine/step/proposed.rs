@@ -1,0 +1,242 @@
+//! What a host with its own loop proposes: calls of tools, turns and reports, whatever else is open.
+//!
+//! Each proposal is refused by one note, or taken and settled by one note; until then its directives say whose they are.
+//! Inside a batch the order is the model's; between proposals it is that of the events. A proposal waits for another one
+//! only for a place, a probe, or a person.
+
+use super::super::directive::{Note, Outcome, ProposalFault, ProposalId, Settled, Settlement};
+use super::super::event::{Drive, Proposal, TurnProposal};
+use super::super::machine::{OpenProposal, ProposalKind, Then, repair_call};
+use super::{Split, Step};
+use crate::session::FinalReason;
+
+/// So many proposals may be open at once. A host that has more has lost count.
+const MOST_OPEN: usize = 1024;
+/// So many calls may be in one proposal, and may wait in all.
+const MOST_CALLS: usize = 10_000;
+
+impl Step<'_> {
+    pub(super) fn tools_proposed(&mut self, mut calls: Vec<Proposal>, turn: Option<ProposalId>) -> Then {
+        let waiting = self.state.queue.waiting().saturating_add(calls.len());
+        let number = turn.map(|_| self.state.turns.turn_of(turn).map(|turn| turn.number));
+        let fault = self.fault().or(match (calls.len(), number) {
+            (0, _) => Some((ProposalFault::NoCalls, "there is no call in it".into())),
+            (_, Some(None)) => {
+                Some((ProposalFault::UnknownTurn, "there is no such turn whose reply was taken".into()))
+            }
+            _ if waiting > MOST_CALLS => {
+                let message = format!("{waiting} calls would wait; {MOST_CALLS} may");
+                Some((ProposalFault::TooManyCalls, message))
+            }
+            _ => None,
+        });
+        if let Some(fault) = fault {
+            return self.refuse(fault);
+        }
+        // Whoever proposes no turns begins one with each reply, as far as that can be seen.
+        let begins_turn = self.state.turn == 0 && self.state.proposals.is_empty();
+        let mut open = OpenProposal::of(ProposalKind::Tools, number.flatten().unwrap_or(self.state.turn));
+        open.terms.of_turn = turn;
+        self.open(open);
+        let Split { mut run, batch, .. } = self.split();
+        for proposal in &mut calls {
+            repair_call(&mut proposal.call, &mut run.out);
+        }
+        if begins_turn {
+            run.tools.begin_turn(&mut run.out);
+        }
+        if !run.ending.is_near()
+            && let Some(why) = run.run_budget().out_of_budget()
+        {
+            run.force_last_turn(FinalReason::Budget, vec![why]);
+        }
+        batch.begin(calls, &mut run).into()
+    }
+
+    pub(super) fn turn_proposed(&mut self, proposal: &TurnProposal) -> Then {
+        let known = &self.state.context.targets;
+        let unknown = proposal.targets.iter().find(|target| !known.contains(target));
+        let unknown = unknown.map(|target| {
+            (
+                ProposalFault::UnknownTarget,
+                format!("the run has no model `{target}`; it has {}", known.join(", ")),
+            )
+        });
+        if let Some(fault) = self.fault().or(unknown) {
+            return self.refuse(fault);
+        }
+        let again = self.state.ending.is_now();
+        if !again {
+            self.state.turn = self.state.turn.saturating_add(1);
+        }
+        self.open(OpenProposal::of_turn(proposal, self.state.turn));
+        if again && self.state.ending.is_answered() {
+            if let Err(then) = self.final_turn_again() {
+                return then;
+            }
+        } else if !again {
+            self.begin_turn();
+        }
+        let Split { mut run, model, .. } = self.split();
+        if let Some(told) = run.turns.count_rounds(run.ending.is_near(), &mut run.out) {
+            model.guidance.guide(told.class, told.text, &mut run.out);
+        }
+        self.turn_prepared(proposal.measure.unwrap_or_default())
+    }
+
+    /// The final turn was taken without a report: that is an attempt at it, and there may be another one.
+    fn final_turn_again(&mut self) -> Result<(), Then> {
+        let over =
+            || (ProposalFault::FinalTurnOver, "the final turn was taken, and no report is due".to_owned());
+        let Split { mut run, report, .. } = self.split();
+        if run.policy().output().is_none() {
+            self.state.proposals.remove(&self.current);
+            return Err(self.refuse(over()));
+        }
+        match report.on_other_calls(&mut run) {
+            Then::AfterReport => Ok(()),
+            // A planner decides, or the run ends.
+            then => {
+                self.state.proposals.remove(&self.current);
+                drop(self.refuse(over()));
+                Err(then)
+            }
+        }
+    }
+
+    pub(super) fn output_proposed(&mut self, output: String) -> Then {
+        if let Some(fault) = self.fault() {
+            return self.refuse(fault);
+        }
+        self.open(OpenProposal::of(ProposalKind::Report, self.state.turn));
+        let Split { mut run, model, report, .. } = self.split();
+        report.on_text(output, &mut model.guidance, &mut run)
+    }
+
+    /// The host needs a proposal, or one call of it, no more.
+    pub(super) fn withdrawn(&mut self, proposal: ProposalId, call: Option<u32>) -> Then {
+        let call = call.map(|call| usize::try_from(call).unwrap_or(usize::MAX));
+        let found = match (call, self.state.proposals.get_mut(&proposal)) {
+            (Some(call), Some(open)) => open.batch.is_open(call),
+            (None, Some(open)) => {
+                open.terms.withdrawn = true;
+                true
+            }
+            (_, None) => false,
+        };
+        if !found {
+            let what = if call.is_some() { "call" } else { "proposal" };
+            self.split()
+                .run
+                .out
+                .warn(format!("proposal {proposal}: no such {what} is open; nothing is withdrawn"));
+            return Then::Host;
+        }
+        self.current = proposal;
+        let Split { mut run, batch, .. } = self.split();
+        match run.terms.kind() {
+            ProposalKind::Tools => batch.withdraw(call, &mut run).into(),
+            ProposalKind::Own | ProposalKind::Turn { .. } | ProposalKind::Report => {
+                run.charge_unanswered();
+                Then::Settled(Settlement::Withdrawn)
+            }
+        }
+    }
+
+    /// Nothing more comes of the current proposal.
+    pub(super) fn settled(&mut self, result: Settlement) -> Then {
+        let proposal = self.current;
+        let Split { mut run, model, report, .. } = self.split();
+        run.out.about_all();
+        let open: Vec<_> = run.work.open(proposal).collect();
+        for (work, _) in open {
+            run.drop_work(work);
+        }
+        if let ProposalKind::Turn { .. } = run.terms.kind() {
+            run.ending.turn_ended();
+        }
+        let (delay, why) = match run.terms.delay.take(&run.out) {
+            Some((delay, _, why)) => (Some(delay), why),
+            None => (None, Vec::new()),
+        };
+        let guidance = model.guidance.worst(run.policy().turn().guidance.most.value.get());
+        let final_turn = run.ending.is_near().then(|| run.ending.reason()).flatten();
+        run.out.note(Note::Settled(Settled { proposal, result, delay, guidance, final_turn }), why);
+        report.forget(proposal);
+        if let Some(output) = report.take_accepted() {
+            self.state.closing = Some(Outcome::Reported { output });
+        }
+        self.state.proposals.remove(&proposal);
+        self.current = ProposalId::NONE;
+        if self.state.proposals.is_empty()
+            && let Some(outcome) = self.state.closing.take()
+        {
+            self.finish(outcome, Vec::new());
+        }
+        Then::Host
+    }
+
+    /// Calls that waited for a place or a person of another proposal than that of the event may have it now.
+    pub(super) fn admit_others(&mut self) {
+        let mut but = Some(self.current);
+        while self.state.queue.take_freed() {
+            let due = self.state.queue.due();
+            for proposal in due.into_iter().filter(|due| but != Some(*due)) {
+                if self.state.is_over() {
+                    return;
+                }
+                self.current = proposal;
+                let Split { mut run, batch, .. } = self.split();
+                let then = batch.start_waiting(&mut run).into();
+                self.route(then);
+            }
+            but = None;
+        }
+    }
+
+    /// Why no proposal at all is taken now.
+    fn fault(&self) -> Option<(ProposalFault, String)> {
+        let state = &*self.state;
+        let (fault, message) = if state.run.is_empty() {
+            (ProposalFault::NotStarted, "the run has not started")
+        } else if state.is_over() {
+            (ProposalFault::RunOver, "the run is over")
+        } else if state.context.drive == Drive::Turns {
+            (
+                ProposalFault::InterpreterDrives,
+                "the interpreter runs the loop of turns; start the run with `drive: calls`",
+            )
+        } else if state.closing.is_some() || state.report.is_accepted() {
+            (
+                ProposalFault::ReportAccepted,
+                "a report was accepted: the run ends when everything open is settled",
+            )
+        } else if state.proposals.len() >= MOST_OPEN {
+            let message = format!("{MOST_OPEN} proposals are open");
+            return Some((ProposalFault::TooManyOpen, message));
+        } else {
+            return None;
+        };
+        Some((fault, message.to_owned()))
+    }
+
+    /// The proposal of this event is not taken.
+    pub(super) fn refuse(&mut self, (reason, message): (ProposalFault, String)) -> Then {
+        let proposal = ProposalId(self.state.seq);
+        self.current = ProposalId::NONE;
+        self.split().run.out.note(Note::ProposalRefused { proposal, reason, message }, Vec::new());
+        Then::Host
+    }
+
+    /// Every proposal gets an answer, also after the end.
+    pub(super) fn refuse_after_end(&mut self) {
+        if let Some(fault) = self.fault() {
+            let _ = self.refuse(fault);
+        }
+    }
+
+    fn open(&mut self, open: OpenProposal) {
+        self.current = ProposalId(self.state.seq);
+        self.state.proposals.insert(self.current, open);
+    }
+}
