@@ -158,8 +158,16 @@ impl Attempt<'_> {
             let touched = written.iter().any(|range| range.start < at.end && at.start < range.end);
             touched && !old.iter().any(|(before, _)| before == said)
         });
+        let stands = |all: &[(String, Range<usize>)], what: &str, ranges: &[Range<usize>]| {
+            let meets =
+                |at: &Range<usize>| ranges.iter().any(|range| range.start < at.end && at.start < range.end);
+            all.iter().any(|(said, at)| said == what && meets(at))
+        };
+        // The reader of YAML stops at the first slip: behind it there may be another one of the same kind.
+        let moved =
+            old.iter().any(|(said, _)| stands(&old, said, &replaced) && !stands(&new, said, &written));
         let (old_said, new_said) = (said(&old), said(&new));
-        !refused && old_said != new_said && self.same_elsewhere(before, after, &replaced, &written)
+        !refused && (moved || old_said != new_said) && self.same_elsewhere(before, after, &replaced, &written)
     }
 
     /// Whether what a policy makes of both texts differs only where a repair stands.
