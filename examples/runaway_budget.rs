@@ -68,7 +68,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stop = Stop::new();
     let task = Task { run: "demo".into(), task: "Find everything.".into(), ..Task::default() };
     let report = agent.run_with(task, &mut Purse(stop.clone()), None, stop).await?;
-    let spent = report.state.slices.get("spent").cloned().unwrap_or_default();
+    let spent = report.state.slices().get("spent").cloned().unwrap_or_default();
     println!("turns: {}, spent: {spent}", report.state.turn);
     match report.outcome {
         Outcome::Answered { text } => println!("answered: {text}"),

@@ -157,7 +157,7 @@ async fn new_slices_begin_with_the_new_policy() {
         swap.replace(new.clone());
     }));
     let (_, state, _) = run(&agent).await;
-    assert_eq!(state.slices.get("failures"), Some(&json!(11)));
+    assert_eq!(state.slices().get("failures"), Some(&json!(11)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -370,7 +370,7 @@ fn the_next_run_of_a_session_knows_the_conversation_and_the_slices() {
     let runs = Runs::default();
     let report = scene.go_on(&agent(POLICY, &runs), Some("Charge it again."));
     assert_eq!(report.outcome, Outcome::Answered { text: "Done again.".into() });
-    assert_eq!(report.state.slices.get("calls"), Some(&json!(4)));
+    assert_eq!(report.state.slices().get("calls"), Some(&json!(4)));
     let said: Vec<&str> = report
         .messages
         .iter()
@@ -449,7 +449,7 @@ fn another_policy_takes_over_where_the_log_ends() {
     let other = POLICY.replace("version: 1\n", "version: 1\nturn: {max_turns: 9}\n");
     let report = scene.go_on(&agent(&other, &Runs::default()), None);
     assert_eq!(report.outcome, Outcome::Answered { text: "Done.".into() });
-    assert_eq!(report.state.slices.get("calls"), Some(&json!(3)));
+    assert_eq!(report.state.slices().get("calls"), Some(&json!(3)));
     let changed = scene.records().into_iter().any(|record| {
         matches!(record, Record::Event(envelope) if matches!(envelope.event, Event::PolicyChanged { .. }))
     });

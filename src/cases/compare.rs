@@ -209,7 +209,7 @@ impl Comparison {
             self.partial(
                 "slices",
                 &slices.value.0,
-                &serde_json::to_value(&record.state.slices).unwrap_or_default(),
+                &serde_json::to_value(record.state.slices()).unwrap_or_default(),
             );
         }
         if let Some(state) = &expect.state {

@@ -145,7 +145,7 @@ fn effective(setup: &Setup, record: &Record, won: &mut BTreeSet<Key>) {
         // It ran, and its slice is not what it was at the start.
         let slice = policy.session().slices.get(&reducer.slice);
         let changed =
-            slice.is_some_and(|slice| record.state.slices.get(&reducer.slice) != Some(&slice.initial));
+            slice.is_some_and(|slice| record.state.slices().get(&reducer.slice) != Some(&slice.initial));
         if changed && reducer.on.iter().any(|on| triggers.contains(on)) {
             won.insert(key(&policy.place(reducer.origin)));
         }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::directive::{ProposalId, Wait, WorkId};
-use super::machine::{Pending, Slot};
+use super::machine::{OpenProposal, Pending, Slot};
 use super::state::{Series, State};
 use crate::policy::ModelPolicy;
 use crate::session::AttemptRecord;
@@ -67,17 +67,15 @@ impl State {
     /// The calls of the batches under way, in order, those included that have their result already.
     pub fn open_calls(&self) -> impl Iterator<Item = OpenCall<'_>> {
         let proposed = self.proposals.values().flat_map(|open| open.batch.slots());
-        self.own.batch.slots().iter().chain(proposed).map(OpenCall::of)
+        self.own.batch.slots().chain(proposed).map(OpenCall::of)
     }
 
     /// What a wait comes before; `None` if it is no longer open.
     pub fn awaited(&self, wait: &Wait) -> Option<Awaited<'_>> {
         let (proposal, pending) = self.work.get(wait.work)?;
-        let open = self.proposals.get(&proposal).unwrap_or(&self.own);
+        let open: &OpenProposal = self.proposals.get(&proposal).unwrap_or(&self.own);
         match pending {
-            Pending::WaitTool(slot) => {
-                open.batch.slots().get(slot).map(|slot| Awaited::Call(OpenCall::of(slot)))
-            }
+            Pending::WaitTool(slot) => open.batch.slot(slot).map(|slot| Awaited::Call(OpenCall::of(slot))),
             Pending::WaitModel => Some(Awaited::Model(open.model.series.attempts().map(OpenAttempts::of))),
             Pending::WaitTurn => Some(Awaited::Turn),
             Pending::Prepare

@@ -86,7 +86,7 @@ impl Journal for Recorder {
         state: &State,
     ) -> Result<(), JournalError> {
         let bytes = state.to_bytes();
-        let (seq, hash) = (state.seq, State::digest_of(&bytes));
+        let (seq, hash) = (state.seq, state.digest());
         // Kept first: then the log names no state that is nowhere. The file only helps to resume under another policy, so a
         // run does not end for it.
         if let Err(error) = self.log.keep_state(&bytes) {

@@ -78,9 +78,11 @@ pub fn resume(store: &dyn Store, id: &SessionId, interpreter: &Interpreter) -> R
     let fits = !reading.foreign && reading.fits();
     let fresh = reading.hash.is_empty();
     if !(fits || fresh && !reading.foreign) {
-        let state = log.kept_states().into_iter().rev().find(|kept| State::digest_of(kept) == reading.hash);
-        let state: Option<State> = state.and_then(|kept| serde_json::from_slice(&kept).ok());
-        let Some(state) = state else { return Err(reading.lost(store, id)?) };
+        let kept = log.kept_states().into_iter().rev();
+        let mut read = kept.filter_map(|kept| serde_json::from_slice::<State>(&kept).ok());
+        let Some(state) = read.find(|state| state.digest() == reading.hash) else {
+            return Err(reading.lost(store, id)?);
+        };
         reading.fold = told(store, id)?.at(state);
     }
     let Reading { mut fold, pending, policy, .. } = reading;

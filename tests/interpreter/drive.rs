@@ -235,7 +235,7 @@ impl Host {
     }
 
     pub(crate) fn feedback(&self) -> Vec<RetryFeedback> {
-        self.state.slices.feedback().collect()
+        self.state.slices().feedback().collect()
     }
 
     /// What the model was told, message by message, except by itself.

@@ -27,8 +27,8 @@ fn after(change: &str, initial: &str) -> serde_json::Value {
         host.propose(&[("x", "a", json!({"n": n}))]);
         host.tool_succeeds(json!(n));
     }
-    assert_eq!(host.state.slices.reducer_errors().count(), 0);
-    host.state.slices.get("seen").cloned().unwrap()
+    assert_eq!(host.state.slices().reducer_errors().count(), 0);
+    host.state.slices().get("seen").cloned().unwrap()
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn a_slice_that_doubles_stops_at_its_budget_and_keeps_its_value() {
         host.propose(&[("x", "a", json!({"n": n}))]);
         host.tool_succeeds(json!(n));
     }
-    let held = host.state.slices.get("seen").and_then(|value| value.as_str()).map(str::len);
+    let held = host.state.slices().get("seen").and_then(|value| value.as_str()).map(str::len);
     assert_eq!(held, Some(1000 << 14), "16 MiB are enough for 14 doublings of 1000 bytes");
-    let errors: Vec<String> = host.state.slices.reducer_errors().map(|error| error.message).collect();
+    let errors: Vec<String> = host.state.slices().reducer_errors().map(|error| error.message).collect();
     assert_eq!(errors.len(), 6, "{errors:?}");
     assert!(errors[0].contains("is larger than 16 MiB"), "{}", errors[0]);
 
@@ -65,8 +65,8 @@ fn a_slice_that_doubles_stops_at_its_budget_and_keeps_its_value() {
         host.propose(&[("x", "a", json!({"n": n}))]);
         host.tool_succeeds(json!("y".repeat(1 << 20)));
     }
-    assert_eq!(host.state.slices.get("seen").and_then(|value| value.as_array()).map(Vec::len), Some(15));
-    let error = host.state.slices.reducer_errors().next().unwrap().message;
+    assert_eq!(host.state.slices().get("seen").and_then(|value| value.as_array()).map(Vec::len), Some(15));
+    let error = host.state.slices().reducer_errors().next().unwrap().message;
     assert_eq!(error, "the value of the slice `seen` would be larger than 16 MiB; keep less of it");
 }
 
@@ -79,7 +79,7 @@ fn a_condition_decides_whether_it_runs() {
         host.propose(&[("x", "a", json!({"n": n}))]);
         host.tool_succeeds(json!(n));
     }
-    assert_eq!(host.state.slices.get("seen"), Some(&json!([2, 3])));
+    assert_eq!(host.state.slices().get("seen"), Some(&json!([2, 3])));
 }
 
 const CHECKED: &str = "
@@ -107,7 +107,7 @@ fn a_reducer_that_fails_stops_the_retries_and_is_what_the_model_is_told() {
     let told = host.last_told();
     assert!(told.contains("count") && told.contains("slice < 2"), "{told}");
     assert_eq!(
-        host.state.slices.get("failures"),
+        host.state.slices().get("failures"),
         Some(&json!(1)),
         "a reducer changes its slice wholly or not at all"
     );
@@ -118,7 +118,7 @@ fn its_error_stands_in_a_slice_of_its_own_and_is_told_to_the_host() {
     let mut host = Host::calls(CHECKED, &["a"]);
     host.propose(&[("1", "a", json!({}))]);
     host.propose(&[("2", "a", json!({}))]);
-    let error = host.state.slices.reducer_errors().next().unwrap();
+    let error = host.state.slices().reducer_errors().next().unwrap();
     assert_eq!(error.reducer, "count");
     assert_eq!(error.payload["feedback"]["attempt"], 2);
     let told = host
@@ -146,9 +146,9 @@ fn failures_are_counted() {
 fn the_latest_feedback_can_be_asked_for() {
     let mut host = Host::calls(CHECKED, &["a", "b"]);
     host.propose(&[("1", "a", json!({}))]);
-    let latest = host.state.slices.latest_feedback().unwrap();
+    let latest = host.state.slices().latest_feedback().unwrap();
     assert_eq!((latest.tool_name.as_deref(), latest.error_type), (Some("a"), ErrorClass::InvalidArgs));
-    assert_eq!(host.state.slices.latest_feedback_of("b"), None);
+    assert_eq!(host.state.slices().latest_feedback_of("b"), None);
 }
 
 /// A policy in which the reducer `strict` fails on `trigger`.
@@ -166,7 +166,7 @@ session:
 }
 
 fn reducer_told(host: &Host) -> bool {
-    assert_eq!(host.state.slices.reducer_errors().count(), 1);
+    assert_eq!(host.state.slices().reducer_errors().count(), 1);
     host.last_told().contains("strict")
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use unfazed::engine::{Drive, State};
+use unfazed::engine::Drive;
 
 use crate::host::{fresh_state, interpreter};
 use crate::tape::Tape;
@@ -43,7 +43,7 @@ fn line(drive: Drive, first: u64) -> String {
         directives.push_str(&of_stream);
         states.push_str(&between);
     }
-    let digest = |text: &str| State::digest_of(text.as_bytes()).split_once(':').unwrap().1.to_owned();
+    let digest = |text: &str| format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()));
     format!("{drive:?} {first} {} {}", digest(&directives), digest(&states)).to_lowercase()
 }
 

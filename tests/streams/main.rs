@@ -85,6 +85,11 @@ fn replays(made: &Made, host: &Host) {
             let text = serde_json::to_string(&state).unwrap();
             let read: State = serde_json::from_str(&text).unwrap();
             assert_eq!(read, state, "law 8: the state is read back as it was written");
+            assert_eq!(
+                read.digest(),
+                state.digest(),
+                "law 8: a digest does not depend on what was asked before"
+            );
             state = read;
         }
         let envelope: Envelope = serde_json::from_str(line).unwrap();

@@ -347,6 +347,7 @@ fn proposals_side_by_side_keep_every_law() {
             if at % 8 == host.events.len() % 8 {
                 let read: State = serde_json::from_slice(&state.to_bytes()).unwrap();
                 assert_eq!(read, state, "law 8: the state is read back as it was written");
+                assert_eq!(read.digest(), state.digest(), "law 8: a digest is of what there is");
                 state = read;
             }
             let again = serde_json::to_string(&host.interpreter.step(&mut state, envelope.clone())).unwrap();

@@ -108,7 +108,7 @@ pub(crate) fn result(report: &RunReport, session: &str) -> Value {
         "turns": report.state.turn,
         "tokens": report.state.usage,
         "spent": spent::json(report),
-        "slices": report.state.slices,
+        "slices": report.state.slices(),
         "metrics": report.metrics.snapshot(),
         "state": report.state.digest(),
         "session": session,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::directive::ProposalId;
 use super::super::event::{HostSkill, TurnProposal};
+use super::super::state::{Part, digest_of_json};
 use super::batch::Batch;
 use super::model_turn::ModelTurn;
 use super::pending_delay::PendingDelay;
@@ -79,6 +80,13 @@ impl OpenProposal {
         open.targets.clone_from(&proposal.targets);
         open.terms.deadline = proposal.deadline;
         open
+    }
+}
+
+impl Part for OpenProposal {
+    fn digest(&self) -> u128 {
+        let Self { targets, terms, model, batch } = self;
+        digest_of_json(&(targets, terms, model, batch.digest()))
     }
 }
 

@@ -7,6 +7,7 @@ use super::super::directive::{Because, Directive, Note, Of, Order};
 use super::super::metric::{Metric, MetricName};
 use super::super::problems::told;
 use super::super::reflect::reflect;
+use super::super::state::Tracked;
 use crate::policy::{Policy, Setting, Template};
 use crate::session::Slices;
 use crate::time::Instant;
@@ -23,7 +24,7 @@ pub(in crate::engine) struct Rules<'a> {
 pub(in crate::engine) struct Out<'a> {
     pub(in crate::engine) rules: Rules<'a>,
     pub(in crate::engine) now: Instant,
-    pub(in crate::engine) slices: &'a mut Slices,
+    pub(in crate::engine) slices: &'a mut Tracked<Slices>,
     pub(in crate::engine) directives: &'a mut Vec<Directive>,
     /// The proposal that directives are about.
     pub(in crate::engine) of: Option<Of>,

@@ -13,7 +13,7 @@ use super::super::repeats::LoopDetector;
 use super::super::results_room::weight;
 use super::super::retry::{self, Case, Obstacle, Progress, Verdict};
 use super::super::spending::{Reservation, Spending};
-use super::super::state::RunContext;
+use super::super::state::{RunContext, Tracked};
 use super::call_queue::CallQueue;
 use super::final_turn::FinalTurn;
 use super::model_health::ModelHealth;
@@ -51,13 +51,13 @@ pub(in crate::engine) struct RunParts<'a> {
     pub(in crate::engine) queue: &'a mut CallQueue,
     /// How many batches there were in the session.
     pub(in crate::engine) batches: &'a mut u64,
-    pub(in crate::engine) turns: &'a mut TurnLoop,
+    pub(in crate::engine) turns: &'a mut Tracked<TurnLoop>,
     pub(in crate::engine) ending: &'a mut FinalTurn,
-    pub(in crate::engine) tools: &'a mut ToolHealth,
-    pub(in crate::engine) models: &'a mut ModelHealth,
-    pub(in crate::engine) budgets: &'a mut Budgets,
+    pub(in crate::engine) tools: &'a mut Tracked<ToolHealth>,
+    pub(in crate::engine) models: &'a mut Tracked<ModelHealth>,
+    pub(in crate::engine) budgets: &'a mut Tracked<Budgets>,
     pub(in crate::engine) spending: &'a mut Spending,
-    pub(in crate::engine) loops: &'a mut LoopDetector,
+    pub(in crate::engine) loops: &'a mut Tracked<LoopDetector>,
     pub(in crate::engine) last: &'a mut LastSeen,
 }
 

@@ -1,12 +1,14 @@
 //! Everything the interpreter remembers between two events: plain data that can be written down and read back.
 
 mod series;
+mod tracked;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) use series::Series;
+pub(super) use tracked::{Part, Tracked, digest_of_json, digest_of_parts};
 
 use super::breaker::Breaker;
 use super::budget::Budgets;
@@ -42,11 +44,10 @@ pub struct State {
     pub turn: u32,
     /// Tokens so far.
     pub usage: Usage,
-    /// The slices.
-    pub slices: Slices,
+    pub(super) slices: Tracked<Slices>,
     /// How the run ended; `None` before that.
     pub outcome: Option<Outcome>,
-    pub(super) context: RunContext,
+    pub(super) context: Tracked<RunContext>,
     pub(super) work: WorkTable,
     #[serde(default, skip_serializing_if = "CallQueue::is_empty")]
     pub(super) queue: CallQueue,
@@ -55,29 +56,29 @@ pub struct State {
     pub(super) batches: u64,
     /// The turn that the interpreter drives, and the calls of its reply.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
-    pub(super) own: OpenProposal,
+    pub(super) own: Tracked<OpenProposal>,
     /// What a host with its own loop has proposed, and is not settled.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) proposals: BTreeMap<ProposalId, OpenProposal>,
+    pub(super) proposals: BTreeMap<ProposalId, Tracked<OpenProposal>>,
     /// How the run ends as soon as every proposal is settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) closing: Option<Outcome>,
-    pub(super) tools: ToolHealth,
-    pub(super) models: ModelHealth,
+    pub(super) tools: Tracked<ToolHealth>,
+    pub(super) models: Tracked<ModelHealth>,
     /// What is remembered to see that a model repeats itself.
     #[serde(default, skip_serializing_if = "LoopDetector::is_empty")]
-    pub(super) loops: LoopDetector,
+    pub(super) loops: Tracked<LoopDetector>,
     /// What has been drawn on budgets.
     #[serde(default, skip_serializing_if = "Budgets::is_empty")]
-    pub(super) budgets: Budgets,
+    pub(super) budgets: Tracked<Budgets>,
     /// What the run has spent.
     #[serde(default, skip_serializing_if = "Spending::is_empty")]
     pub(super) spending: Spending,
     #[serde(default, skip_serializing_if = "ReportSeries::is_empty")]
-    pub(super) report: ReportSeries,
+    pub(super) report: Tracked<ReportSeries>,
     pub(super) ending: FinalTurn,
     #[serde(default, skip_serializing_if = "TurnLoop::is_empty")]
-    pub(super) turns: TurnLoop,
+    pub(super) turns: Tracked<TurnLoop>,
     #[serde(default, skip_serializing_if = "LastSeen::is_empty")]
     pub(super) last: LastSeen,
 }
@@ -102,23 +103,23 @@ impl State {
             now: Instant::default(),
             turn: 0,
             usage: Usage::default(),
-            slices: Slices::default(),
+            slices: Tracked::default(),
             outcome: None,
-            context: RunContext::default(),
+            context: Tracked::default(),
             work: WorkTable::default(),
             queue: CallQueue::default(),
             batches: 0,
-            own: OpenProposal::default(),
+            own: Tracked::default(),
             proposals: BTreeMap::new(),
             closing: None,
-            tools: ToolHealth::default(),
-            models: ModelHealth::default(),
-            loops: LoopDetector::default(),
-            budgets: Budgets::default(),
+            tools: Tracked::default(),
+            models: Tracked::default(),
+            loops: Tracked::default(),
+            budgets: Tracked::default(),
             spending: Spending::default(),
-            report: ReportSeries::default(),
+            report: Tracked::default(),
             ending: FinalTurn::default(),
-            turns: TurnLoop::default(),
+            turns: Tracked::default(),
             last: LastSeen::default(),
         }
     }
@@ -128,9 +129,9 @@ impl State {
     #[must_use]
     pub fn next_run(&self) -> Self {
         Self {
-            tools: self.tools.next_run(),
-            models: self.models.next_run(),
-            budgets: self.budgets.next_run(),
+            tools: Tracked::new(self.tools.next_run()),
+            models: Tracked::new(self.models.next_run()),
+            budgets: Tracked::new(self.budgets.next_run()),
             now: self.now,
             seq: self.seq,
             work: self.work.next_run(),
@@ -140,10 +141,51 @@ impl State {
         }
     }
 
-    /// Digest of the whole state: its format, a colon and 32 hexadecimal digits (XXH3, 128 bits, of [`to_bytes`](Self::to_bytes)),
-    /// the same wherever the same events led. Example: `2:5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`. In format 1 the digits stood alone.
+    /// Digest of the whole state: its format, a colon and 32 hexadecimal digits (XXH3, 128 bits, of the digests of its parts),
+    /// the same wherever the same events led. It costs what has changed since it was asked for last. Example:
+    /// `2:5f3c0e9a7d1b4c2e8f6a0b9d3e7c1a5f`. In format 1 the digits stood alone.
     pub fn digest(&self) -> String {
-        Self::digest_of(&self.to_bytes())
+        let Self {
+            format,
+            run,
+            seq,
+            now,
+            turn,
+            usage,
+            slices,
+            outcome,
+            context,
+            work,
+            // Which calls wait, and for what, is known from the calls.
+            queue: _,
+            batches,
+            own,
+            proposals,
+            closing,
+            tools,
+            models,
+            loops,
+            budgets,
+            spending,
+            report,
+            ending,
+            turns,
+            last,
+        } = self;
+        let proposals = digest_of_parts(proposals.iter().map(|(proposal, open)| (proposal.0, open.digest())));
+        let run = (format, run, seq, now, turn, usage, outcome, closing, ending, last);
+        let work = (work, batches, own.digest(), proposals, spending);
+        let parts = [
+            slices.digest(),
+            context.digest(),
+            tools.digest(),
+            models.digest(),
+            loops.digest(),
+            budgets.digest(),
+            report.digest(),
+            turns.digest(),
+        ];
+        format!("{STATE_FORMAT}:{:032x}", digest_of_json(&(run, work, parts)))
     }
 
     /// The state as JSON, the same bytes wherever the same events led.
@@ -152,14 +194,14 @@ impl State {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// The digest of a state that was written as JSON.
-    pub fn digest_of(bytes: &[u8]) -> String {
-        format!("{STATE_FORMAT}:{:032x}", xxhash_rust::xxh3::xxh3_128(bytes))
-    }
-
     /// Whether this is the digest of a state in another format, which says nothing about one in this format.
     pub fn is_of_another_format(digest: &str) -> bool {
         digest.split_once(':').map_or("1", |(format, _)| format).parse() != Ok(STATE_FORMAT)
+    }
+
+    /// The slices.
+    pub fn slices(&self) -> &Slices {
+        &self.slices
     }
 
     /// Whether the run is over.
@@ -168,7 +210,7 @@ impl State {
     }
 
     /// Who runs the loop of turns.
-    pub const fn drive(&self) -> Drive {
+    pub fn drive(&self) -> Drive {
         self.context.drive
     }
 
@@ -188,3 +230,12 @@ impl Default for State {
         Self::new()
     }
 }
+
+impl Part for Slices {}
+impl Part for RunContext {}
+impl Part for ToolHealth {}
+impl Part for ModelHealth {}
+impl Part for LoopDetector {}
+impl Part for Budgets {}
+impl Part for ReportSeries {}
+impl Part for TurnLoop {}

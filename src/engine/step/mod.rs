@@ -14,9 +14,9 @@ use super::catalogue::Catalogue;
 use super::directive::{Decision, Directive, Directives, Of, ProposalId, Settlement, WorkId};
 use super::event::{Drive, Envelope, Event, ModelReply, Proposal, RunStarted, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
-use super::machine::{Batch, ModelTurn, Out, Pending, ReportSeries, Rules, RunParts, Then};
+use super::machine::{Batch, ModelTurn, OpenProposal, Out, Pending, ReportSeries, Rules, RunParts, Then};
 use super::result::RunFacts;
-use super::state::State;
+use super::state::{State, Tracked};
 use crate::policy::Policy;
 use crate::session::Message;
 
@@ -355,17 +355,18 @@ impl Step<'_> {
 struct Split<'s> {
     run: RunParts<'s>,
     model: &'s mut ModelTurn,
-    report: &'s mut ReportSeries,
+    report: &'s mut Tracked<ReportSeries>,
     batch: &'s mut Batch,
 }
 
 impl Step<'_> {
     fn split(&mut self) -> Split<'_> {
         let state = &mut *self.state;
-        let open = match state.proposals.get_mut(&self.current) {
+        let open: &mut OpenProposal = match state.proposals.get_mut(&self.current) {
             Some(open) => open,
             None => &mut state.own,
         };
+        let OpenProposal { targets, terms, model, batch } = open;
         let is_proposed = self.current != ProposalId::NONE;
         let rules = Rules { policy: self.policy, tools: self.tools };
         let out = Out {
@@ -381,9 +382,9 @@ impl Step<'_> {
             id: &state.run,
             event: state.seq,
             proposal: self.current,
-            turn: if is_proposed { open.terms.turn } else { state.turn },
-            terms: &mut open.terms,
-            targets: if open.targets.is_empty() { &state.context.targets } else { &open.targets },
+            turn: if is_proposed { terms.turn } else { state.turn },
+            terms,
+            targets: if targets.is_empty() { &state.context.targets } else { targets },
             work: &mut state.work,
             queue: &mut state.queue,
             batches: &mut state.batches,
@@ -396,6 +397,6 @@ impl Step<'_> {
             loops: &mut state.loops,
             last: &mut state.last,
         };
-        Split { run, model: &mut open.model, report: &mut state.report, batch: &mut open.batch }
+        Split { run, model, report: &mut state.report, batch }
     }
 }

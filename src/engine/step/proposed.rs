@@ -7,6 +7,7 @@
 use super::super::directive::{Note, Outcome, ProposalFault, ProposalId, Settled, Settlement};
 use super::super::event::{Drive, Proposal, TurnProposal};
 use super::super::machine::{OpenProposal, ProposalKind, Then, repair_call};
+use super::super::state::Tracked;
 use super::{Split, Step};
 use crate::session::FinalReason;
 
@@ -237,6 +238,6 @@ impl Step<'_> {
 
     fn open(&mut self, open: OpenProposal) {
         self.current = ProposalId(self.state.seq);
-        self.state.proposals.insert(self.current, open);
+        self.state.proposals.insert(self.current, Tracked::new(open));
     }
 }

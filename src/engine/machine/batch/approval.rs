@@ -21,7 +21,7 @@ impl Batch {
         let asked = |_, pending: &Pending| matches!(pending, Pending::Approve(_) | Pending::ApproveAgain(_));
         while !run.work.any(asked) {
             let Some(index) = run.queue.next_question(run.proposal) else { return Ok(()) };
-            let Some(slot) = self.slots.get(index) else { return Ok(()) };
+            let Some(slot) = self.slot(index) else { return Ok(()) };
             run.out.about(index);
             let (phase, slot) = (slot.phase.clone(), slot.without_history());
             match phase {
@@ -60,7 +60,7 @@ impl Batch {
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
         run.out.about(index);
-        let Some(slot) = self.slots.get(index).map(Slot::without_history) else {
+        let Some(slot) = self.slot(index).map(Slot::without_history) else {
             return Ok(());
         };
         let unanswered = &run.policy().turn().approval.unanswered;

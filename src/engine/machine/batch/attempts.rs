@@ -83,7 +83,7 @@ impl Batch {
         invalid: &Invalid,
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
-        let Some(slot) = self.slots.get(index).cloned() else { return Ok(()) };
+        let Some(slot) = self.slot(index).cloned() else { return Ok(()) };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let now = run.out.now;
         let mut series = run.tools.take_corrections(&slot.tool, now);
@@ -141,7 +141,7 @@ impl Batch {
     }
 
     pub(super) fn succeeded(&mut self, index: usize, data: Option<&Value>, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.slot(index).map(Slot::without_history) else { return };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         run.tools.succeeded(&slot.tool, slot.place, &policy, &mut run.out);
         self.has_acted(index, data, run);
@@ -150,7 +150,7 @@ impl Batch {
     /// A call has done what it should, whatever its tool said; `data` is what the model is told; `None`: the host keeps it to
     /// itself.
     pub(super) fn has_acted(&mut self, index: usize, data: Option<&Value>, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slots.get(index).cloned() else { return };
+        let Some(slot) = self.slot(index).cloned() else { return };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         self.call_ended((&slot.call, &slot.tool), &EndOfCall::Succeeded(&slot.arguments, data), run);
         let corrections = run.tools.end_corrections(&slot.tool).map_or(Vec::new(), |series| series.history);
@@ -220,7 +220,7 @@ impl Batch {
             let problems = vec![Problem { pointer: String::new(), message: failure.message.clone() }];
             return self.correct(index, &Invalid { class, problems }, run);
         }
-        let Some(slot) = self.slots.get(index) else { return Ok(()) };
+        let Some(slot) = self.slot(index) else { return Ok(()) };
         let (progress, slot) = (slot.series.progress(), slot.without_history());
         run.tools.end_corrections(&slot.tool);
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());

@@ -33,7 +33,7 @@ impl Batch {
         run: &mut RunParts<'_>,
     ) -> Result<bool, Then> {
         let classified = failure.classified(run.policy());
-        let Some(slot) = self.slots.get(index) else { return Ok(false) };
+        let Some(slot) = self.slot(index) else { return Ok(false) };
         let (progress, slot) = (slot.series.progress(), slot.without_history());
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         if policy.after_effect.value == AfterEffect::Tell
@@ -71,7 +71,7 @@ impl Batch {
     /// Whether the call that is settled next waits for a person to say whether it may run again.
     pub(in crate::engine) fn waits_for_a_person(&self, run: &RunParts<'_>) -> Option<usize> {
         let index = self.settled;
-        let doubtful = matches!(self.slots.get(index)?.phase, SlotPhase::Doubtful(_));
+        let doubtful = matches!(self.slot(index)?.phase, SlotPhase::Doubtful(_));
         let verifies =
             run.work.any(|of, pending| of == run.proposal && matches!(pending, Pending::Verify(_)));
         (doubtful && !verifies).then_some(index)
@@ -122,7 +122,7 @@ impl Batch {
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
         run.out.about(index);
-        let Some(slot) = self.slots.get(index).map(Slot::without_history) else {
+        let Some(slot) = self.slot(index).map(Slot::without_history) else {
             return Ok(());
         };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());

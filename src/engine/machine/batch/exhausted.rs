@@ -38,7 +38,7 @@ impl Batch {
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
         let AttemptsEnd { progress, case, reason } = *end;
-        let Some(mut slot) = self.slots.get(index).cloned() else { return Ok(()) };
+        let Some(mut slot) = self.slot(index).cloned() else { return Ok(()) };
         let exhausted = RetryExhausted {
             action: format!("tool {}", slot.tool),
             reason,

@@ -31,7 +31,7 @@ use crate::engine::failure::EffectState;
 use crate::engine::reason::told;
 use crate::engine::result::RunFacts;
 use crate::engine::results_room::RoomForResults;
-use crate::engine::state::Series;
+use crate::engine::state::{Series, Tracked, digest_of_json, digest_of_parts};
 use crate::policy::{Approval, ErrorClass, ToolPolicy, Trigger};
 use crate::session::Message;
 use attempts::reducer_text;
@@ -48,7 +48,7 @@ pub(in crate::engine) struct Batch {
     number: u64,
     /// Its calls, in the order of the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    slots: Vec<Slot>,
+    slots: Vec<Tracked<Slot>>,
     /// How many calls at its head are settled.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     settled: usize,
@@ -77,8 +77,20 @@ impl Batch {
     }
 
     /// The calls, in order, those included that have their result already.
-    pub(in crate::engine) fn slots(&self) -> &[Slot] {
-        &self.slots
+    pub(in crate::engine) fn slots(&self) -> impl ExactSizeIterator<Item = &Slot> {
+        self.slots.iter().map(|slot| &**slot)
+    }
+
+    /// The slot of that number.
+    pub(in crate::engine) fn slot(&self, index: usize) -> Option<&Slot> {
+        self.slots.get(index).map(|slot| &**slot)
+    }
+
+    /// The digest of it: of its slots only those are read that have changed.
+    pub(in crate::engine) fn digest(&self) -> u128 {
+        let Self { number, slots, settled, taken, afterwords, round_ok, room } = self;
+        let slots = digest_of_parts((0..).zip(slots.iter().map(Tracked::digest)));
+        digest_of_json(&(number, slots, settled, taken, afterwords, round_ok, room))
     }
 
     /// A reply with calls was taken: their results have this room, and the model reads these texts after them.
@@ -113,7 +125,7 @@ impl Batch {
             let series = Series::begin(now);
             let (call, tool, ran) = (call.id, call.name, RunFacts::default());
             let arguments = Arc::new(arguments);
-            self.slots.push(Slot {
+            self.slots.push(Tracked::new(Slot {
                 call,
                 tool,
                 arguments,
@@ -124,7 +136,7 @@ impl Batch {
                 left: EffectState::NotStarted,
                 to_approve: false,
                 phase,
-            });
+            }));
         }
         if let Some(turn) = run.turns.turn_of(run.terms.of_turn) {
             turn.calls = calls;
@@ -250,7 +262,7 @@ impl Batch {
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
         let Some(output) = run.policy().output() else {
-            let tool = self.slots.get(index).map(|slot| slot.tool.clone()).unwrap_or_default();
+            let tool = self.slot(index).map(|slot| slot.tool.clone()).unwrap_or_default();
             self.set_phase(index, SlotPhase::Refused(not_found(&tool, run)));
             return Ok(());
         };
@@ -310,7 +322,7 @@ impl Batch {
     /// that nobody knows.
     pub(in crate::engine) fn close(&mut self, run: &mut RunParts<'_>) {
         for index in 0..self.slots.len() {
-            let Some(slot) = self.slots.get(index) else { continue };
+            let Some(slot) = self.slot(index) else { continue };
             run.out.about(index);
             match &slot.phase {
                 SlotPhase::Settled | SlotPhase::WithPlanner(_) | SlotPhase::ReportWithPlanner => {}
@@ -357,7 +369,7 @@ impl Batch {
     }
 
     fn answer_interrupted(&mut self, index: usize, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.slot(index).map(Slot::without_history) else { return };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let text = run.out.say(&policy.messages.interrupted, json!({ "tool": slot.tool }));
         self.answer(index, text, true, run);
@@ -365,7 +377,7 @@ impl Batch {
 
     /// A call that has ended, and is no longer settled because the run is over: the model is told what it answered.
     fn answer_ended(&mut self, index: usize, data: Option<&Value>, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.slot(index).map(Slot::without_history) else { return };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let text = self.show(&slot, &policy, data, run);
         self.answer(index, text, false, run);
@@ -377,7 +389,7 @@ impl Batch {
     }
 
     fn answer_not_started(&mut self, index: usize, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return };
+        let Some(slot) = self.slot(index).map(Slot::without_history) else { return };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         let text = run.out.say(&policy.messages.not_started, json!({ "tool": slot.tool }));
         self.answer(index, text, true, run);
@@ -392,7 +404,7 @@ impl Batch {
     /// Answers a call that does not run. Returns whether a reducer had something against it: then that is what the
     /// model is told.
     fn refuse(&mut self, index: usize, refusal: Refusal, run: &mut RunParts<'_>) -> bool {
-        let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return false };
+        let Some(slot) = self.slot(index).map(Slot::without_history) else { return false };
         let (call, tool) = (slot.call.clone(), slot.tool.clone());
         let Refusal { class, text, because } = refusal;
         let objection = run.out.reduce(

@@ -27,7 +27,7 @@ impl Batch {
     pub(in crate::engine) fn start_waiting(&mut self, run: &mut RunParts<'_>) -> Result<(), Then> {
         let mut without_room = BTreeSet::new();
         while let Some(index) = run.queue.first(run.proposal, &without_room) {
-            let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return Ok(()) };
+            let Some(slot) = self.slot(index).map(Slot::without_history) else { return Ok(()) };
             run.out.about(index);
             match self.entry(index, &slot, run) {
                 Entry::Full => break,
@@ -61,7 +61,7 @@ impl Batch {
         // Whoever is settled next waits for no other call of the batch: the rules may have become narrower since those began.
         let next = index == self.settled;
         // Nor do the others take its place while it waits for one of its tool.
-        let kept = self.slots.get(self.settled).is_some_and(|slot| slot.phase == SlotPhase::Waiting);
+        let kept = self.slot(self.settled).is_some_and(|slot| slot.phase == SlotPhase::Waiting);
         let taken = self.taken.saturating_add(kept.into());
         if !next && !room(run.policy().turn().calls.parallel.value, taken) {
             return Entry::Full;
@@ -103,7 +103,7 @@ impl Batch {
         why: Vec<Because>,
         run: &mut RunParts<'_>,
     ) -> Result<(), Then> {
-        let Some(slot) = self.slots.get(index).map(Slot::without_history) else { return Ok(()) };
+        let Some(slot) = self.slot(index).map(Slot::without_history) else { return Ok(()) };
         let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
         if let Some(refusal) = too_late(&slot, run) {
             self.refuse_agreed(index, refusal, run);

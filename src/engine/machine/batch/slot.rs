@@ -10,7 +10,7 @@ use crate::engine::failure::{EffectState, Failure};
 use crate::engine::machine::call_queue::Place;
 use crate::engine::reason::Reason;
 use crate::engine::result::RunFacts;
-use crate::engine::state::Series;
+use crate::engine::state::{Part, Series};
 use crate::policy::{CallOverride, ErrorClass, Problem};
 use crate::session::RetryExhausted;
 use crate::time::Instant;
@@ -126,6 +126,8 @@ impl SlotPhase {
 const fn not_started() -> EffectState {
     EffectState::NotStarted
 }
+
+impl Part for Slot {}
 
 impl Slot {
     /// A copy without the attempts so far, of which there may be many.

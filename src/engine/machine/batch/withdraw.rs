@@ -19,7 +19,7 @@ use crate::session::StopReason;
 impl Batch {
     /// Whether there is such a call, and it has no result yet.
     pub(in crate::engine) fn is_open(&self, call: usize) -> bool {
-        self.slots.get(call).is_some_and(|slot| slot.phase != SlotPhase::Settled)
+        self.slot(call).is_some_and(|slot| slot.phase != SlotPhase::Settled)
     }
 
     /// The host needs a call no more, or none of them: what has not begun does not begin, and what has failed is not tried
@@ -80,7 +80,7 @@ impl Batch {
 
     /// A call that the host needs no more gets its result.
     pub(super) fn answer_withdrawn(&mut self, index: usize, withdrawn: Withdrawn, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slots.get(index) else { return };
+        let Some(slot) = self.slot(index) else { return };
         let attempts = match withdrawn {
             Withdrawn::NotStarted => return self.answer_not_started(index, run),
             Withdrawn::Interrupted => slot.series.attempt(),
