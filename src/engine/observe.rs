@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::directive::{ProposalId, Wait, WorkId};
-use super::machine::{OpenProposal, Pending, Slot};
+use super::machine::{OpenProposal, Pending, ToolSeries};
 use super::state::{Series, State};
 use crate::policy::ModelPolicy;
 use crate::session::AttemptRecord;
@@ -111,7 +111,7 @@ impl State {
 }
 
 impl<'s> OpenCall<'s> {
-    fn of(slot: &'s Slot) -> Self {
+    fn of(slot: &'s ToolSeries) -> Self {
         Self {
             id: &slot.call,
             tool: &slot.tool,

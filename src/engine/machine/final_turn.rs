@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::super::because::{Shown, because};
 use super::super::directive::{Because, Note};
 use super::super::reason::Reason;
-use super::batch::Refusal;
 use super::out::{Out, Rules};
+use super::tool_series::Refusal;
 use crate::policy::{ErrorClass, Policy, Setting, Template};
 use crate::session::{FinalReason, Message};
 

@@ -59,6 +59,8 @@ pub(in crate::engine) struct RunParts<'a> {
     pub(in crate::engine) spending: &'a mut Spending,
     pub(in crate::engine) loops: &'a mut Tracked<LoopDetector>,
     pub(in crate::engine) last: &'a mut LastSeen,
+    /// Tokens so far.
+    pub(in crate::engine) usage: &'a mut Usage,
 }
 
 /// What was seen last, for the report of a run that fails.

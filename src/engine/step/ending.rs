@@ -65,8 +65,10 @@ impl Step<'_> {
                 Pending::WaitTool(slot) => {
                     let Split { mut run, model, report, batch } = self.split();
                     run.drop_work(work);
-                    batch.interrupt(slot, &mut run);
-                    then = batch.settle(report, &mut model.guidance, &mut run);
+                    then = match batch.interrupt(slot, &mut run) {
+                        Ok(()) => batch.settle(report, &mut model.guidance, &mut run),
+                        Err(end) => end,
+                    };
                 }
                 Pending::Approve(slot) => {
                     let Split { mut run, batch, .. } = self.split();

@@ -9,22 +9,22 @@ use super::super::directive::{Because, Note};
 use super::super::event::{ModelReply, Proposal};
 use super::super::metric::MetricName;
 use super::super::problems::parse;
-use super::{Split, Step};
+use super::Split;
 use crate::policy::{ErrorClass, MalformedCalls, Problem};
 use crate::session::ToolCall;
 
-impl Step<'_> {
+impl Split<'_> {
     /// Takes the calls that cannot be read out of a reply, if the policy says so. What the model is told of them; `None`:
     /// there is none.
     pub(super) fn drop_malformed(&mut self, reply: &mut ModelReply) -> Option<String> {
-        let rule = &self.policy.turn().malformed_calls;
+        let rule = &self.run.policy().turn().malformed_calls;
         if rule.value != MalformedCalls::Drop {
             return None;
         }
-        let why = because(self.policy, "turn.malformed_calls", &rule.map(Shown), []);
+        let why = because(self.run.policy(), "turn.malformed_calls", &rule.map(Shown), []);
         let mut texts = Vec::new();
         for Proposal { call, policy } in mem::take(&mut reply.calls) {
-            match parse(self.policy, &call.arguments) {
+            match parse(self.run.policy(), &call.arguments) {
                 Ok(_) => reply.calls.push(Proposal { call, policy }),
                 Err(problem) => texts.push(self.dropped(call, &problem, why.clone())),
             }
@@ -34,7 +34,7 @@ impl Step<'_> {
 
     fn dropped(&mut self, call: ToolCall, problem: &Problem, why: Because) -> String {
         let ToolCall { id, name, .. } = call;
-        let Split { mut run, report, .. } = self.split();
+        let Self { run, report, .. } = self;
         let policy = run.policy();
         let output = policy.output().filter(|output| output.tool.value == name);
         let (subject, text) = if let Some(output) = output {
@@ -54,7 +54,7 @@ impl Step<'_> {
         };
         run.out.note(refused, vec![why]);
         if output.is_some() {
-            report.on_delivered(&mut run);
+            report.on_delivered(run);
         }
         text
     }

@@ -12,7 +12,7 @@ mod turn;
 use super::ask::Answer;
 use super::catalogue::Catalogue;
 use super::directive::{Decision, Directive, Directives, Of, ProposalId, Settlement, WorkId};
-use super::event::{Drive, Envelope, Event, ModelReply, Proposal, RunStarted, ToolOutcome, TurnMeasure};
+use super::event::{Drive, Envelope, Event, ModelReply, RunStarted, ToolOutcome, TurnMeasure};
 use super::failure::Failure;
 use super::machine::{Batch, ModelTurn, OpenProposal, Out, Pending, ReportSeries, Rules, RunParts, Then};
 use super::result::RunFacts;
@@ -166,7 +166,7 @@ impl Step<'_> {
                 Then::Choose(measure) => model.choose(measure, &mut run),
                 Then::Call => model.call(&mut run),
                 Then::Failed(failure) => model.on_failure(&failure, &mut run),
-                Then::Replied(reply) => self.model_responded(*reply),
+                Then::Replied(reply) => Split { run, model, report, batch }.on_reply(*reply),
                 Then::Turn | Then::TurnWhenDue if run.context.drive == Drive::Calls => {
                     self.settled(Settlement::NoReply)
                 }
@@ -235,12 +235,6 @@ impl Step<'_> {
         }
     }
 
-    fn begin_batch(&mut self, calls: Vec<Proposal>) -> Then {
-        let Split { mut run, model, batch, .. } = self.split();
-        model.guidance.clear();
-        batch.begin(calls, &mut run).into()
-    }
-
     fn turn_prepared(&mut self, measure: TurnMeasure) -> Then {
         let Split { mut run, model, .. } = self.split();
         run.terms.appended = 0;
@@ -260,7 +254,7 @@ impl Step<'_> {
                 run.charge_reply(&reply);
                 let then = model.window.on_summary(what, &reply, &mut run);
                 if let Some(usage) = reply.usage {
-                    self.state.usage = self.state.usage.plus(usage);
+                    *run.usage = run.usage.plus(usage);
                 }
                 then
             }
@@ -396,6 +390,7 @@ impl Step<'_> {
             spending: &mut state.spending,
             loops: &mut state.loops,
             last: &mut state.last,
+            usage: &mut state.usage,
         };
         Split { run, model, report: &mut state.report, batch }
     }

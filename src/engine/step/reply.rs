@@ -7,22 +7,22 @@ use super::super::event::{Drive, FinishReason, ModelReply};
 use super::super::failure::Failure;
 use super::super::machine::{Guidance, Then, fault_of, repair_reply, reply_refused, take_leaked_calls};
 use super::super::metric::MetricName;
-use super::{Split, Step};
+use super::Split;
 use crate::policy::{ErrorClass, Policy, TextOnly, Trigger};
 use crate::session::Message;
 
-impl Step<'_> {
-    pub(super) fn model_responded(&mut self, mut reply: ModelReply) -> Then {
+impl Split<'_> {
+    pub(super) fn on_reply(&mut self, mut reply: ModelReply) -> Then {
         if let Some(usage) = reply.usage {
-            self.state.usage = self.state.usage.plus(usage);
+            *self.run.usage = self.run.usage.plus(usage);
         }
         let truncated = self.reply_measured(&mut reply);
         if reply.opaque {
-            let Split { run, model, .. } = self.split();
+            let Self { run, model, .. } = self;
             let target = model.series.target(run.targets).cloned().unwrap_or_default();
             return self.reply_taken(reply, &target, false, None);
         }
-        let output = self.policy.output().is_some();
+        let output = self.run.policy().output().is_some();
         if let Some(failure) = fault_of(&reply, truncated, output) {
             return Then::Failed(Box::new(failure));
         }
@@ -30,14 +30,14 @@ impl Step<'_> {
         if reply.calls.is_empty()
             && let Some(text) = dropped
         {
-            let Split { mut run, model, .. } = self.split();
+            let Self { run, model, .. } = self;
             model.guidance.guide(ErrorClass::MalformedToolCall, text, &mut run.out);
             return failed(ErrorClass::MalformedToolCall, "no call of the reply can be read");
         }
-        let Split { run, model, .. } = self.split();
+        let Self { run, model, .. } = self;
         let target = model.series.target(run.targets).cloned().unwrap_or_default();
-        let policy = self.policy.model(&target);
-        if output && reply.calls.is_empty() && refuses_text(self.policy, truncated) {
+        let policy = self.run.policy().model(&target);
+        if output && reply.calls.is_empty() && refuses_text(self.run.policy(), truncated) {
             let class = if truncated { ErrorClass::TruncatedOutput } else { ErrorClass::TextOnly };
             if policy.retry.retries(class) {
                 return self.text_failed(class, reply);
@@ -51,11 +51,11 @@ impl Step<'_> {
 
     /// What the reply says of tokens and of its end. Returns whether it was cut.
     fn reply_measured(&mut self, reply: &mut ModelReply) -> bool {
-        let Split { mut run, model, .. } = self.split();
+        let Self { run, model, .. } = self;
         if let Some(usage) = reply.usage
             && let Some(target) = model.series.target(run.targets)
         {
-            model.window.learn_from(usage, target, &model.guidance, &mut run);
+            model.window.learn_from(usage, target, &model.guidance, run);
         }
         for note in core::mem::take(&mut reply.notes) {
             run.out.warn(note);
@@ -72,7 +72,7 @@ impl Step<'_> {
 
     /// Repairs the calls of a reply. Returns what the model is told of those that were dropped.
     fn reply_repaired(&mut self, reply: &mut ModelReply) -> Option<String> {
-        let Split { mut run, .. } = self.split();
+        let Self { run, .. } = self;
         if let FinishReason::Other(reason) = &reply.finish {
             run.out.warn(format!(
                 "the model stopped for a reason that is not known, `{reason}`; its reply is taken"
@@ -91,7 +91,7 @@ impl Step<'_> {
         truncated: bool,
         dropped: Option<String>,
     ) -> Then {
-        let Split { mut run, model, batch, .. } = self.split();
+        let Self { run, model, batch, .. } = self;
         let (policy, output) = (run.policy(), run.policy().output().is_some());
         let rules = policy.model(target);
         let attempts = model.series.attempt();
@@ -115,7 +115,7 @@ impl Step<'_> {
         if !reply.is_empty() && (!refused || policy.turn().guidance.keep.value) {
             let message = Message::Assistant { text: reply.text.clone(), calls, extra: reply.extra };
             if !reply.calls.is_empty() {
-                room = model.window.room_for_results(target, &message, reply.calls.len(), &run);
+                room = model.window.room_for_results(target, &message, reply.calls.len(), run);
             }
             run.append(message);
         }
@@ -132,7 +132,8 @@ impl Step<'_> {
             let objection = objection.map(|text| Guidance { class: ErrorClass::ReducerError, text });
             let dropped = dropped.map(|text| Guidance { class: ErrorClass::MalformedToolCall, text });
             batch.prepare(room, objection.into_iter().chain(dropped).collect());
-            return self.begin_batch(reply.calls);
+            model.guidance.clear();
+            return batch.begin(reply.calls, run).into();
         }
         if let Some(text) = objection
             && !run.ending.is_now()
@@ -145,20 +146,20 @@ impl Step<'_> {
 
     /// A reply without calls was taken: it is the answer, the report, or a text where a report was due.
     fn text_taken(&mut self, text: String, truncated: bool) -> Then {
-        let Split { mut run, model, report, .. } = self.split();
+        let Self { run, model, report, .. } = self;
         let (guidance, policy) = (&mut model.guidance, run.policy());
         match policy.turn().text_only.value {
-            _ if truncated => report.on_text_instead(ErrorClass::TruncatedOutput, &text, guidance, &mut run),
+            _ if truncated => report.on_text_instead(ErrorClass::TruncatedOutput, &text, guidance, run),
             _ if policy.output().is_none() => Then::finished(Outcome::Answered { text }),
-            TextOnly::Accept => report.on_text(text, guidance, &mut run),
-            TextOnly::Reject => report.on_text_instead(ErrorClass::TextOnly, &text, guidance, &mut run),
+            TextOnly::Accept => report.on_text(text, guidance, run),
+            TextOnly::Reject => report.on_text_instead(ErrorClass::TextOnly, &text, guidance, run),
         }
     }
 
     /// A text came where a report was due, and the model's own rules say that such a reply is tried again: that is an
     /// attempt of the turn, and none of the report.
     fn text_failed(&mut self, class: ErrorClass, reply: ModelReply) -> Then {
-        let Split { mut run, report, .. } = self.split();
+        let Self { run, report, .. } = self;
         let message = match class {
             ErrorClass::TruncatedOutput => "the reply was cut at the token limit",
             _ => "the reply is a text, without a call",

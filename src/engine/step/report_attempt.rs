@@ -7,11 +7,11 @@ use super::super::failure::Failure;
 use super::super::machine::{Rules, RunParts, Then, parsed_report, say_problems};
 use super::super::metric::MetricName;
 use super::super::problems::join_problems;
-use super::{Split, Step};
+use super::Split;
 use crate::policy::{ErrorClass, ModelPolicy, OutputPolicy, Problem, TextOnly};
 use crate::session::Message;
 
-impl Step<'_> {
+impl Split<'_> {
     /// A reply is a report that does not hold, and the rules of its model retry `invalid_output`: that is an attempt of the
     /// turn, and none of the report. The next attempt, at the model that is due, may call tools again. `None`: the reply
     /// is another one, or the report's own rules decide.
@@ -20,7 +20,7 @@ impl Step<'_> {
         if !policy.retry.retries(class) {
             return None;
         }
-        let Split { mut run, model, report, .. } = self.split();
+        let Self { run, model, report, .. } = self;
         let output = run.policy().output()?;
         let problems = problems_of_report(output, reply, run.out.rules)?;
         let attempt = model.series.attempt();
@@ -31,10 +31,10 @@ impl Step<'_> {
         let retried = [class.name().to_owned()];
         let why = because(run.policy(), "retry.retry_on", &policy.retry.retry_on, retried);
         run.out.note(Note::OutputRefused { attempt, max_attempts, message: message.clone() }, vec![why]);
-        report.on_delivered(&mut run);
+        report.on_delivered(run);
         let keep = run.policy().turn().guidance.keep.value;
         if keep {
-            keep_report(reply, &text, &mut run);
+            keep_report(reply, &text, run);
         }
         if reply.calls.is_empty() || !keep {
             model.guidance.guide(class, text, &mut run.out);

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::run_parts::RunParts;
+use super::super::tool_series::{CallPhase, Invalid, Refusal};
 use super::super::turn_guidance::Guidance;
-use super::slot::{Invalid, Refusal, SlotPhase};
 use crate::engine::problems::{changed, parse, violations};
 use crate::policy::{CallOverride, ErrorClass, Problem};
 use crate::session::ToolCall;
@@ -14,7 +14,7 @@ pub(super) enum Finding {
     /// It may run with these arguments.
     Runs(Value),
     /// It does not run, or not yet. The arguments, as far as they could be read.
-    Stays(Value, SlotPhase),
+    Stays(Value, CallPhase),
 }
 
 /// Looks at a call before it runs. `afterwords`: what the model reads after the results.
@@ -25,7 +25,7 @@ pub(super) fn examine(
     run: &mut RunParts<'_>,
 ) -> Finding {
     if run.policy().output().is_some_and(|output| output.tool.value == call.name) {
-        return Finding::Stays(Value::Null, SlotPhase::Report(call.arguments.clone()));
+        return Finding::Stays(Value::Null, CallPhase::Report(call.arguments.clone()));
     }
     if let Some(refusal) = only_the_end(&call.name, run) {
         return refused(refusal);
@@ -81,9 +81,9 @@ pub(super) fn not_found(name: &str, run: &mut RunParts<'_>) -> Refusal {
 }
 
 const fn refused(refusal: Refusal) -> Finding {
-    Finding::Stays(Value::Null, SlotPhase::Refused(refusal))
+    Finding::Stays(Value::Null, CallPhase::Refused(refusal))
 }
 
 fn invalid(arguments: Value, class: ErrorClass, problems: Vec<Problem>) -> Finding {
-    Finding::Stays(arguments, SlotPhase::Invalid(Invalid { class, problems }))
+    Finding::Stays(arguments, CallPhase::Invalid(Invalid { class, problems }))
 }

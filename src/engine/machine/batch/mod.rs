@@ -3,43 +3,35 @@
 //! A call that succeeds early waits to be written down, and one that fails early waits with its retry, until the
 //! calls before it are settled. So breakers, reducers and messages see the same order whichever tool ends first.
 
-mod approval;
-mod attempts;
-mod doubt;
 mod examine;
-mod exhausted;
 mod queue;
-mod results;
-mod slot;
 mod withdraw;
 
 use core::mem;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::call_queue::CallKey;
 use super::loop_detector::EndOfCall;
 use super::report_series::{Delivered, ReportSeries};
 use super::run_parts::RunParts;
 use super::then::Then;
+use super::tool_series::{AfterAnswer, CallContext, CallPhase, CallStep, ResultRoom, ToolSeries};
 use super::turn_guidance::{Guidance, TurnGuidance};
-use crate::engine::directive::{Note, Settlement};
+use super::work_table::Pending;
+use crate::engine::ask::Answer;
+use crate::engine::directive::{Because, Decision, Settlement};
 use crate::engine::event::{Drive, Proposal, ToolOutcome};
 use crate::engine::failure::EffectState;
-use crate::engine::reason::told;
 use crate::engine::result::RunFacts;
 use crate::engine::results_room::RoomForResults;
 use crate::engine::state::{Series, Tracked, digest_of_json, digest_of_parts};
-use crate::policy::{Approval, ErrorClass, ToolPolicy, Trigger};
-use crate::session::Message;
-use attempts::reducer_text;
+use crate::policy::{Approval, ErrorClass};
+use crate::session::{FinalReason, Message, RetryExhausted};
 use examine::{Finding, examine, not_found};
 use queue::surplus;
-use results::ResultRoom;
-use slot::SlotPhase;
-pub(in crate::engine) use slot::{Refusal, Slot};
 
 /// The batch under way; empty when there is none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,7 +40,7 @@ pub(in crate::engine) struct Batch {
     number: u64,
     /// Its calls, in the order of the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    slots: Vec<Tracked<Slot>>,
+    slots: Vec<Tracked<ToolSeries>>,
     /// How many calls at its head are settled.
     #[serde(default, skip_serializing_if = "crate::session::is_default")]
     settled: usize,
@@ -77,12 +69,12 @@ impl Batch {
     }
 
     /// The calls, in order, those included that have their result already.
-    pub(in crate::engine) fn slots(&self) -> impl ExactSizeIterator<Item = &Slot> {
+    pub(in crate::engine) fn slots(&self) -> impl ExactSizeIterator<Item = &ToolSeries> {
         self.slots.iter().map(|slot| &**slot)
     }
 
     /// The slot of that number.
-    pub(in crate::engine) fn slot(&self, index: usize) -> Option<&Slot> {
+    pub(in crate::engine) fn slot(&self, index: usize) -> Option<&ToolSeries> {
         self.slots.get(index).map(|slot| &**slot)
     }
 
@@ -112,20 +104,20 @@ impl Batch {
         for (index, Proposal { call, policy: planner }) in proposals.into_iter().enumerate() {
             run.out.about(index);
             let finding = match surplus(&call.name, &mut calls, run) {
-                Some(refusal) => Finding::Stays(Value::Null, SlotPhase::Refused(refusal)),
+                Some(refusal) => Finding::Stays(Value::Null, CallPhase::Refused(refusal)),
                 None => examine(&call, planner.as_ref(), &mut self.afterwords, run),
             };
             let (arguments, phase) = match finding {
                 Finding::Runs(arguments) => {
                     run.queue.wait(&call.name, CallKey(run.proposal, index));
-                    (arguments, SlotPhase::Waiting)
+                    (arguments, CallPhase::Waiting)
                 }
                 Finding::Stays(arguments, phase) => (arguments, phase),
             };
             let series = Series::begin(now);
             let (call, tool, ran) = (call.id, call.name, RunFacts::default());
             let arguments = Arc::new(arguments);
-            self.slots.push(Tracked::new(Slot {
+            self.slots.push(Tracked::new(ToolSeries {
                 call,
                 tool,
                 arguments,
@@ -158,7 +150,7 @@ impl Batch {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.ran = ran;
         }
-        self.set_phase(index, SlotPhase::Ended(outcome, now));
+        self.set_phase(index, CallPhase::Ended(outcome, now));
     }
 
     /// Looks at the calls in order, as far as they have ended; then comes the next turn.
@@ -184,36 +176,43 @@ impl Batch {
         let index = self.settled;
         let Some(slot) = self.slots.get_mut(index) else { return Ok(false) };
         run.out.about(index);
-        match mem::replace(&mut slot.phase, SlotPhase::UnderWay) {
-            phase @ (SlotPhase::UnderWay
-            | SlotPhase::WithPlanner(_)
-            | SlotPhase::ReportWithPlanner
-            | SlotPhase::Waiting
-            | SlotPhase::Unasked
-            | SlotPhase::Asked
-            | SlotPhase::Doubtful(_)) => {
+        match mem::replace(&mut slot.phase, CallPhase::UnderWay) {
+            phase @ (CallPhase::UnderWay
+            | CallPhase::WithPlanner(_)
+            | CallPhase::ReportWithPlanner
+            | CallPhase::Waiting
+            | CallPhase::Unasked
+            | CallPhase::Asked
+            | CallPhase::Doubtful(_)) => {
                 slot.phase = phase;
                 return Ok(false);
             }
-            SlotPhase::Settled => {
-                slot.phase = SlotPhase::Settled;
+            CallPhase::Settled => {
+                slot.phase = CallPhase::Settled;
                 self.settled = index.saturating_add(1);
                 self.start_waiting(run)?;
             }
-            SlotPhase::Refused(refusal) => {
+            CallPhase::Refused(refusal) => self.look(index, run, |call, cx, run| {
                 if refusal.class == ErrorClass::ToolNotFound {
-                    let (call, tool) = (slot.call.clone(), slot.tool.clone());
-                    self.call_ended((&call, &tool), &EndOfCall::Failed(refusal.class, ""), run);
+                    call.call_ended(&EndOfCall::Failed(refusal.class, ""), cx, run);
                 }
-                self.refuse(index, refusal, run);
+                call.refuse(refusal, cx, run).0
+            })?,
+            CallPhase::Invalid(invalid) => {
+                self.look(index, run, |call, cx, run| call.correct(&invalid, cx, run))?;
             }
-            SlotPhase::Invalid(invalid) => self.correct(index, &invalid, run)?,
-            SlotPhase::Report(raw) => self.report_called(index, &raw, report, run)?,
-            SlotPhase::Ended(ToolOutcome::Ok { data }, _) => self.succeeded(index, Some(&data), run),
-            SlotPhase::Ended(ToolOutcome::Done, _) => self.succeeded(index, None, run),
-            SlotPhase::Withdrawn(withdrawn) => self.answer_withdrawn(index, withdrawn, run),
-            SlotPhase::Ended(ToolOutcome::Failed { failure, effect }, at) => {
-                self.failed(index, &failure, effect, at, run)?;
+            CallPhase::Report(raw) => self.report_called(index, &raw, report, run)?,
+            CallPhase::Ended(ToolOutcome::Ok { data }, _) => {
+                self.look(index, run, |call, cx, run| call.succeeded(Some(&data), cx, run))?;
+            }
+            CallPhase::Ended(ToolOutcome::Done, _) => {
+                self.look(index, run, |call, cx, run| call.succeeded(None, cx, run))?;
+            }
+            CallPhase::Withdrawn(how) => {
+                self.look(index, run, |call, _, run| withdraw::answered(call, how, run))?;
+            }
+            CallPhase::Ended(ToolOutcome::Failed { failure, effect }, at) => {
+                self.look(index, run, |call, cx, run| call.failed(&failure, effect, at, cx, run))?;
             }
         }
         Ok(true)
@@ -263,7 +262,7 @@ impl Batch {
     ) -> Result<(), Then> {
         let Some(output) = run.policy().output() else {
             let tool = self.slot(index).map(|slot| slot.tool.clone()).unwrap_or_default();
-            self.set_phase(index, SlotPhase::Refused(not_found(&tool, run)));
+            self.set_phase(index, CallPhase::Refused(not_found(&tool, run)));
             return Ok(());
         };
         match report.on_called(output, raw, run) {
@@ -271,7 +270,7 @@ impl Batch {
             Delivered::GivenUp { text, reason } => {
                 self.answer(index, text, true, run);
                 if !report.exhausted(output, reason, run)? {
-                    self.set_phase(index, SlotPhase::ReportWithPlanner);
+                    self.set_phase(index, CallPhase::ReportWithPlanner);
                 }
             }
         }
@@ -281,8 +280,8 @@ impl Batch {
     /// The planner has decided about the report.
     pub(in crate::engine) fn on_report_decided(&mut self) {
         for slot in &mut self.slots {
-            if slot.phase == SlotPhase::ReportWithPlanner {
-                slot.phase = SlotPhase::Settled;
+            if slot.phase == CallPhase::ReportWithPlanner {
+                slot.phase = CallPhase::Settled;
             }
         }
     }
@@ -297,7 +296,7 @@ impl Batch {
         }
     }
 
-    pub(super) fn set_phase(&mut self, index: usize, phase: SlotPhase) {
+    pub(super) fn set_phase(&mut self, index: usize, phase: CallPhase) {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.phase = phase;
         }
@@ -307,7 +306,7 @@ impl Batch {
     pub(super) fn answer(&mut self, index: usize, text: String, error: bool, run: &mut RunParts<'_>) {
         self.leave(index, run);
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.phase = SlotPhase::Settled;
+        slot.phase = CallPhase::Settled;
         self.round_ok |= !error;
         let (call, tool, handle) = (slot.call.clone(), slot.tool.clone(), slot.ran.handle.clone());
         let message = Message::Tool { call, tool, text, error, handle };
@@ -322,77 +321,131 @@ impl Batch {
     /// that nobody knows.
     pub(in crate::engine) fn close(&mut self, run: &mut RunParts<'_>) {
         for index in 0..self.slots.len() {
-            let Some(slot) = self.slot(index) else { continue };
-            run.out.about(index);
-            match &slot.phase {
-                SlotPhase::Settled | SlotPhase::WithPlanner(_) | SlotPhase::ReportWithPlanner => {}
-                SlotPhase::Refused(refusal) => {
-                    let text = refusal.text.clone();
-                    self.answer(index, text, true, run);
+            // Nothing is decided about them any more: they only get their results.
+            let _ = self.look(index, run, |call, cx, run| match &call.phase {
+                CallPhase::Settled | CallPhase::WithPlanner(_) | CallPhase::ReportWithPlanner => {
+                    CallStep::Open
                 }
-                SlotPhase::Waiting
-                | SlotPhase::Unasked
-                | SlotPhase::Asked
-                | SlotPhase::Invalid(_)
-                | SlotPhase::Report(_) => self.answer_not_started(index, run),
-                SlotPhase::Ended(ToolOutcome::Ok { data }, _) => {
-                    let data = data.clone();
-                    self.answer_ended(index, Some(&data), run);
+                CallPhase::Refused(refusal) => {
+                    let (text, error, then) = (refusal.text.clone(), true, AfterAnswer::Nothing);
+                    CallStep::Answered { text, error, then }
                 }
-                SlotPhase::Ended(ToolOutcome::Done, _) => self.answer_ended(index, None, run),
-                SlotPhase::Withdrawn(withdrawn) => {
-                    let withdrawn = *withdrawn;
-                    self.answer_withdrawn(index, withdrawn, run);
+                CallPhase::Waiting
+                | CallPhase::Unasked
+                | CallPhase::Asked
+                | CallPhase::Invalid(_)
+                | CallPhase::Report(_)
+                | CallPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, _) => {
+                    call.not_started(run)
                 }
-                SlotPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, _) => {
-                    self.answer_not_started(index, run);
-                }
-                SlotPhase::UnderWay
-                | SlotPhase::Doubtful(_)
-                | SlotPhase::Ended(ToolOutcome::Failed { .. }, _) => self.answer_interrupted(index, run),
-            }
+                CallPhase::Ended(ToolOutcome::Ok { data }, _) => call.ended(Some(data), cx, run),
+                CallPhase::Ended(ToolOutcome::Done, _) => call.ended(None, cx, run),
+                CallPhase::Withdrawn(how) => withdraw::answered(call, *how, run),
+                CallPhase::UnderWay
+                | CallPhase::Doubtful(_)
+                | CallPhase::Ended(ToolOutcome::Failed { .. }, _) => call.interrupted(run),
+            });
         }
         // It is no round any more, and which of its calls have ended by now depends on who was quicker.
         self.round_ok = false;
         self.clear();
     }
 
+    /// Looks at a call, and carries out what comes of it. `Err`: the run ends.
+    pub(super) fn look(
+        &mut self,
+        index: usize,
+        run: &mut RunParts<'_>,
+        at: impl FnOnce(&mut ToolSeries, &mut CallContext<'_>, &mut RunParts<'_>) -> CallStep,
+    ) -> Result<(), Then> {
+        let Some(call) = self.slots.get_mut(index) else { return Ok(()) };
+        run.out.about(index);
+        let mut cx =
+            CallContext { batch: self.number, index, room: self.room, afterwords: &mut self.afterwords };
+        match at(call, &mut cx, run) {
+            CallStep::Open => Ok(()),
+            CallStep::Question => {
+                run.queue.put_question(CallKey(run.proposal, index));
+                self.ask_next(run)
+            }
+            CallStep::Answered { text, error, then } => {
+                self.answer(index, text, error, run);
+                match then {
+                    AfterAnswer::Nothing => Ok(()),
+                    AfterAnswer::GiveUp(decision, exhausted) => give_up(decision, exhausted, run),
+                    AfterAnswer::Consult(exhausted) => {
+                        self.set_phase(index, CallPhase::WithPlanner(Box::new(exhausted.clone())));
+                        run.consult(Pending::ConsultTool(index), exhausted);
+                        Ok(())
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs, or runs again, the tool of a call.
+    pub(in crate::engine) fn run_tool(
+        &mut self,
+        index: usize,
+        why: Vec<Because>,
+        run: &mut RunParts<'_>,
+    ) -> Result<(), Then> {
+        self.look(index, run, |call, cx, run| call.run_tool(why, cx, run))
+    }
+
+    /// The other tool has answered whether the run of a call has acted.
+    pub(in crate::engine) fn on_verified(
+        &mut self,
+        index: usize,
+        outcome: ToolOutcome,
+        run: &mut RunParts<'_>,
+    ) -> Result<(), Then> {
+        self.look(index, run, |call, cx, run| call.on_verified(outcome, cx, run))
+    }
+
+    /// A person has answered whether the tool of a call may run again.
+    pub(in crate::engine) fn on_approved_again(
+        &mut self,
+        index: usize,
+        answer: Answer,
+        run: &mut RunParts<'_>,
+    ) -> Result<(), Then> {
+        self.look(index, run, |call, cx, run| call.on_approved_again(answer, cx, run))
+    }
+
+    /// The planner has decided what is done about a tool call; it has its answer already.
+    pub(in crate::engine) fn on_decided(
+        &mut self,
+        index: usize,
+        decision: Decision,
+        run: &mut RunParts<'_>,
+    ) -> Result<(), Then> {
+        run.out.about(index);
+        let Some(call) = self.slots.get_mut(index) else { return Ok(()) };
+        match mem::replace(&mut call.phase, CallPhase::Settled) {
+            CallPhase::WithPlanner(exhausted) => give_up(decision, *exhausted, run),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the call that is settled next waits for a person to say whether it may run again.
+    pub(in crate::engine) fn waits_for_a_person(&self, run: &RunParts<'_>) -> Option<usize> {
+        let index = self.settled;
+        let doubtful = matches!(self.slot(index)?.phase, CallPhase::Doubtful(_));
+        let verifies =
+            run.work.any(|of, pending| of == run.proposal && matches!(pending, Pending::Verify(_)));
+        (doubtful && !verifies).then_some(index)
+    }
+
     /// A person is not asked about a call for now.
     pub(in crate::engine) fn ask_later(&mut self, index: usize, run: &mut RunParts<'_>) {
-        self.set_phase(index, SlotPhase::Unasked);
+        self.set_phase(index, CallPhase::Unasked);
         run.queue.put_question(CallKey(run.proposal, index));
     }
 
     /// The call gets no further attempt, because the run is to end.
-    pub(in crate::engine) fn interrupt(&mut self, index: usize, run: &mut RunParts<'_>) {
-        self.answer_interrupted(index, run);
-    }
-
-    fn answer_interrupted(&mut self, index: usize, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slot(index).map(Slot::without_history) else { return };
-        let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let text = run.out.say(&policy.messages.interrupted, json!({ "tool": slot.tool }));
-        self.answer(index, text, true, run);
-    }
-
-    /// A call that has ended, and is no longer settled because the run is over: the model is told what it answered.
-    fn answer_ended(&mut self, index: usize, data: Option<&Value>, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slot(index).map(Slot::without_history) else { return };
-        let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let text = self.show(&slot, &policy, data, run);
-        self.answer(index, text, false, run);
-    }
-
-    /// What the model is shown of a result; one that the host keeps to itself, the host shows.
-    fn show(&self, slot: &Slot, policy: &ToolPolicy, data: Option<&Value>, run: &mut RunParts<'_>) -> String {
-        data.map_or_else(String::new, |data| self.room.show_result(slot, policy, data, run))
-    }
-
-    fn answer_not_started(&mut self, index: usize, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slot(index).map(Slot::without_history) else { return };
-        let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let text = run.out.say(&policy.messages.not_started, json!({ "tool": slot.tool }));
-        self.answer(index, text, true, run);
+    pub(in crate::engine) fn interrupt(&mut self, index: usize, run: &mut RunParts<'_>) -> Result<(), Then> {
+        self.look(index, run, |call, _, run| call.interrupted(run))
     }
 
     fn clear(&mut self) {
@@ -400,32 +453,15 @@ impl Batch {
         self.slots.clear();
         self.settled = 0;
     }
+}
 
-    /// Answers a call that does not run. Returns whether a reducer had something against it: then that is what the
-    /// model is told.
-    fn refuse(&mut self, index: usize, refusal: Refusal, run: &mut RunParts<'_>) -> bool {
-        let Some(slot) = self.slot(index).map(Slot::without_history) else { return false };
-        let (call, tool) = (slot.call.clone(), slot.tool.clone());
-        let Refusal { class, text, because } = refusal;
-        let objection = run.out.reduce(
-            Trigger::ToolRefused,
-            || json!({ "tool": tool, "call": call, "error_type": class, "message": text }),
-        );
-        let text = match &objection {
-            Some(error) => reducer_text(&tool, error, run),
-            None => text,
-        };
-        run.out.note(
-            Note::Refused { call, tool, error_type: class, message: text.clone() },
-            told(run.policy(), because),
-        );
-        let text = self.room.show_failure(&slot, class, &text.clone(), text, run);
-        self.answer(index, text, true, run);
-        objection.is_some()
+fn give_up(decision: Decision, exhausted: RetryExhausted, run: &mut RunParts<'_>) -> Result<(), Then> {
+    match decision {
+        Decision::TellModel => {}
+        Decision::FinalTurn => {
+            run.force_last_turn(FinalReason::RetryExhaustion, Vec::new());
+        }
+        Decision::Fail => return Err(Then::fail(exhausted, Vec::new())),
     }
-
-    /// The same for every attempt of the call, and for no other call.
-    pub(super) fn idempotency_key(&self, index: usize, run: &RunParts<'_>) -> String {
-        format!("{}-{}-{index}", run.id, self.number)
-    }
+    Ok(())
 }

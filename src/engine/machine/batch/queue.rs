@@ -13,13 +13,12 @@ use super::super::call_queue::CallKey;
 use super::super::run_parts::RunParts;
 use super::super::then::Then;
 use super::super::tool_health::Entry;
+use super::super::tool_series::{CallPhase, Refusal, ToolSeries};
+use super::super::work_table::Pending;
 use super::Batch;
-use super::examine::only_the_end;
-use super::slot::{Refusal, Slot, SlotPhase};
-use crate::engine::directive::Because;
-use crate::engine::machine::call_queue::Place;
+use crate::engine::ask::Answer;
 use crate::engine::reason::Reason;
-use crate::policy::{Approval, Attempts, ErrorClass};
+use crate::policy::{Attempts, ErrorClass};
 use crate::session::FinalReason;
 
 impl Batch {
@@ -27,22 +26,28 @@ impl Batch {
     pub(in crate::engine) fn start_waiting(&mut self, run: &mut RunParts<'_>) -> Result<(), Then> {
         let mut without_room = BTreeSet::new();
         while let Some(index) = run.queue.first(run.proposal, &without_room) {
-            let Some(slot) = self.slot(index).map(Slot::without_history) else { return Ok(()) };
+            let Some(call) = self.slot(index) else { return Ok(()) };
             run.out.about(index);
-            match self.entry(index, &slot, run) {
+            let (tool, key) = (call.tool.clone(), CallKey(run.proposal, index));
+            match self.entry(index, call, run) {
                 Entry::Full => break,
                 Entry::Later => {
-                    without_room.insert(slot.tool);
+                    without_room.insert(tool);
                 }
                 Entry::Refused(refusal) => {
-                    run.queue.release(&slot.tool, CallKey(run.proposal, index));
-                    self.set_phase(index, SlotPhase::Refused(refusal));
+                    run.queue.release(&tool, key);
+                    self.set_phase(index, CallPhase::Refused(refusal));
                 }
                 Entry::Free(place) => {
-                    run.queue.release(&slot.tool, CallKey(run.proposal, index));
-                    run.queue.enter(&slot.tool);
+                    run.queue.release(&tool, key);
+                    run.queue.enter(&tool);
                     self.taken = self.taken.saturating_add(1);
-                    self.begin_call(index, &slot, place, run)?;
+                    run.spending.count_tool_call();
+                    self.look(index, run, |call, cx, run| call.begin(place, cx, run))?;
+                    // Nobody is asked before all have begun that may.
+                    if self.slot(index).is_some_and(|call| call.phase == CallPhase::Unasked) {
+                        run.queue.put_question(key);
+                    }
                 }
             }
         }
@@ -50,8 +55,8 @@ impl Batch {
     }
 
     /// Whether the call of a slot gets a place now.
-    fn entry(&mut self, index: usize, slot: &Slot, run: &mut RunParts<'_>) -> Entry {
-        if let Some(refusal) = too_late(slot, run) {
+    fn entry(&self, index: usize, slot: &ToolSeries, run: &mut RunParts<'_>) -> Entry {
+        if let Some(refusal) = slot.too_late(run) {
             return Entry::Refused(refusal);
         }
         if let Some(refusal) = no_calls_left(slot, run) {
@@ -61,74 +66,17 @@ impl Batch {
         // Whoever is settled next waits for no other call of the batch: the rules may have become narrower since those began.
         let next = index == self.settled;
         // Nor do the others take its place while it waits for one of its tool.
-        let kept = self.slot(self.settled).is_some_and(|slot| slot.phase == SlotPhase::Waiting);
+        let kept = self.slot(self.settled).is_some_and(|slot| slot.phase == CallPhase::Waiting);
         let taken = self.taken.saturating_add(kept.into());
         if !next && !room(run.policy().turn().calls.parallel.value, taken) {
             return Entry::Full;
         }
-        let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let policy = slot.policy(run);
         let same = run.queue.of_tool(&slot.tool);
         if !room(policy.concurrency.value, same) {
             return Entry::Later;
         }
         run.tools.admit(&slot.tool, &policy, same, &mut run.out)
-    }
-
-    /// A call that has got its place begins: it runs, or a person is asked first.
-    fn begin_call(
-        &mut self,
-        index: usize,
-        slot: &Slot,
-        place: Place,
-        run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
-        run.spending.count_tool_call();
-        let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        let asks = policy.approval.value == Approval::Always;
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.place = Some(place);
-            slot.phase = if asks { SlotPhase::Unasked } else { SlotPhase::UnderWay };
-        }
-        if asks {
-            run.queue.put_question(CallKey(run.proposal, index));
-            return Ok(());
-        }
-        self.run_tool(index, Vec::new(), run)
-    }
-
-    /// A call that had to be agreed to runs now, unless something has come up against it meanwhile.
-    pub(super) fn begin_agreed(
-        &mut self,
-        index: usize,
-        why: Vec<Because>,
-        run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
-        let Some(slot) = self.slot(index).map(Slot::without_history) else { return Ok(()) };
-        let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-        if let Some(refusal) = too_late(&slot, run) {
-            self.refuse_agreed(index, refusal, run);
-            return Ok(());
-        }
-        let place = match run.tools.admit_again(&slot.tool, slot.place, &policy, &mut run.out) {
-            Ok(place) => place,
-            Err(refusal) => {
-                self.refuse_agreed(index, refusal, run);
-                return Ok(());
-            }
-        };
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.place = place;
-            slot.to_approve = false;
-            slot.phase = SlotPhase::UnderWay;
-        }
-        self.run_tool(index, why, run)
-    }
-
-    /// A call that has a place does not run after all.
-    pub(super) fn refuse_agreed(&mut self, index: usize, refusal: Refusal, run: &mut RunParts<'_>) {
-        run.spending.uncount_tool_call();
-        self.return_probe(index, run);
-        self.set_phase(index, SlotPhase::Refused(refusal));
     }
 
     /// The call of a slot needs its place no more.
@@ -140,15 +88,25 @@ impl Batch {
         }
     }
 
-    /// Gives back the probe that a call has, if it has one: it shows nothing about the tool's health.
-    pub(super) fn return_probe(&mut self, index: usize, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        if slot.place != Some(Place::Probe) {
-            return;
+    /// Asks about the first call that waits for it, unless a person is being asked about another.
+    pub(in crate::engine) fn ask_next(&mut self, run: &mut RunParts<'_>) -> Result<(), Then> {
+        let asked = |_, pending: &Pending| matches!(pending, Pending::Approve(_) | Pending::ApproveAgain(_));
+        while !run.work.any(asked) {
+            let Some(index) = run.queue.next_question(run.proposal) else { return Ok(()) };
+            self.look(index, run, |call, cx, run| call.ask(cx, run))?;
         }
-        slot.place = Some(Place::Run);
-        let tool = slot.tool.clone();
-        run.tools.return_probe(&tool, &mut run.out);
+        Ok(())
+    }
+
+    /// A person has answered whether a call may run, or nobody has.
+    pub(in crate::engine) fn on_approved(
+        &mut self,
+        index: usize,
+        answer: Answer,
+        run: &mut RunParts<'_>,
+    ) -> Result<(), Then> {
+        self.look(index, run, |call, cx, run| call.on_approved(answer, cx, run))?;
+        self.ask_next(run)
     }
 }
 
@@ -169,19 +127,8 @@ pub(super) fn surplus(tool: &str, calls: &mut u32, run: &mut RunParts<'_>) -> Op
     Some(Refusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
 }
 
-/// Why a call that waited does not begin any more, whatever room there is.
-pub(super) fn too_late(slot: &Slot, run: &mut RunParts<'_>) -> Option<Refusal> {
-    let refusal = only_the_end(&slot.tool, run);
-    if refusal.is_some() || run.deadline().is_none_or(|deadline| deadline > run.out.now) {
-        return refusal;
-    }
-    let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-    let text = run.out.say(&policy.messages.not_started, json!({ "tool": slot.tool }));
-    Some(Refusal { class: ErrorClass::Timeout, text, because: Vec::new() })
-}
-
 /// Why a call does not run: all calls of tools there may be have run. Then the next turn is the final one.
-pub(super) fn no_calls_left(slot: &Slot, run: &mut RunParts<'_>) -> Option<Refusal> {
+fn no_calls_left(slot: &ToolSeries, run: &mut RunParts<'_>) -> Option<Refusal> {
     let most = run.run_budget().limits()?.tool_calls.as_ref()?;
     let made = run.spending.tool_calls;
     if made < most.value {

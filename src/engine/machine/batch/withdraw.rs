@@ -7,9 +7,10 @@ use serde_json::json;
 use super::super::call_queue::CallKey;
 use super::super::run_parts::RunParts;
 use super::super::then::Then;
+use super::super::tool_series::{CallPhase, CallStep, ToolSeries, Withdrawn};
 use super::super::work_table::Pending;
 use super::Batch;
-use super::slot::{SlotPhase, Withdrawn};
+
 use crate::engine::directive::Note;
 use crate::engine::event::ToolOutcome;
 use crate::engine::failure::EffectState;
@@ -19,7 +20,7 @@ use crate::session::StopReason;
 impl Batch {
     /// Whether there is such a call, and it has no result yet.
     pub(in crate::engine) fn is_open(&self, call: usize) -> bool {
-        self.slot(call).is_some_and(|slot| slot.phase != SlotPhase::Settled)
+        self.slot(call).is_some_and(|slot| slot.phase != CallPhase::Settled)
     }
 
     /// The host needs a call no more, or none of them: what has not begun does not begin, and what has failed is not tried
@@ -41,35 +42,35 @@ impl Batch {
         let key = CallKey(run.proposal, index);
         let Some(slot) = self.slots.get_mut(index) else { return };
         let tool = slot.tool.clone();
-        let phase = match mem::replace(&mut slot.phase, SlotPhase::Settled) {
-            phase @ (SlotPhase::Settled
-            | SlotPhase::Refused(_)
-            | SlotPhase::Withdrawn(_)
-            | SlotPhase::Ended(ToolOutcome::Ok { .. } | ToolOutcome::Done, _)) => phase,
-            SlotPhase::Waiting => {
+        let phase = match mem::replace(&mut slot.phase, CallPhase::Settled) {
+            phase @ (CallPhase::Settled
+            | CallPhase::Refused(_)
+            | CallPhase::Withdrawn(_)
+            | CallPhase::Ended(ToolOutcome::Ok { .. } | ToolOutcome::Done, _)) => phase,
+            CallPhase::Waiting => {
                 run.queue.release(&tool, key);
-                SlotPhase::Withdrawn(Withdrawn::NotStarted)
+                CallPhase::Withdrawn(Withdrawn::NotStarted)
             }
-            SlotPhase::Unasked | SlotPhase::Asked if slot.series.history.is_empty() => {
+            CallPhase::Unasked | CallPhase::Asked if slot.series.history.is_empty() => {
                 run.spending.uncount_tool_call();
-                SlotPhase::Withdrawn(Withdrawn::NotStarted)
+                CallPhase::Withdrawn(Withdrawn::NotStarted)
             }
-            SlotPhase::Invalid(_)
-            | SlotPhase::Report(_)
-            | SlotPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, _) => {
-                SlotPhase::Withdrawn(Withdrawn::NotStarted)
+            CallPhase::Invalid(_)
+            | CallPhase::Report(_)
+            | CallPhase::Ended(ToolOutcome::Failed { effect: EffectState::NotStarted, .. }, _) => {
+                CallPhase::Withdrawn(Withdrawn::NotStarted)
             }
-            SlotPhase::Unasked
-            | SlotPhase::Asked
-            | SlotPhase::UnderWay
-            | SlotPhase::Doubtful(_)
-            | SlotPhase::Ended(ToolOutcome::Failed { .. }, _) => SlotPhase::Withdrawn(Withdrawn::Interrupted),
+            CallPhase::Unasked
+            | CallPhase::Asked
+            | CallPhase::UnderWay
+            | CallPhase::Doubtful(_)
+            | CallPhase::Ended(ToolOutcome::Failed { .. }, _) => CallPhase::Withdrawn(Withdrawn::Interrupted),
             // They have their results; nobody decides about them any more.
-            SlotPhase::WithPlanner(_) | SlotPhase::ReportWithPlanner => SlotPhase::Settled,
+            CallPhase::WithPlanner(_) | CallPhase::ReportWithPlanner => CallPhase::Settled,
         };
         slot.phase = phase;
         run.queue.drop_question(key);
-        self.return_probe(index, run);
+        slot.return_probe(run);
         let open: Vec<_> = run.work.open(run.proposal).collect();
         for (work, pending) in open {
             if slot_of(pending) == Some(index) {
@@ -77,29 +78,25 @@ impl Batch {
             }
         }
     }
+}
 
-    /// A call that the host needs no more gets its result.
-    pub(super) fn answer_withdrawn(&mut self, index: usize, withdrawn: Withdrawn, run: &mut RunParts<'_>) {
-        let Some(slot) = self.slot(index) else { return };
-        let attempts = match withdrawn {
-            Withdrawn::NotStarted => return self.answer_not_started(index, run),
-            Withdrawn::Interrupted => slot.series.attempt(),
-        };
-        let (call, tool, arguments) = (slot.call.clone(), slot.tool.clone(), slot.arguments.clone());
-        let (error_type, message) = (ErrorClass::Cancelled, "the call was withdrawn".to_owned());
-        // An objection has nobody to answer it.
-        run.out.reduce(Trigger::ToolFailed, || {
-            json!({
-                "tool": tool, "call": call, "attempts": attempts, "arguments": arguments,
-                "error_type": error_type, "message": message, "reason": StopReason::Cancelled,
-            })
-        });
-        run.out.note(
-            Note::ToolEnded { call, tool, attempts, error_type: Some(error_type), message },
-            Vec::new(),
-        );
-        self.answer_interrupted(index, run);
-    }
+/// A call that the host needs no more gets its result.
+pub(super) fn answered(series: &ToolSeries, how: Withdrawn, run: &mut RunParts<'_>) -> CallStep {
+    let attempts = match how {
+        Withdrawn::NotStarted => return series.not_started(run),
+        Withdrawn::Interrupted => series.series.attempt(),
+    };
+    let (call, tool) = (series.call.clone(), series.tool.clone());
+    let (error_type, message) = (ErrorClass::Cancelled, "the call was withdrawn".to_owned());
+    // An objection has nobody to answer it.
+    run.out.reduce(Trigger::ToolFailed, || {
+        json!({
+            "tool": tool, "call": call, "attempts": attempts, "arguments": series.arguments,
+            "error_type": error_type, "message": message, "reason": StopReason::Cancelled,
+        })
+    });
+    run.out.note(Note::ToolEnded { call, tool, attempts, error_type: Some(error_type), message }, Vec::new());
+    series.interrupted(run)
 }
 
 /// The slot that a piece of work is for.

@@ -4,13 +4,9 @@ use core::mem;
 
 use serde_json::{Map, Value, json};
 
-use super::super::call_queue::CallKey;
 use super::super::run_parts::RunParts;
-use super::super::then::Then;
 use super::super::work_table::Pending;
-use super::Batch;
-use super::approval::ask_person;
-use super::slot::{Doubt, Slot, SlotPhase};
+use super::{CallContext, CallPhase, CallStep, Doubt, ToolSeries};
 use crate::engine::ask::{Answer, Question};
 use crate::engine::because::because;
 use crate::engine::directive::{Note, RunTool, Work, WorkId};
@@ -20,78 +16,61 @@ use crate::engine::retry::{self, Obstacle, Verdict};
 use crate::policy::{AfterEffect, Effect, ErrorClass, Setting, Verification};
 use crate::time::Instant;
 
-impl Batch {
-    /// Whether it is to be found out first if a run has acted; then that is under way.
+impl ToolSeries {
+    /// Finds out first whether a run has acted, if that is to be found out; `None`: it is not.
     ///
     /// Only where another attempt would follow if running twice did no harm: else nothing depends on the answer.
     pub(super) fn doubts(
         &mut self,
-        index: usize,
         failure: &Failure,
         effect: EffectState,
         at: Instant,
+        cx: &CallContext<'_>,
         run: &mut RunParts<'_>,
-    ) -> Result<bool, Then> {
+    ) -> Option<CallStep> {
         let classified = failure.classified(run.policy());
-        let Some(slot) = self.slot(index) else { return Ok(false) };
-        let (progress, slot) = (slot.series.progress(), slot.without_history());
-        let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let progress = self.series.progress();
+        let policy = self.policy(run);
         if policy.after_effect.value == AfterEffect::Tell
             || classified.class == ErrorClass::InvalidArgs
             || effect == EffectState::Committed
             || run.ending.stop().is_some()
-            || may_run_again(run.effect_of(&slot.tool, &policy), effect)
+            || may_run_again(run.effect_of(&self.tool, &policy), effect)
         {
-            return Ok(false);
+            return None;
         }
-        let opens = run.tools.would_open(&slot.tool, slot.place, &policy, run.out.now);
+        let opens = run.tools.would_open(&self.tool, self.place, &policy, run.out.now);
         let obstacle = if opens { Obstacle::CircuitOpen } else { Obstacle::None };
         let case = run.case_of(failure, classified, &policy.retry, obstacle);
-        let seed = || run.seed("tool", &self.idempotency_key(index, run));
+        let seed = || run.seed("tool", &cx.idempotency_key(run));
         let verdict = retry::decide(&policy.retry, progress, case, run.out.now, seed);
         if !matches!(verdict, Verdict::Retry { .. }) {
-            return Ok(false);
+            return None;
         }
         let asks = match &policy.after_effect.value {
             AfterEffect::Ask => true,
-            AfterEffect::Verify(check) if self.verify(index, &slot, check, &policy.after_effect, run) => {
-                false
-            }
-            AfterEffect::Tell | AfterEffect::Verify(_) => return Ok(false),
+            AfterEffect::Verify(check) if self.verify(check, &policy.after_effect, cx, run) => false,
+            AfterEffect::Tell | AfterEffect::Verify(_) => return None,
         };
         let doubt = Doubt { failure: failure.clone(), effect, at };
-        self.set_phase(index, SlotPhase::Doubtful(Box::new(doubt)));
-        if asks {
-            run.queue.put_question(CallKey(run.proposal, index));
-            self.ask_next(run)?;
-        }
-        Ok(true)
-    }
-
-    /// Whether the call that is settled next waits for a person to say whether it may run again.
-    pub(in crate::engine) fn waits_for_a_person(&self, run: &RunParts<'_>) -> Option<usize> {
-        let index = self.settled;
-        let doubtful = matches!(self.slot(index)?.phase, SlotPhase::Doubtful(_));
-        let verifies =
-            run.work.any(|of, pending| of == run.proposal && matches!(pending, Pending::Verify(_)));
-        (doubtful && !verifies).then_some(index)
+        self.phase = CallPhase::Doubtful(Box::new(doubt));
+        Some(if asks { CallStep::Question } else { CallStep::Open })
     }
 
     /// Runs the tool that says whether this one has acted. What cannot be run says nothing.
     fn verify(
-        &mut self,
-        index: usize,
-        slot: &Slot,
+        &self,
         check: &Verification,
         rule: &Setting<AfterEffect>,
+        cx: &CallContext<'_>,
         run: &mut RunParts<'_>,
     ) -> bool {
-        let arguments = match arguments_of(slot, check, run) {
+        let arguments = match arguments_of(self, check, run) {
             Ok(arguments) => arguments,
             Err(problem) => {
                 let place = run.policy().place(rule.origin);
                 run.out
-                    .warn(format!("{place}: whether `{}` has acted is not verified: {problem}", slot.tool));
+                    .warn(format!("{place}: whether `{}` has acted is not verified: {problem}", self.tool));
                 return false;
             }
         };
@@ -100,40 +79,36 @@ impl Batch {
         // It runs in the place of the call it is about.
         let check_run = RunTool {
             work: WorkId(0),
-            call: slot.call.clone(),
+            call: self.call.clone(),
             tool: check.tool.clone(),
             attempt: 1,
             max_attempts: Some(1),
             arguments,
             timeout: retry::attempt_timeout(&policy.retry, now, run.deadline(), now),
-            idempotency_key: format!("{}-check", self.idempotency_key(index, run)),
+            idempotency_key: format!("{}-check", cx.idempotency_key(run)),
             spill: None,
         };
         let why = because(run.policy(), "after_effect", &kind(rule), []);
-        run.ask(Pending::Verify(index), |work| Work::RunTool(RunTool { work, ..check_run }), vec![why]);
+        run.ask(Pending::Verify(cx.index), |work| Work::RunTool(RunTool { work, ..check_run }), vec![why]);
         true
     }
 
-    /// The other tool has answered whether the run of a slot has acted.
+    /// The other tool has answered whether the run has acted.
     pub(in crate::engine) fn on_verified(
         &mut self,
-        index: usize,
         outcome: ToolOutcome,
+        cx: &mut CallContext<'_>,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
-        run.out.about(index);
-        let Some(slot) = self.slot(index).map(Slot::without_history) else {
-            return Ok(());
-        };
-        let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+    ) -> CallStep {
+        let policy = self.policy(run);
         let AfterEffect::Verify(check) = &policy.after_effect.value else {
             // The rules have changed meanwhile.
-            return self.found_out(index, EffectState::Unknown, "", run);
+            return self.found_out(EffectState::Unknown, "", cx, run);
         };
         let effect = match outcome {
             ToolOutcome::Failed { .. } | ToolOutcome::Done => EffectState::Unknown,
             ToolOutcome::Ok { data } => {
-                let mut vars = known(&slot);
+                let mut vars = known(self);
                 vars.insert("result".to_owned(), data);
                 match check.acted.holds(&vars) {
                     Ok(true) => EffectState::Committed,
@@ -146,75 +121,78 @@ impl Batch {
                 }
             }
         };
-        self.found_out(index, effect, &check.tool, run)
+        self.found_out(effect, &check.tool, cx, run)
     }
 
     /// A person has answered whether the tool may run again. No answer is a no: it may have acted.
     pub(in crate::engine) fn on_approved_again(
         &mut self,
-        index: usize,
         answer: Answer,
+        cx: &mut CallContext<'_>,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
-        run.out.about(index);
+    ) -> CallStep {
         let effect = match answer {
             Answer::Approve | Answer::ApproveAll => EffectState::NotStarted,
             Answer::Refuse | Answer::None => EffectState::Unknown,
         };
-        self.found_out(index, effect, "", run)
+        self.found_out(effect, "", cx, run)
     }
 
     fn found_out(
         &mut self,
-        index: usize,
         effect: EffectState,
         by: &str,
+        cx: &mut CallContext<'_>,
         run: &mut RunParts<'_>,
-    ) -> Result<(), Then> {
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
-        let doubt = match mem::replace(&mut slot.phase, SlotPhase::UnderWay) {
-            SlotPhase::Doubtful(doubt) => *doubt,
+    ) -> CallStep {
+        let doubt = match mem::replace(&mut self.phase, CallPhase::UnderWay) {
+            CallPhase::Doubtful(doubt) => *doubt,
             phase => {
-                slot.phase = phase;
-                return Ok(());
+                self.phase = phase;
+                return CallStep::Open;
             }
         };
-        let slot = slot.without_history();
-        let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
+        let policy = self.policy(run);
         let fact = match effect {
             EffectState::NotStarted => "it may run again",
             EffectState::Committed => "it has acted",
             EffectState::Started | EffectState::Unknown => "it may have acted",
         };
         let why = because(run.policy(), "after_effect", &kind(&policy.after_effect), [fact.to_owned()]);
-        let (call, tool) = (slot.call.clone(), slot.tool.clone());
+        let (call, tool) = (self.call.clone(), self.tool.clone());
         run.out.note(Note::EffectChecked { call, tool, by: by.to_owned(), effect }, vec![why]);
         let Doubt { failure, effect: before, at } = doubt;
         match effect {
-            EffectState::NotStarted => self.failed_for_certain(index, &failure, effect, at, run)?,
+            EffectState::NotStarted => self.failed_for_certain(&failure, effect, at, cx, run),
             EffectState::Committed => {
                 let class = failure.classified(run.policy()).class;
                 let vars =
-                    json!({ "tool": slot.tool, "error": failure.message, "error_type": class, "by": by });
+                    json!({ "tool": self.tool, "error": failure.message, "error_type": class, "by": by });
                 let text = run.out.say(&policy.messages.acted, vars);
                 // The tool is no better for it: its run failed.
-                run.tools.failed(&slot.tool, slot.place, &policy, &mut run.out);
-                self.has_acted(index, Some(&Value::String(text)), run);
+                run.tools.failed(&self.tool, self.place, &policy, &mut run.out);
+                self.has_acted(Some(&Value::String(text)), cx, run)
             }
             EffectState::Started | EffectState::Unknown => {
-                self.failed_for_certain(index, &failure, before, at, run)?;
+                self.failed_for_certain(&failure, before, at, cx, run)
             }
         }
-        Ok(())
+    }
+
+    /// Asks a person whether the call may run again. Once the run is to end, nobody is asked.
+    pub(in crate::engine) fn ask_again(&self, doubt: &Doubt, index: usize, run: &mut RunParts<'_>) {
+        if run.ending.stop().is_some() {
+            return;
+        }
+        let policy = self.policy(run);
+        let why = because(run.policy(), "after_effect", &kind(&policy.after_effect), []);
+        let pending = Pending::ApproveAgain(index);
+        self.ask_person(pending, Question::RunAgain, &doubt.failure.message, why, run);
     }
 }
 
 /// The arguments of the tool that is asked, if it can be.
-pub(super) fn arguments_of(
-    slot: &Slot,
-    check: &Verification,
-    run: &mut RunParts<'_>,
-) -> Result<Value, String> {
+fn arguments_of(series: &ToolSeries, check: &Verification, run: &mut RunParts<'_>) -> Result<Value, String> {
     let Some(schema) = run.out.rules.tools.schema(&check.tool) else {
         return Err(format!("there is no tool `{}`", check.tool));
     };
@@ -225,7 +203,7 @@ pub(super) fn arguments_of(
     if !run.tools.is_closed(&check.tool) {
         return Err(format!("the breaker of `{}` is open", check.tool));
     }
-    let vars = known(slot);
+    let vars = known(series);
     let mut arguments = Map::new();
     for (name, value) in &check.arguments {
         let value = value.eval(&vars).map_err(|error| format!("`{name}`: {error}"))?;
@@ -236,17 +214,6 @@ pub(super) fn arguments_of(
         None => Ok(arguments),
         Some(problem) => Err(format!("the arguments of `{}`: {}", check.tool, problem.message)),
     }
-}
-
-/// Asks whether the call of a slot may run again. Once the run is to end, nobody is asked.
-pub(super) fn ask_again(index: usize, slot: &Slot, doubt: &Doubt, run: &mut RunParts<'_>) {
-    if run.ending.stop().is_some() {
-        return;
-    }
-    let policy = run.tool_policy(&slot.tool, &slot.arguments, slot.planner.as_ref());
-    let why = because(run.policy(), "after_effect", &kind(&policy.after_effect), []);
-    let pending = Pending::ApproveAgain(index);
-    ask_person(pending, Question::RunAgain, slot, &doubt.failure.message, why, run);
 }
 
 /// How it is found out, for people.
@@ -260,9 +227,9 @@ const fn kind(rule: &Setting<AfterEffect>) -> Setting<&'static str> {
 }
 
 /// What expressions about a call know.
-fn known(slot: &Slot) -> Map<String, Value> {
+fn known(series: &ToolSeries) -> Map<String, Value> {
     Map::from_iter([
-        ("args".to_owned(), Value::clone(&slot.arguments)),
-        ("tool".to_owned(), slot.tool.clone().into()),
+        ("args".to_owned(), Value::clone(&series.arguments)),
+        ("tool".to_owned(), series.tool.clone().into()),
     ])
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::history_repairs::count;
 use super::super::run_parts::RunParts;
-use super::slot::Slot;
+use super::ToolSeries;
 use crate::engine::because::{Shown, because};
 use crate::engine::directive::{Because, Note};
 use crate::engine::result::{Shown as ResultShown, Spill, ToolResult, show};
@@ -19,25 +19,25 @@ const MOST_TRIES: u32 = 8;
 /// The room that the results of a batch share; `None`: they may have any amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct ResultRoom(pub(super) Option<RoomForResults>);
+pub(in crate::engine) struct ResultRoom(pub(in crate::engine) Option<RoomForResults>);
 
 impl ResultRoom {
     /// Whether results may have any amount.
-    pub(super) const fn is_unlimited(&self) -> bool {
+    pub(in crate::engine) const fn is_unlimited(&self) -> bool {
         self.0.is_none()
     }
 
     /// One more call has its result.
-    pub(super) fn take(&mut self, result: &Message) {
+    pub(in crate::engine) fn take(&mut self, result: &Message) {
         if let Some(room) = &mut self.0 {
             room.take(result);
         }
     }
 
     /// What the model is shown of what a tool answered.
-    pub(super) fn show_result(
+    pub(in crate::engine) fn show_result(
         self,
-        slot: &Slot,
+        slot: &ToolSeries,
         policy: &ToolPolicy,
         data: &Value,
         run: &mut RunParts<'_>,
@@ -55,9 +55,9 @@ impl ResultRoom {
 
     /// What the model is shown of a failure: `told` in the words of the policy, or what is wrong as JSON. What tools say
     /// is a part of both, and no failure gets around the cap.
-    pub(super) fn show_failure(
+    pub(in crate::engine) fn show_failure(
         self,
-        slot: &Slot,
+        slot: &ToolSeries,
         class: ErrorClass,
         error: &str,
         told: String,
@@ -74,7 +74,7 @@ impl ResultRoom {
     }
 
     /// What the host is told about keeping a result that is too large, by the number of its batch and its place there.
-    pub(super) fn spill(
+    pub(in crate::engine) fn spill(
         self,
         (batch, index): (u64, usize),
         tool: &str,
@@ -91,7 +91,13 @@ impl ResultRoom {
     }
 
     /// As much of it as the policy allows, and as there is room for.
-    fn capped(self, slot: &Slot, rules: &ResultPolicy, value: &Value, run: &mut RunParts<'_>) -> String {
+    fn capped(
+        self,
+        slot: &ToolSeries,
+        rules: &ResultPolicy,
+        value: &Value,
+        run: &mut RunParts<'_>,
+    ) -> String {
         let shown = cut(slot, rules, value, run);
         let share = self.share().filter(|share| !share.holds(&shown.text));
         let (shown, max, why) = match share {
@@ -132,7 +138,7 @@ impl ResultRoom {
 /// the one counts tokens and the other characters, the policy's word is the firm one.
 fn cut_to(
     mut share: Size,
-    slot: &Slot,
+    slot: &ToolSeries,
     rules: &ResultPolicy,
     value: &Value,
     capped: ResultShown,
@@ -156,7 +162,7 @@ fn cut_to(
 }
 
 /// As much of it as the policy allows.
-fn cut(slot: &Slot, rules: &ResultPolicy, value: &Value, run: &mut RunParts<'_>) -> ResultShown {
+fn cut(slot: &ToolSeries, rules: &ResultPolicy, value: &Value, run: &mut RunParts<'_>) -> ResultShown {
     let handle = handle_of(slot, rules);
     let unit = rules.max.value.size().map_or("", |size| size.unit.name());
     let mut notice = |shown: u64, total: u64| {
@@ -172,6 +178,6 @@ fn cut(slot: &Slot, rules: &ResultPolicy, value: &Value, run: &mut RunParts<'_>)
 }
 
 /// Under which handle the whole result is kept.
-fn handle_of(slot: &Slot, rules: &ResultPolicy) -> Option<String> {
+fn handle_of(slot: &ToolSeries, rules: &ResultPolicy) -> Option<String> {
     slot.ran.handle.clone().filter(|_| rules.over.value == OverMax::Spill)
 }
