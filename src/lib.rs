@@ -1,13 +1,14 @@
 //! A declarative policy engine that keeps LLM agents going when tool calls and model turns go wrong.
 //!
 //! A policy says what is retried, how long is waited, what the model is told, when a tool is switched off, what the final
-//! report must look like, and what the agent remembers. There are three ways in, each a thin layer over the one before;
+//! report must look like, and what the agent remembers. There are four ways in, each a thin layer over the one before;
 //! `docs/embedding.md` shows them.
 //!
 //! | you have | take |
 //! |---|---|
 //! | nothing yet | `host::Agent`, the host behind `unfazed run` |
 //! | a loop of your own, in tokio | `host::Guard` around single calls |
+//! | a loop of your own, and a session to keep | `host::DrivenRun` for tool calls, turns and reports |
 //! | another runtime, or none | [`engine::Interpreter`]: events in, directives out |
 //!
 //! ```
