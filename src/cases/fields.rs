@@ -1,151 +1,88 @@
-//! The fields of events, directives and messages, as the schema of test files describes them.
+//! The fields of events, directives and messages, as the schema of test files describes them: in the words of the schema of
+//! session logs.
 
 use serde_json::{Map, Value, json};
 
-/// What a field is, and an example of what may be expected of it, in JSON or as plain text.
-const FIELDS: &[(&str, &str, &str)] = &[
-    (
-        "action",
-        "What is attempted: a tool, a model or the report; of `turn_retry`: what is done.",
-        "tool search",
-    ),
-    ("answer", "What a person answers.", "approve"),
-    ("arguments", "The arguments of the call.", r#"{"query": "price of item 42"}"#),
+use super::kinds::{Kind, definition, kinds, property, referred};
+
+/// The keys that name kinds of records.
+const TAGS: &[&str] = &["directive", "event", "role"];
+/// The fields that only test files have, or that are written otherwise there.
+const OWN: [(&str, &str, &str); 4] = [
     ("at", "How long after the start it happens. With a unit: ms, s, m, h, d.", "600ms"),
-    ("attempt", "The number of the attempt, from 1.", "2"),
-    ("attempts", "How many attempts it took.", "3"),
-    ("backoff", "The wait before the next attempt. With a unit: ms, s, m, h, d.", "2s"),
-    ("because", "Why: the rules that decided.", r#"[{"rule": "retry.max_attempts"}]"#),
-    ("breakers", "What all hosts know of breakers.", r#"{"search": {"phase": "closed"}}"#),
-    ("budgets", "What all hosts have drawn on budgets.", r#"{"shared pool web (100 tokens)": {"spent": 5}}"#),
-    ("by", "The tool that was run to find out; empty: a person was asked.", "outbox"),
-    ("call", "The model's id of the call.", "call_1"),
-    ("calls", "The calls of one reply, in order.", r#"[{"name": "search"}]"#),
-    ("count", "How often there was the same, this time included.", "3"),
-    ("deadline", "The time after which no attempt starts, in nanoseconds since 1970.", "1767225900000000000"),
-    ("decision", "What is done when attempts are exhausted.", "tell_model"),
-    ("delay", "How long is waited. With a unit: ms, s, m, h, d.", "200ms"),
     ("directive", "The kind of directive.", "wait"),
-    ("drive", "Who runs the loop of turns.", "turns"),
-    ("dropped_count", "How many results that answer no call were taken out.", "1"),
-    ("effect", "What was found out about a run that may have acted.", "not_started"),
-    ("error", "What failed; of a message: whether the call failed or was refused.", "true"),
-    ("error_type", "The class of the failure.", "rate_limit"),
-    ("event", "The kind of event.", "tool_finished"),
-    ("exhausted", "The end of the attempts.", r#"{"action": "tool search", "reason": "attempts"}"#),
-    ("extra", "What the provider sent besides.", r#"{"reasoning": "First the price."}"#),
-    ("failure", "What is known about a failure.", r#"{"status": 429}"#),
-    ("feedback", "The record of feedback.", r#"{"error_type": "timeout"}"#),
-    ("from", "The name the model called the tool by.", "functions.search"),
-    ("guidance", "Which guidance of the policy it is.", "final_turn"),
-    ("handle", "The handle under which the whole result is kept.", "r1-0"),
-    ("history", "The conversation there was before.", r#"[{"role": "user"}]"#),
-    ("history_faults", "How many calls and results providers would object to.", "1"),
-    ("idempotency_key", "The key that is the same for every attempt of a call.", r#"{"contains": "-1-"}"#),
-    ("injected_count", "How many results were put in for calls that had none.", "1"),
-    ("last", "Whether only the final report is allowed in the turn.", "true"),
-    ("left_out", "How many messages were left out.", "12"),
-    ("length", "How many calls are repeated: 1, or the length of the cycle.", "1"),
-    ("log_message", "What the log says.", r#"{"contains": "slow down"}"#),
-    ("malformed_calls", "What is done about a call whose arguments are no JSON object.", "drop"),
-    ("malformed_count", "How many calls had arguments that are no JSON object.", "1"),
-    ("max_attempts", "The most attempts; null: unlimited.", "3"),
-    (
-        "max_output",
-        "The most tokens of the reply, where a budget of the run leaves it less than usual.",
-        "2048",
-    ),
-    ("max_turns", "The most turns there are.", "30"),
-    ("message", "What went wrong, or what the model is told.", r#"{"contains": "slow down"}"#),
-    ("message_tokens", "How many tokens the messages have.", "1200"),
-    ("messages", "How many messages the conversation has.", "4"),
-    ("model", "The model that refused the history.", "main"),
-    ("moved_count", "How many results were moved to their calls.", "1"),
-    ("name", "The name of the metric.", "retry_attempts"),
-    ("next_delay_seconds", "The wait before the next attempt, in seconds.", "0.2"),
-    ("next_target", "The model that is asked next.", "spare"),
-    ("now", "The time of the event, in nanoseconds since 1970.", "1767225600000000000"),
-    ("original_error", "What the provider said that refused the history.", r#"{"contains": "tool_use"}"#),
-    ("orphan_calls", "What is done about a call without a result.", "prune"),
-    ("outcome", "How it ended.", r#"{"status": "reported"}"#),
-    ("output", "The final report.", r#"{"price": 12.5}"#),
-    ("pattern", "What is repeated.", "same_call"),
-    ("plan", "What is to be done, and the numbers it is to come to.", r#"{"number": 1}"#),
-    ("policy", "The digest of the policy in force.", r#"{"matches": "^[0-9a-f]+$"}"#),
-    (
-        "prices",
-        "What the tokens of the models cost, in millionths of a US dollar per million.",
-        r#"{"main": {"input": 2500000}}"#,
-    ),
-    ("prompt", "What a model is asked for a summary.", r#"{"contains": "Sum it up"}"#),
-    ("pruned_count", "How many calls without a result were taken out.", "1"),
-    ("question", "What a person is asked.", "run"),
-    ("reason", "Why the run was stopped, or why a turn is the last.", "stopped by the user"),
-    ("received", "How many characters of a streamed answer had come.", "120"),
-    ("reduction", "What a step of a reduction comes to.", r#"{"dropped": 12}"#),
-    ("remaining", "How many other models can still be asked in the turn.", "1"),
-    ("repair", "What it takes to repair the history.", r#"{"dropped": 1}"#),
-    ("repairs", "The kinds of repairs.", r#"["trailing_comma"]"#),
-    ("reply", "The model's reply.", r#"{"text": "The price is 12.50."}"#),
-    ("retry_scheduled_at", "When the next attempt may start, RFC 3339.", "2026-01-01T00:00:00.200Z"),
-    ("role", "Who the message is from.", "tool"),
-    ("rounds", "How many rounds in a row.", "2"),
-    ("run", "The id of the run; of a tool that has finished: what else is known.", r#"{"contains": "run"}"#),
-    ("seed", "The seed of every jittered delay.", "42"),
-    ("seq", "The number of the event, from 1.", "3"),
-    ("shortened", "How many messages are shorter.", "3"),
-    ("shown", "How much of a result the model is shown.", "5940"),
-    ("source", "What failed: a tool call or the report; of a report, how it was delivered.", "tool"),
-    ("sources", "The rules the action comes from.", r#"["retry.server_delay"]"#),
-    ("spill", "Under which handle the whole result is to be kept.", r#"{"handle": "r1-0"}"#),
-    ("splices", "The pieces of the conversation that are replaced.", r#"[{"at": 1, "remove": 1}]"#),
-    ("stage", "What is done about a model that repeats itself.", "nudge"),
-    ("step", "The kind of the step of a reduction.", "digest"),
-    ("state", "The phase of the breaker.", "open"),
-    ("subject", "What is waited for, or measured.", "tool search"),
-    ("system", "Instructions above the conversation.", "You look up prices."),
-    ("system_message", "What the model is told.", r#"{"contains": "was empty"}"#),
-    ("target", "Which model is called.", "main"),
-    ("targets", "The models, in order of preference.", r#"["main", "spare"]"#),
-    ("task", "What the user wants.", "What does item 42 cost?"),
-    ("text", "The text of the message.", r#"{"contains": "did not run"}"#),
-    ("timeout", "The longest the call may take. With a unit: ms, s, m, h, d.", "20s"),
-    (
-        "timeouts",
-        "The longest each step of a model call may take. With a unit: ms, s, m, h, d.",
-        r#"{"first_token": "5m"}"#,
-    ),
-    ("tokens_after", "How many tokens the messages have after it.", "4200"),
-    ("tokens_before", "How many tokens the messages had before it.", "9000"),
-    ("tool", "The name of the tool.", "search"),
-    ("tool_choice", "Whether the model must call a tool.", "required"),
-    ("tool_name", "The name of the tool that failed.", "search"),
-    ("tool_tokens", "How many tokens the tool definitions have.", "350"),
-    (
-        "tools",
-        "The tools the model may be shown, those it is not shown for now, or those of the run.",
-        r#"["search"]"#,
-    ),
-    ("total", "How much of a result there is.", "32613"),
-    ("turn", "The number of the turn, from 1.", "2"),
-    ("unit", "What sizes are counted in.", "chars"),
-    ("until", "The time at which the wait ends, in nanoseconds since 1970.", "1767225600200000000"),
-    ("value", "What is measured: a count, or nanoseconds of delay.", "3"),
-    (
-        "windows",
-        "How large the windows of the models are.",
-        r#"{"main": {"tokens": 8192, "source": "server"}}"#,
-    ),
-    ("work", "The number of the piece of work.", "1"),
+    ("event", "The kind of event.", "model_failed"),
+    ("role", "Whose message it is.", "assistant"),
 ];
 
-/// The schemas of those fields. Any value may be expected of them, also a piece of a text.
-pub(crate) fn schemas(names: &[&str]) -> Map<String, Value> {
-    let schema = |name: &&str| {
-        let known = FIELDS.iter().find(|(known, ..)| known == name);
-        let about =
-            known.map(|(_, about, example)| json!({"description": format!("{about} Example: `{example}`")}));
-        ((*name).to_owned(), about.unwrap_or_else(|| json!({})))
-    };
+/// The schemas of those fields, of records of these kinds. Any value may be expected of them, also a piece of a text.
+pub(crate) fn schemas(names: &[&str], tags: &'static [&'static str]) -> Map<String, Value> {
+    let tags = if tags.is_empty() { TAGS } else { tags };
+    let schema = |name: &&str| ((*name).to_owned(), json!({ "description": about(name, tags) }));
     names.iter().map(schema).collect()
+}
+
+/// What a field is: where kinds have fields of the same name that are not the same, what it is in each.
+fn about(name: &str, tags: &'static [&'static str]) -> String {
+    if let Some((_, text, example)) = OWN.iter().find(|(own, ..)| *own == name) {
+        return format!("{text} Example: `{example}`");
+    }
+    let mut told: Vec<(&str, Vec<&Kind>)> = Vec::new();
+    let mut example = None;
+    for kind in kinds(tags) {
+        let Some((schema, _)) = kind.schema(name) else { continue };
+        let Some(text) = word(schema, "description") else { continue };
+        example = example.or_else(|| example_of(schema));
+        match told.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, kinds)) => kinds.push(kind),
+            None => told.push((text, vec![kind])),
+        }
+    }
+    if told.is_empty()
+        && let Some(schema) = definition("RetryFeedback").and_then(|form| property(form, name))
+    {
+        // It is written down within a directive.
+        example = example_of(schema);
+        told.extend(word(schema, "description").map(|text| (text, Vec::new())));
+    }
+    let text = match told.as_slice() {
+        [(text, _)] => (*text).to_owned(),
+        several => {
+            let each = several.iter().map(|(text, kinds)| {
+                let kinds: Vec<String> = kinds.iter().map(|kind| format!("`{}`", kind.name)).collect();
+                format!("Of {}: {text}", kinds.join(", "))
+            });
+            each.collect::<Vec<_>>().join(" ")
+        }
+    };
+    match example {
+        Some(example) => format!("{text} Example: `{example}`"),
+        None => text,
+    }
+}
+
+fn example_of(schema: &'static Value) -> Option<String> {
+    let example = example_in(schema, 0)?;
+    Some(example.as_str().map_or_else(|| example.to_string(), str::to_owned))
+}
+
+/// The example of a schema, of one of its forms, or of the first of its fields that has one.
+fn example_in(schema: &'static Value, depth: usize) -> Option<Value> {
+    if depth > 4 {
+        return None;
+    }
+    let deeper = depth.saturating_add(1);
+    let own = schema.get("examples").and_then(|examples| examples.get(0)).cloned();
+    let forms = || schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array);
+    let field = || {
+        let fields = schema.get("properties")?.as_object()?;
+        fields.iter().find_map(|(name, field)| Some(json!({ name.clone(): example_in(field, deeper)? })))
+    };
+    own.or_else(|| example_in(referred(schema)?.1, deeper))
+        .or_else(|| forms()?.iter().find_map(|form| example_in(form, deeper)))
+        .or_else(field)
+}
+
+fn word<'s>(schema: &'s Value, key: &str) -> Option<&'s str> {
+    schema.get(key)?.as_str()
 }

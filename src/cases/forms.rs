@@ -1,18 +1,13 @@
 //! What the fields of records may be: a value that a field never has can never come.
 
-use std::sync::LazyLock;
-
 use serde_json::Value;
 
-use super::kinds::Kind;
+use super::kinds::{Kind, is_required, referred};
 use super::pattern::is_of_text;
 use crate::policy::decode::{Reader, list};
 use crate::policy::parse_duration;
 use crate::policy::yaml::{Data, Key, Node};
 use crate::policy::{Code, Diagnostic};
-
-/// The JSON Schema of the lines of a session's log, in which all records are.
-static ROOT: LazyLock<Value> = LazyLock::new(crate::engine::Record::json_schema);
 
 /// What is wrong with a value.
 pub(crate) struct Fault<'n> {
@@ -42,16 +37,10 @@ pub(crate) fn fault<'n>(kind: &Kind, key: &Key, node: &'n Node) -> Option<Fault<
         };
         return (!is_time).then(|| Fault { node, why: Why::Type(vec!["a duration"]), tag: false });
     }
-    let form = form_of(kind)?;
-    let required = is_required(form, &key.name);
+    let (schema, required) = kind.schema(&key.name)?;
     if matches!(node.data, Data::Null) && !required {
         return None;
     }
-    let common = match kind.tag {
-        "directive" => "Directive",
-        _ => "Envelope",
-    };
-    let schema = property(form, &key.name).or_else(|| property(definition(common)?, &key.name))?;
     held(schema, node, false).err()
 }
 
@@ -74,43 +63,6 @@ impl Fault<'_> {
             }
         }
     }
-}
-
-/// The schema of the records of a kind.
-fn form_of(kind: &Kind) -> Option<&'static Value> {
-    let names: &[&str] = match kind.tag {
-        "directive" => &["Work", "Note"],
-        "event" => &["Envelope"],
-        _ => &["Message"],
-    };
-    let forms = names.iter().filter_map(|name| definition(name)?.get("oneOf")?.as_array());
-    let is_kind = |form: &&Value| {
-        let tag = form.get("properties").and_then(|fields| fields.get(kind.tag)?.get("const"));
-        tag.is_some_and(|tag| tag == kind.name)
-    };
-    forms.flatten().find(is_kind)
-}
-
-fn definition(name: &str) -> Option<&'static Value> {
-    ROOT.get("$defs")?.get(name)
-}
-
-/// The definition a schema refers to, and its name.
-fn referred(schema: &'static Value) -> Option<(&'static str, &'static Value)> {
-    let name = schema.get("$ref")?.as_str()?.rsplit('/').next()?;
-    Some((name, definition(name)?))
-}
-
-/// The schema of a field, also of one that is flattened into the record.
-fn property(schema: &'static Value, name: &str) -> Option<&'static Value> {
-    let own = schema.get("properties").and_then(|fields| fields.get(name));
-    own.or_else(|| property(referred(schema)?.1, name))
-}
-
-fn is_required(schema: &'static Value, name: &str) -> bool {
-    let own = schema.get("required").and_then(Value::as_array);
-    own.is_some_and(|fields| fields.iter().any(|field| field == name))
-        || referred(schema).is_some_and(|(_, form)| is_required(form, name))
 }
 
 /// Whether a value may be of a schema: of one of its forms.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::fields;
 use super::forms::fault;
-use super::kinds::{DIRECTIVES, EVENTS, Kind, MESSAGES, Shape};
+use super::kinds::{Kind, Shape, kinds};
 use crate::policy::decode::{Decode, Reader, list};
 use crate::policy::yaml::{Data, Key, Node};
 use crate::policy::{Code, Diagnostic, ErrorClass, Span, parse_duration};
@@ -17,12 +17,12 @@ use crate::policy::{Code, Diagnostic, ErrorClass, Span, parse_duration};
 pub(crate) trait Fields {
     /// The name of the schema.
     const SCHEMA: &'static str;
-    /// Their names.
-    const NAMES: &'static [&'static str];
+    /// Their names, where there is only one kind.
+    const NAMES: &'static [&'static str] = &[];
     /// The field a bare word stands for, if it is not the name of a kind; empty: there is none.
     const WORD: &'static str = "";
-    /// The kinds of such records, each with its own fields; empty: there is only one.
-    const KINDS: &'static [&'static [Kind]] = &[];
+    /// The keys that name the kinds of such records, each with its own fields; empty: there is only one.
+    const TAGS: &'static [&'static str] = &[];
 }
 
 /// A value that is expected, as far as it matters.
@@ -40,7 +40,7 @@ pub(crate) struct Pattern<F> {
 }
 
 macro_rules! fields {
-    ($($(#[doc = $doc:literal])+ $name:ident as $schema:literal = [$($field:literal),+ $(,)?] $(, $word:literal)? $(, $kinds:ident)?;)+) => {$(
+    ($($(#[doc = $doc:literal])+ $name:ident as $schema:literal = [$($field:literal),+ $(,)?] $(, $word:literal)?;)+) => {$(
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug)]
         pub(crate) enum $name {}
@@ -49,7 +49,20 @@ macro_rules! fields {
             const SCHEMA: &'static str = $schema;
             const NAMES: &'static [&'static str] = &[$($field),+];
             $(const WORD: &'static str = $word;)?
-            $(const KINDS: &'static [&'static [Kind]] = &[$kinds];)?
+        }
+    )+};
+}
+
+macro_rules! records {
+    ($($(#[doc = $doc:literal])+ $name:ident as $schema:literal = [$($tag:literal),+] $(, $word:literal)?;)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) enum $name {}
+
+        impl Fields for $name {
+            const SCHEMA: &'static str = $schema;
+            const TAGS: &'static [&'static str] = &[$($tag),+];
+            $(const WORD: &'static str = $word;)?
         }
     )+};
 }
@@ -66,128 +79,17 @@ fields! {
         "source", "tool_name", "attempt", "max_attempts", "error_type", "message", "retry_scheduled_at",
         "next_delay_seconds",
     ];
-    /// A message of the conversation.
-    MessageFields as "MessagePattern" = ["role", "text", "guidance", "calls", "extra", "call", "tool", "error", "handle"], MESSAGES;
-    /// A directive.
-    DirectiveFields as "DirectivePattern" = [
-        "directive", "action", "because", "at", "work", "turn", "max_turns", "last", "attempt", "max_attempts", "target",
-        "tools", "tool_choice", "timeout", "timeouts", "call", "tool", "arguments", "idempotency_key", "delay", "until",
-        "subject", "error_type", "message", "exhausted", "feedback", "error", "attempts", "state", "decision",
-        "output", "name", "value", "outcome", "repairs", "next_target", "remaining", "backoff", "log_message",
-        "system_message", "sources", "source", "reason", "guidance", "received", "orphan_calls", "splices",
-        "pruned_count", "injected_count", "dropped_count", "moved_count", "malformed_count", "malformed_calls", "model", "original_error", "pattern",
-        "length", "count", "stage", "unit", "shown", "total", "handle", "spill", "question", "from", "by", "effect",
-        "rounds", "plan", "step", "tokens_before", "tokens_after", "shortened", "left_out", "prompt", "max_output",
-    ], "directive", DIRECTIVES;
-    /// An event.
-    EventFields as "EventPattern" = [
-        "event", "seq", "now", "at", "work", "run", "policy", "seed", "drive", "system", "history", "task", "targets", "windows", "prices",
-        "tools", "deadline", "messages", "message_tokens", "tool_tokens", "history_faults", "repair", "reply", "failure", "calls", "output",
-        "outcome", "decision", "answer", "reason", "reduction", "breakers", "budgets",
-    ], "event", EVENTS;
 }
 
-/// A directive or an event.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum HappeningFields {}
-
-impl Fields for HappeningFields {
-    const SCHEMA: &'static str = "HappeningPattern";
-    const NAMES: &'static [&'static str] = &[
-        "directive",
-        "event",
-        "action",
-        "because",
-        "at",
-        "seq",
-        "now",
-        "work",
-        "turn",
-        "max_turns",
-        "last",
-        "attempt",
-        "max_attempts",
-        "target",
-        "targets",
-        "windows",
-        "prices",
-        "tools",
-        "tool_choice",
-        "max_output",
-        "timeout",
-        "timeouts",
-        "call",
-        "calls",
-        "tool",
-        "arguments",
-        "idempotency_key",
-        "delay",
-        "until",
-        "subject",
-        "error_type",
-        "message",
-        "messages",
-        "exhausted",
-        "feedback",
-        "error",
-        "attempts",
-        "state",
-        "decision",
-        "question",
-        "answer",
-        "from",
-        "by",
-        "effect",
-        "rounds",
-        "output",
-        "name",
-        "value",
-        "outcome",
-        "repairs",
-        "received",
-        "next_target",
-        "remaining",
-        "backoff",
-        "log_message",
-        "system_message",
-        "sources",
-        "source",
-        "reply",
-        "failure",
-        "reason",
-        "history_faults",
-        "pattern",
-        "length",
-        "count",
-        "stage",
-        "repair",
-        "orphan_calls",
-        "splices",
-        "unit",
-        "shown",
-        "total",
-        "handle",
-        "spill",
-        "plan",
-        "step",
-        "tokens_before",
-        "tokens_after",
-        "shortened",
-        "left_out",
-        "reduction",
-        "breakers",
-        "budgets",
-        "prompt",
-        "pruned_count",
-        "injected_count",
-        "dropped_count",
-        "moved_count",
-        "malformed_count",
-        "model",
-        "original_error",
-    ];
-    const WORD: &'static str = DirectiveFields::WORD;
-    const KINDS: &'static [&'static [Kind]] = &[DIRECTIVES, EVENTS];
+records! {
+    /// A message of the conversation.
+    MessageFields as "MessagePattern" = ["role"];
+    /// A directive.
+    DirectiveFields as "DirectivePattern" = ["directive"], "directive";
+    /// An event.
+    EventFields as "EventPattern" = ["event"], "event";
+    /// A directive or an event.
+    HappeningFields as "HappeningPattern" = ["directive", "event"], "directive";
 }
 
 impl<F: Fields> Decode for Pattern<F> {
@@ -196,9 +98,9 @@ impl<F: Fields> Decode for Pattern<F> {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let value = match &node.data {
             Data::Text(word) if !F::WORD.is_empty() => {
-                let tag = match kinds::<F>().find(|kind| *kind.name == **word) {
+                let tag = match kinds(F::TAGS).find(|kind| *kind.name == **word) {
                     Some(kind) => kind.tag,
-                    None if F::KINDS.is_empty() => F::WORD,
+                    None if F::TAGS.is_empty() => F::WORD,
                     None => return reader.bad_choice(node.span, word, &names::<F>("")),
                 };
                 Value::Object(Map::from_iter([(tag.to_owned(), word.to_string().into())]))
@@ -209,9 +111,10 @@ impl<F: Fields> Decode for Pattern<F> {
                     let problem = Diagnostic::error(Code::MISSING_FIELD, node.span, "this expects nothing");
                     reader.report(problem.help("name at least one field"));
                 }
+                let known = field_names::<F>();
                 for (key, value) in entries.iter() {
-                    if !F::NAMES.contains(&&*key.name) {
-                        reader.unknown_field(key, F::NAMES, entries);
+                    if !known.contains(&&*key.name) {
+                        reader.unknown_field(key, &known, entries);
                         fine = false;
                     }
                     fine &= a_class(key, value, reader);
@@ -222,7 +125,7 @@ impl<F: Fields> Decode for Pattern<F> {
                         fine = reader.bad_choice::<()>(value.span, word, &named).is_some();
                     }
                 }
-                if !fine || !possible(F::KINDS, node.span, entries, reader) | !sound(node, reader) {
+                if !fine || !possible(F::TAGS, node.span, entries, reader) | !sound(node, reader) {
                     return None;
                 }
                 node.to_json()
@@ -236,7 +139,7 @@ impl<F: Fields> Decode for Pattern<F> {
     fn schema(_: &mut SchemaGenerator) -> Schema {
         let record = json!({
             "type": "object",
-            "properties": fields::schemas(F::NAMES),
+            "properties": fields::schemas(&field_names::<F>(), F::TAGS),
             "additionalProperties": false,
             "minProperties": 1,
         });
@@ -260,11 +163,16 @@ impl Decode for Wanted {
 }
 
 /// Whether there are records with all these fields. Others can never come.
-fn possible(kinds: &[&[Kind]], span: Span, entries: &[(Key, Node)], reader: &mut Reader<'_>) -> bool {
-    if kinds.is_empty() {
+fn possible(
+    tags: &'static [&'static str],
+    span: Span,
+    entries: &[(Key, Node)],
+    reader: &mut Reader<'_>,
+) -> bool {
+    if tags.is_empty() {
         return true;
     }
-    let all = || kinds.iter().flat_map(|kinds| kinds.iter());
+    let all = || kinds(tags);
     let told = |kind: &&Kind| {
         entries.iter().any(|(key, value)| {
             *key.name == *kind.tag && matches!(&value.data, Data::Text(word) if **word == *kind.name)
@@ -285,11 +193,11 @@ fn possible(kinds: &[&[Kind]], span: Span, entries: &[(Key, Node)], reader: &mut
     // Of several kinds that fit, what is within a field is known only where they agree.
     let agreed = |name: &str| {
         let inner = kind.field(name)?;
-        let same = |other: &&Kind| other.field(name).is_some_and(|o| core::ptr::eq(o, inner));
+        let same = |other: &&Kind| other.field(name) == Some(inner);
         others.iter().all(same).then_some(inner)
     };
     let known = entries.iter().fold(true, |fine, (key, value)| {
-        fine & agreed(&key.name).is_none_or(|inner| within(*inner, value, reader))
+        fine & agreed(&key.name).is_none_or(|inner| within(inner, value, reader))
     });
     known && may_be(&fit, entries, reader)
 }
@@ -312,7 +220,7 @@ fn may_be(kinds: &[&Kind], entries: &[(Key, Node)], reader: &mut Reader<'_>) -> 
 /// Whether records of a kind have a field, and what is within it.
 fn field_of(kind: &Kind, key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
     if let Some(inner) = kind.field(&key.name) {
-        return within(*inner, value, reader);
+        return within(inner, value, reader);
     }
     let message = format!("`{}` has no `{}`, so this can never come", kind.name, key.name);
     let problem = Diagnostic::error(Code::CONTRADICTION, key.span, message);
@@ -321,7 +229,7 @@ fn field_of(kind: &Kind, key: &Key, value: &Node, reader: &mut Reader<'_>) -> bo
 }
 
 /// Whether the fields of a record within a record exist.
-fn within(shape: Shape, node: &Node, reader: &mut Reader<'_>) -> bool {
+fn within(shape: &Shape, node: &Node, reader: &mut Reader<'_>) -> bool {
     match &node.data {
         _ if shape.is_any() => true,
         Data::List(items) => items.iter().fold(true, |fine, item| fine & within(shape, item, reader)),
@@ -330,7 +238,7 @@ fn within(shape: Shape, node: &Node, reader: &mut Reader<'_>) -> bool {
                 reader.unknown_field(key, &shape.names(), entries);
                 return false;
             };
-            fine & within(*inner, value, reader) & a_class(key, value, reader)
+            fine & within(inner, value, reader) & a_class(key, value, reader)
         }),
         _ => true,
     }
@@ -384,13 +292,20 @@ fn of_any_text(key: &Key, value: &Node, reader: &mut Reader<'_>) -> bool {
     true
 }
 
-fn kinds<F: Fields>() -> impl Iterator<Item = &'static Kind> {
-    F::KINDS.iter().copied().flatten()
-}
-
 /// The names of the kinds that this key tells; of all kinds for an empty key.
 fn names<F: Fields>(tag: &str) -> Vec<&'static str> {
-    kinds::<F>().filter(|kind| tag.is_empty() || kind.tag == tag).map(|kind| kind.name).collect()
+    kinds(F::TAGS).filter(|kind| tag.is_empty() || kind.tag == tag).map(|kind| kind.name).collect()
+}
+
+/// The names of the fields that such a record may have.
+fn field_names<F: Fields>() -> Vec<&'static str> {
+    let mut known: Vec<&str> = F::NAMES.iter().chain(F::TAGS).copied().collect();
+    for name in kinds(F::TAGS).flat_map(Kind::names) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    known
 }
 
 /// Whether `found` is what is expected: mappings may have more fields, unless none is told; everything else is the same.

@@ -215,28 +215,6 @@ impl Record {
                 self.used.triggers.push(Trigger::OutputRefused);
             }
             Note::RejectTurn { .. } => self.used.report = true,
-            Note::Append { .. }
-            | Note::Splice { .. }
-            | Note::OrphanToolCallsPruned(_)
-            | Note::ContextReduced(_)
-            | Note::Repaired { .. }
-            | Note::ResultCut { .. }
-            | Note::TurnRetracted { .. }
-            | Note::TurnRetry(_)
-            | Note::FinalTurn { .. }
-            | Note::LeakedCalls { .. }
-            | Note::Renamed { .. }
-            | Note::EffectChecked { .. }
-            | Note::RoundsFailed { .. }
-            | Note::Dropped { .. }
-            | Note::Breaker { .. }
-            | Note::ToolsHidden { .. }
-            | Note::LoopGuard(_)
-            | Note::Shadow { .. }
-            | Note::Metric(_)
-            | Note::Settled(_)
-            | Note::ProposalRefused { .. }
-            | Note::Warning { .. } => {}
             Note::Finish { outcome } => {
                 self.ending = match outcome {
                     Outcome::Reported { output } => {
@@ -257,6 +235,8 @@ impl Record {
                     Outcome::Stopped { reason, .. } => said("stopped", Some(reason.clone())),
                 };
             }
+            // The others use nothing that a policy must have.
+            _ => {}
         }
     }
 

@@ -551,34 +551,8 @@ impl Run<'_> {
             }
             Note::ReducerError { error } => self.observer.on_reducer_error(&error),
             Note::Dropped { work } => drop(self.dropped.insert(work)),
-            // What is counted, telemetry has taken note of.
-            Note::Metric(_)
-            | Note::Feedback { .. }
-            | Note::OrphanToolCallsPruned(_)
-            | Note::ContextReduced(_)
-            | Note::Refused { .. }
-            | Note::Repaired { .. }
-            | Note::ToolEnded { .. }
-            | Note::RejectTurn { .. }
-            | Note::TurnRetracted { .. }
-            | Note::ResultCut { .. }
-            | Note::TurnRetry(_)
-            | Note::FinalTurn { .. }
-            | Note::LeakedCalls { .. }
-            | Note::Renamed { .. }
-            | Note::EffectChecked { .. }
-            | Note::RoundsFailed { .. }
-            | Note::Breaker { .. }
-            | Note::ToolsHidden { .. }
-            | Note::LoopGuard(_)
-            | Note::Exhausted { .. }
-            | Note::Shadow { .. }
-            | Note::OutputAccepted { .. }
-            | Note::OutputRefused { .. }
-            | Note::Warning { .. }
-            | Note::Settled(_)
-            | Note::ProposalRefused { .. }
-            | Note::Finish { .. } => {}
+            // Of the others telemetry and the observer have taken note.
+            _ => {}
         }
     }
 }

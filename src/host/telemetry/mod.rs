@@ -124,19 +124,8 @@ impl Telemetry {
                 }
             }
             Event::ToolFinished { work, outcome, .. } => self.tool_ended(*work, outcome, *now, policy),
-            Event::HistoryRepaired { .. }
-            | Event::TimerFired { .. }
-            | Event::PlannerDecided { .. }
-            | Event::Answered { .. }
-            | Event::ToolsProposed { .. }
-            | Event::TurnProposed(_)
-            | Event::OutputProposed { .. }
-            | Event::ProposalWithdrawn { .. }
-            | Event::PolicyChanged { .. }
-            | Event::ToolsChanged { .. }
-            | Event::SharedChanged(_)
-            | Event::StopRequested { .. }
-            | Event::Cancelled { .. } => {}
+            // The others begin and end no call.
+            _ => {}
         }
     }
 
@@ -257,30 +246,8 @@ impl Telemetry {
             Note::FinalTurn { reason, turn, max_turns } => self.final_turn(*reason, *turn, *max_turns),
             Note::OutputRefused { .. } => self.refused = self.refused.saturating_add(1),
             Note::OutputAccepted { source, .. } => self.source = Some(*source),
-            Note::Append { .. }
-            | Note::Splice { .. }
-            | Note::OrphanToolCallsPruned(_)
-            | Note::ContextReduced(_)
-            | Note::Feedback { .. }
-            | Note::ReducerError { .. }
-            | Note::Refused { .. }
-            | Note::Repaired { .. }
-            | Note::LeakedCalls { .. }
-            | Note::Renamed { .. }
-            | Note::EffectChecked { .. }
-            | Note::RoundsFailed { .. }
-            | Note::TurnRetracted { .. }
-            | Note::ResultCut { .. }
-            | Note::ToolEnded { .. }
-            | Note::Breaker { .. }
-            | Note::ToolsHidden { .. }
-            | Note::LoopGuard(_)
-            | Note::Shadow { .. }
-            | Note::Dropped { .. }
-            | Note::Warning { .. }
-            | Note::Settled(_)
-            | Note::ProposalRefused { .. }
-            | Note::Finish { .. } => {}
+            // No metric and no call is about the others.
+            _ => {}
         }
     }
 
