@@ -2,12 +2,13 @@
 
 use serde_json::json;
 use unfazed::engine::{
-    Event, Failure, ModelReply, Note, Outcome, ProposalFault, ProposalId, Settlement, ToolOutcome,
-    TurnMeasure, TurnProposal, Work,
+    Catalogue, Directive, Directives, Envelope, Event, Failure, HostSkill, Interpreter, ModelReply, Note,
+    Order, Outcome, ProposalFault, ProposalId, Settlement, State, ToolOutcome, TurnMeasure, TurnProposal,
+    Work,
 };
-use unfazed::policy::ErrorClass;
-use unfazed::session::{FinalReason, Message};
-use unfazed::time::Nanos;
+use unfazed::policy::{ErrorClass, Policy};
+use unfazed::session::{FinalReason, HistoryRepair, Message};
+use unfazed::time::{Instant, Nanos};
 
 use crate::drive::{Host, failed, proposals};
 
@@ -118,6 +119,37 @@ fn what_cannot_be_taken_is_refused_by_a_note() {
     let mut host = Host::turns(PLAIN, &["search"]);
     let other = host.offer(call("search"));
     assert_eq!(host.refused(other), Some(ProposalFault::InterpreterDrives));
+}
+
+#[test]
+fn what_is_proposed_before_the_run_is_refused_too() {
+    let interpreter = Interpreter::new(Policy::builtin(), Catalogue::default());
+    let envelope = Envelope { seq: 1, now: Instant(0), event: call("search") };
+    let Directives(list) = interpreter.step(&mut State::new(), envelope);
+    assert!(matches!(
+        list.as_slice(),
+        [Directive {
+            order: Order::Note(Note::ProposalRefused { reason: ProposalFault::NotStarted, .. }),
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn a_host_that_can_repair_its_history_is_asked_to() {
+    for can in [vec![], vec![HostSkill::Repair]] {
+        let mut host = Host::calls(PLAIN, &[]);
+        let measure = Some(TurnMeasure { messages: 3, history_faults: 1, ..TurnMeasure::default() });
+        host.tell(Event::TurnProposed(TurnProposal { measure, can: can.clone(), ..TurnProposal::default() }));
+        match (host.work(), can.is_empty()) {
+            (Work::CallModel(_), true) => {}
+            (Work::RepairHistory(repair), false) => {
+                host.tell(repair.repaired(HistoryRepair::default()));
+                host.model_says("well");
+            }
+            (work, _) => panic!("{work:?} of a host that can {can:?}"),
+        }
+    }
 }
 
 #[test]
