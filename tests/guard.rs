@@ -165,6 +165,67 @@ async fn the_breaker_opens_lets_one_probe_through_and_takes_a_dropped_probe_back
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_began_before_the_breaker_opened_does_not_close_it() {
+    let guard = guard();
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let ended = Cell::new(Some(ended));
+    let mut late = Box::pin(guard.call((), |(), _| {
+        let ended = ended.take();
+        async move { ended.unwrap().await.map_err(|_| ToolError::network("gone")) }
+    }));
+    assert!(futures_util::poll!(&mut late).is_pending());
+    let left = Cell::new(9);
+    guard.call((), |(), _| flaky(&left)).await.unwrap_err();
+    tokio::time::advance(std::time::Duration::from_secs(60)).await;
+    let mut probe = Box::pin(guard.call((), |(), _| std::future::pending::<Result<(), ToolError>>()));
+    assert!(futures_util::poll!(&mut probe).is_pending());
+    end.send(()).unwrap();
+    late.await.unwrap();
+    let next = guard.call((), |(), _| flaky(&left)).await.unwrap_err();
+    assert!(matches!(next, CallError::Refused(refusal) if refusal.class == ErrorClass::CircuitOpen));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_of_a_tool_run_at_once_than_the_policy_lets() {
+    for failures in ["never", "5"] {
+        let text =
+            format!("version: 1\ntools: {{'*': {{concurrency: 2, breaker: {{failures: {failures}}}}}}}");
+        let (guard, running, most) = (Guard::new(policy(&text)).tool("fetch"), Cell::new(0), Cell::new(0));
+        let call = || {
+            guard.call((), |(), _| async {
+                running.set(running.get() + 1);
+                most.set(most.get().max(running.get()));
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                running.set(running.get() - 1);
+                Ok::<(), ToolError>(())
+            })
+        };
+        let start = Instant::now();
+        futures_util::future::join_all([call(), call(), call(), call(), call()]).await;
+        assert_eq!((most.get(), start.elapsed().as_secs()), (2, 3), "failures: {failures}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tighter_rules_for_one_call_end_only_its_corrections() {
+    let text = "
+version: 1
+tools:
+  fetch:
+    validate: [{name: large, check: args.n > 100, message: n is too small}]
+    retry: {max_attempts: 4}
+    calls: [{when: args.n == 9, retry: {max_attempts: 1}}]
+";
+    let guard = Guard::builder(policy(text)).tools(fetch()).build().tool("fetch");
+    let ends = [(3, false), (9, true), (3, false), (4, false), (3, true), (3, true)];
+    for (n, exhausted) in ends {
+        let error =
+            guard.call(&json!({ "n": n }), |_, _| async { Ok::<(), ToolError>(()) }).await.unwrap_err();
+        assert_eq!(matches!(error, CallError::Exhausted(_)), exhausted, "{n}: {error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_breaker_counts_failures_in_a_row() {
     let guard = guard();
     for _ in 0..3 {

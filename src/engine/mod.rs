@@ -98,6 +98,8 @@ pub use room::Room;
 pub use scales::Scales;
 pub use shared::{SharedKnown, SharedPart, Sharing};
 pub use spending::Spending;
+#[cfg(feature = "host")]
+pub(crate) use state::Series;
 pub use state::{STATE_FORMAT, State};
 pub use step::Interpreter;
 pub use wait_hint::Headers;

@@ -10,30 +10,30 @@ use crate::time::{Instant, Nanos};
 /// A series of attempts at one thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Series {
-    pub(in crate::engine) started: Instant,
-    pub(in crate::engine) slept: Nanos,
-    pub(in crate::engine) history: Vec<AttemptRecord>,
+    pub(crate) started: Instant,
+    pub(crate) slept: Nanos,
+    pub(crate) history: Vec<AttemptRecord>,
     /// Why no further attempt is made; what is wrong from now on is refused at once.
     #[serde(default)]
-    pub(in crate::engine) over: Option<StopReason>,
+    pub(crate) over: Option<StopReason>,
 }
 
 impl Series {
-    pub(in crate::engine) fn begin(now: Instant) -> Self {
+    pub(crate) fn begin(now: Instant) -> Self {
         Self { started: now, ..Self::default() }
     }
 
     /// The attempt under way, from 1.
-    pub(in crate::engine) fn attempt(&self) -> u32 {
+    pub(crate) fn attempt(&self) -> u32 {
         u32::try_from(self.history.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    pub(in crate::engine) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         Progress { started: self.started, attempt: self.attempt(), slept: self.slept }
     }
 
     /// Begins the next try, of which `most` allows so many. Returns why it is refused at once, if it is.
-    pub(in crate::engine) fn resume(&mut self, most: Attempts) -> Option<StopReason> {
+    pub(crate) fn resume(&mut self, most: Attempts) -> Option<StopReason> {
         match self.over {
             // A failure that was not to be repeated ended nothing but itself.
             Some(StopReason::NeverRetry | StopReason::NotRetryable) => {
@@ -54,7 +54,7 @@ impl Series {
     }
 
     /// The wait after the last attempt is this one.
-    pub(in crate::engine) fn waits(&mut self, delay: Nanos) {
+    pub(crate) fn waits(&mut self, delay: Nanos) {
         if let Some(last) = self.history.last_mut() {
             self.slept = self.slept.saturating_sub(last.delay).saturating_add(delay);
             last.delay = delay;
@@ -62,13 +62,7 @@ impl Series {
     }
 
     /// Writes down that the attempt under way failed, and what is waited for the next.
-    pub(in crate::engine) fn record(
-        &mut self,
-        error_type: ErrorClass,
-        message: &str,
-        at: Instant,
-        delay: Nanos,
-    ) {
+    pub(crate) fn record(&mut self, error_type: ErrorClass, message: &str, at: Instant, delay: Nanos) {
         self.slept = self.slept.saturating_add(delay);
         self.history.push(AttemptRecord {
             attempt: self.attempt(),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::Inner;
 use super::repeats::Repeats;
 use super::seat::{Seat, Seats};
+use crate::engine::Series;
 use crate::engine::targets::Resting;
 use crate::engine::{
     Admission, Breaker, BreakerPhase, Budgets, KnownWindows, Metric, MetricName, Scales, validation,
@@ -17,7 +18,7 @@ use crate::engine::{
 use crate::policy::{
     BreakerPolicy, BreakerScope, Counting, ErrorClass, Policy, RetryPolicy, SessionPolicy, Trigger,
 };
-use crate::session::{AttemptRecord, FeedbackSource, ReducerError, RetryFeedback, Slices};
+use crate::session::{FeedbackSource, ReducerError, RetryFeedback, Slices};
 use crate::time::{Instant, Nanos};
 
 pub(super) struct Session {
@@ -51,9 +52,8 @@ pub(super) struct ToolCell {
 #[derive(Default)]
 struct Known {
     breaker: Breaker,
-    corrections: Vec<AttemptRecord>,
-    /// The corrections are over: what is wrong from now on is refused at once.
-    over: bool,
+    /// The attempts at arguments that do not hold yet.
+    corrections: Option<Series>,
     /// How many calls went well after how many attempts, not yet in the metrics.
     ended: BTreeMap<u64, u64>,
 }
@@ -195,6 +195,13 @@ impl Inner {
     }
 }
 
+impl Known {
+    /// Whether the breaker has opened since a run began, so that its end changes nothing.
+    fn is_late(&self, is_probe: bool) -> bool {
+        self.breaker.phase() == BreakerPhase::HalfOpen && !is_probe
+    }
+}
+
 impl ToolCell {
     /// Whether no failure is known: the breaker is as new and there are no corrections.
     #[inline]
@@ -206,7 +213,7 @@ impl ToolCell {
         let mut known = self.lock();
         if !known.breaker.fits(breaker) {
             known.breaker = Breaker::default();
-            self.troubled.store(!known.corrections.is_empty(), Ordering::Release);
+            self.troubled.store(known.corrections.is_some(), Ordering::Release);
         }
         // Where successes are counted too, none goes by unseen.
         if matches!(breaker.count.value, Counting::Window(_)) {
@@ -239,10 +246,13 @@ impl ToolCell {
     pub(super) fn ask(
         &self,
         policy: &BreakerPolicy,
+        most: Option<u32>,
         now: impl FnOnce() -> Instant,
     ) -> Option<(Admission, Seat<'_>)> {
         let mut known = self.lock();
-        let seat = self.seats.take(|taken| known.breaker.is_full(policy, taken))?;
+        let is_full =
+            |taken: u32| known.breaker.is_full(policy, taken) || most.is_some_and(|most| taken >= most);
+        let seat = self.seats.take(is_full)?;
         let admission = match known.breaker.phase() {
             BreakerPhase::Closed => Admission::Run,
             BreakerPhase::Open | BreakerPhase::HalfOpen => known.breaker.ask(now()),
@@ -269,6 +279,7 @@ impl ToolCell {
     pub(super) fn succeeded(
         &self,
         policy: &BreakerPolicy,
+        is_probe: bool,
         attempts: u32,
         now: impl FnOnce() -> Instant,
     ) -> bool {
@@ -276,14 +287,15 @@ impl ToolCell {
         let counted = matches!(policy.count.value, Counting::Window(_));
         let now = if counted { now() } else { Instant::default() };
         let mut known = self.lock();
-        known.breaker.succeeded(policy, now);
+        if !known.is_late(is_probe) {
+            known.breaker.succeeded(policy, now);
+        }
         if known.breaker.is_quiet() {
             // A guard shares nothing: nobody waits for what it has counted.
             known.breaker = Breaker::default();
         }
-        known.over = false;
-        let corrections = u64::try_from(known.corrections.len()).unwrap_or(u64::MAX);
-        known.corrections.clear();
+        let corrections = known.corrections.take().map_or(0, |series| series.history.len());
+        let corrections = u64::try_from(corrections).unwrap_or(u64::MAX);
         let calls = known.ended.entry(corrections.saturating_add(attempts.into())).or_default();
         *calls = calls.saturating_add(1);
         // One that began before the breaker opened leaves it open.
@@ -292,12 +304,13 @@ impl ToolCell {
     }
 
     /// A run failed with arguments that hold. Returns whether the breaker is open now.
-    pub(super) fn failed(&self, policy: &BreakerPolicy, now: Instant) -> bool {
+    pub(super) fn failed(&self, policy: &BreakerPolicy, is_probe: bool, now: Instant) -> bool {
         let mut known = self.lock();
         self.troubled.store(true, Ordering::Release);
-        known.corrections.clear();
-        known.over = false;
-        known.breaker.failed(policy, now);
+        known.corrections = None;
+        if !known.is_late(is_probe) {
+            known.breaker.failed(policy, now);
+        }
         known.breaker.phase() == BreakerPhase::Open
     }
 
@@ -309,17 +322,15 @@ impl ToolCell {
         self.lock().breaker.failures()
     }
 
-    /// The corrections so far, and whether they are over.
-    pub(super) fn corrections(&self) -> (Vec<AttemptRecord>, bool) {
-        let known = self.lock();
-        (known.corrections.clone(), known.over)
+    /// The corrections so far.
+    pub(super) fn corrections(&self, now: Instant) -> Series {
+        self.lock().corrections.clone().unwrap_or_else(|| Series::begin(now))
     }
 
-    pub(super) fn corrected(&self, record: AttemptRecord, over: bool) {
+    pub(super) fn keep_corrections(&self, series: Series) {
         let mut known = self.lock();
         self.troubled.store(true, Ordering::Release);
-        known.corrections.push(record);
-        known.over = over;
+        known.corrections = Some(series);
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -338,9 +349,9 @@ mod tests {
                 format!("version: 1\ntools: {{\"*\": {{breaker: {{scope: {scope}, failures: 3}}}}}}\n");
             let policy = Policy::from_yaml("p.yaml", &policy).unwrap();
             let (rules, cell) = (&policy.tool("look").breaker, ToolCell::default());
-            cell.failed(rules, Instant(1));
+            cell.failed(rules, false, Instant(1));
             assert!(!cell.is_quiet(), "{scope}");
-            cell.succeeded(rules, 2, || Instant(2));
+            cell.succeeded(rules, false, 2, || Instant(2));
             assert!(cell.is_quiet(), "{scope}");
         }
     }

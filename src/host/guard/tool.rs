@@ -1,6 +1,7 @@
 //! The guard of one tool.
 
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +14,7 @@ use super::budget::Account;
 use super::seat::Seat;
 use super::session::{Failed, ToolCell};
 use super::{Arguments, CallContext, CallError, Classify, GivenUp, Inner, Refusal};
-use crate::engine::retry::{Case, Obstacle, Progress, Verdict};
+use crate::engine::retry::{Case, Obstacle, Verdict};
 use crate::engine::{Admission, MetricName, join_problems, may_run_again, violations};
 use crate::policy::{
     Approval, Budget, CallOverride, Classified, Effect, ErrorClass, Policy, Problem, Seed, Setting, Template,
@@ -149,7 +150,7 @@ impl ToolGuard {
             };
             let own = if looked_at { self.own(&args, stale, examined)? } else { None };
             let (this, policy) = self.in_force(own.as_deref());
-            let (seat, probe) = match this.cell.enter_at_once(policy.breaker.failures.value) {
+            let (seat, probe) = match this.cell.enter_at_once(most_at_once(policy)) {
                 Some(seat) => (seat, None),
                 None => Box::pin(this.admit(policy)).await.map_err(CallError::Refused)?,
             };
@@ -204,7 +205,7 @@ impl ToolGuard {
                     let problem = Problem { pointer: String::new(), message: cause.message() };
                     return Err(self.correct(policy, &[problem], args.as_json()));
                 }
-                match self.failed(policy, &mut attempts, cause, classified) {
+                match self.failed(policy, probe.is_some(), &mut attempts, cause, classified) {
                     Next::Again(Nanos::ZERO) => {}
                     Next::Again(delay) => tokio::time::sleep(delay.to_std()).await,
                     Next::Stop(reason, objection) => {
@@ -332,23 +333,20 @@ impl ToolGuard {
     #[cold]
     fn correct<E>(&self, policy: &ToolPolicy, problems: &[Problem], args: Option<&Value>) -> CallError<E> {
         let now = self.inner.clock.now();
-        let (mut records, over) = self.cell.corrections();
-        if over {
-            let exhausted = self.corrections_over(records, StopReason::Attempts);
-            return self.given_up(policy, exhausted, None, args, None);
-        }
-        let attempt = u32::try_from(records.len()).unwrap_or(u32::MAX).saturating_add(1);
-        let started = records.first().map_or(now, |first| first.at);
-        let slept = records.iter().fold(Nanos::ZERO, |sum, record| sum.saturating_add(record.delay));
         let class = ErrorClass::InvalidArgs;
-        let progress = Progress { started, attempt, slept };
+        let mut series = self.cell.corrections(now);
+        let most = policy.retry.for_class(class).max_attempts.value;
+        // Tighter rules of one call have ended nothing but that one.
+        let over = series.resume(most);
+        let progress = series.progress();
+        let attempt = progress.attempt;
         let obstacle = Obstacle::None;
         let case = Case { class, hint: None, assumed: false, obstacle, run_deadline: None, correction: true };
         let account = self.account(policy);
         let seed = || Seed::new(self.inner.seed, "correction", &self.name);
-        let mut verdict = account.decide(progress, case, now, seed);
+        let mut verdict = over.map_or_else(|| account.decide(progress, case, now, seed), Verdict::Stop);
         let message = join_problems(problems);
-        let objection = if policy.retry.retries(class) {
+        let objection = if over.is_none() && policy.retry.retries(class) {
             let next_delay = verdict.delay();
             let failed = Failed { tool: &self.name, attempt, class, message: message.clone(), next_delay };
             self.inner.feedback(&self.rules, &policy.retry, failed, now)
@@ -359,33 +357,28 @@ impl ToolGuard {
             account.take_back(verdict, class, now);
             verdict = Verdict::Stop(StopReason::ReducerError);
         }
-        let vars = json!({
-            "tool": &*self.name, "attempt": attempt,
-            "max_attempts": policy.retry.for_class(class).max_attempts.value.limit(),
-            "problems": problems,
-        });
-        let mut text = self.say(&policy.messages.invalid_args, &vars);
-        let mut over = objection.is_some() || verdict == Verdict::Stop(StopReason::Attempts);
-        if let Verdict::Retry { delay, .. } = verdict {
-            self.inner.count(MetricName::RetryDelaySeconds, self.action(), delay.0);
-            let event = json!({ "tool": &*self.name, "error_type": class, "message": text });
-            if let Some(error) = self.inner.reduce(&self.rules, Trigger::ToolRefused, &event) {
-                text = self.reducer_text(policy, &error);
-                over = true;
-            }
-        }
-        let record = AttemptRecord { attempt, error_type: class, message, at: now, delay: verdict.delay() };
-        self.cell.corrected(record.clone(), over);
-        records.push(record);
+        series.record(class, &message, now, verdict.delay());
         match verdict {
             Verdict::Retry { delay, .. } => {
-                if let Some(last) = records.last() {
-                    self.repeats_error(class, &last.message);
+                self.inner.count(MetricName::RetryDelaySeconds, self.action(), delay.0);
+                let vars = json!({
+                    "tool": &*self.name, "attempt": attempt, "max_attempts": most.limit(), "problems": problems,
+                });
+                let mut text = self.say(&policy.messages.invalid_args, &vars);
+                let event = json!({ "tool": &*self.name, "error_type": class, "message": text });
+                if let Some(error) = self.inner.reduce(&self.rules, Trigger::ToolRefused, &event) {
+                    text = self.reducer_text(policy, &error);
+                    series.over = Some(StopReason::ReducerError);
                 }
+                self.cell.keep_corrections(series);
+                self.repeats_error(class, &message);
                 CallError::Refused(Box::new(Refusal { class, message: text, delay, last_turn: false }))
             }
             Verdict::Stop(reason) => {
-                let exhausted = self.corrections_over(records, reason);
+                series.over = Some(reason);
+                let attempts = series.history.clone();
+                self.cell.keep_corrections(series);
+                let exhausted = self.corrections_over(attempts, reason);
                 self.given_up(policy, exhausted, objection.as_ref(), args, None)
             }
         }
@@ -398,7 +391,8 @@ impl ToolGuard {
     /// Asks the breaker, and waits while another failure could be one too many.
     #[cold]
     async fn admit(&self, policy: &ToolPolicy) -> Result<(Seat<'_>, Option<Probe<'_>>), Box<Refusal>> {
-        let ask = || self.cell.ask(&policy.breaker, || self.inner.clock.now());
+        let most = policy.concurrency.value.limit();
+        let ask = || self.cell.ask(&policy.breaker, most, || self.inner.clock.now());
         let (admission, seat) = self.cell.seats.wait_for(ask).await;
         match admission {
             Admission::Run => Ok((seat, None)),
@@ -420,8 +414,9 @@ impl ToolGuard {
         (attempts, after): (u32, Option<ErrorClass>),
         args: Option<&Value>,
     ) {
+        let is_probe = probe.is_some();
         settle(probe);
-        let corrected = self.cell.succeeded(&policy.breaker, attempts, || self.inner.clock.now());
+        let corrected = self.cell.succeeded(&policy.breaker, is_probe, attempts, || self.inner.clock.now());
         let after = after.or(corrected.then_some(ErrorClass::InvalidArgs));
         self.inner.earn(&self.action(), &policy.retry, after);
         if self.listens {
@@ -433,13 +428,14 @@ impl ToolGuard {
     fn failed<E: Classify>(
         &self,
         policy: &ToolPolicy,
+        is_probe: bool,
         attempts: &mut Attempts<'_, E>,
         cause: Cause<E>,
         classified: Classified,
     ) -> Next {
         let class = classified.class;
         let now = self.inner.clock.now();
-        let open = self.cell.failed(&policy.breaker, now);
+        let open = self.cell.failed(&policy.breaker, is_probe, now);
         let obstacle = if !may_run_again(self.effect, cause.effect()) {
             Obstacle::MayHaveActed
         } else if open {
@@ -551,6 +547,17 @@ impl ToolGuard {
 struct Own {
     guard: Option<Arc<ToolGuard>>,
     policy: Option<Arc<ToolPolicy>>,
+}
+
+/// As many calls as may run while no failure is known: those whose failures the breaker bears, and no more than the policy
+/// lets run at once.
+#[inline]
+fn most_at_once(policy: &ToolPolicy) -> Option<NonZeroU32> {
+    let (failures, concurrency) = (policy.breaker.failures.value, policy.concurrency.value.limit());
+    match (failures, concurrency.and_then(NonZeroU32::new)) {
+        (Some(failures), Some(concurrency)) => Some(failures.min(concurrency)),
+        (failures, concurrency) => failures.or(concurrency),
+    }
 }
 
 /// What comes after a failed attempt.
