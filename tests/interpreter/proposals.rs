@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use unfazed::engine::{
-    Catalogue, Directive, Directives, Envelope, Event, Failure, HostSkill, Interpreter, ModelReply, Note,
-    Order, Outcome, ProposalFault, ProposalId, Settlement, State, ToolOutcome, TurnMeasure, TurnProposal,
-    Work,
+    Catalogue, Decision, Directive, Directives, Envelope, Event, Failure, HostSkill, Interpreter, ModelReply,
+    Note, Order, Outcome, ProposalFault, ProposalId, Settlement, State, ToolOutcome, TurnMeasure,
+    TurnProposal, Work,
 };
 use unfazed::policy::{ErrorClass, Policy};
 use unfazed::session::{FinalReason, HistoryRepair, Message};
@@ -262,6 +262,22 @@ fn after_the_last_turn_there_is_another_one_only_for_the_report() {
         "{:#?}",
         host.notes
     );
+}
+
+#[test]
+fn a_planner_that_is_asked_about_the_final_turn_decides_about_the_proposal() {
+    let policy = "version: 1\nturn: {max_turns: 1, text_only: accept}\n\
+                  output: {schema: {type: object}, on_exhausted: ask_planner, retry: {max_attempts: 1}}";
+    let mut host = Host::calls(policy, &[]);
+    host.tell(turn());
+    let call = host.model_call();
+    host.tell(call.responded(ModelReply { opaque: true, ..ModelReply::default() }));
+    let again = host.offer(turn());
+    assert_eq!((host.settled(again), host.refused(again)), (None, None), "it is still open");
+    let Work::Consult(consult) = host.work() else { panic!("nobody is asked: {:#?}", host.notes) };
+    host.tell(consult.decided(Decision::TellModel));
+    assert_eq!(host.settled(again).unwrap().result, Settlement::Closed);
+    assert!(host.outcome().is_some());
 }
 
 #[test]

@@ -306,7 +306,9 @@ impl Host {
                 let answers = [Answer::Approve, Answer::ApproveAll, Answer::Refuse, Answer::None];
                 ask.answered(t.of(&answers))
             }
-            Work::Consult(consult) => consult.decided(t.of(&[Decision::TellModel, Decision::FinalTurn])),
+            Work::Consult(consult) => {
+                consult.decided(t.of(&[Decision::TellModel, Decision::FinalTurn, Decision::Fail]))
+            }
             Work::RepairHistory(work) => {
                 let found = repair(&self.requests[&of.proposal], work.orphan_calls, work.malformed_calls);
                 work.repaired(found)

@@ -87,21 +87,16 @@ impl Step<'_> {
 
     /// The final turn was taken without a report: that is an attempt at it, and there may be another one.
     fn final_turn_again(&mut self) -> Result<(), Then> {
-        let over =
-            || (ProposalFault::FinalTurnOver, "the final turn was taken, and no report is due".to_owned());
         let Split { mut run, report, .. } = self.split();
         if run.policy().output().is_none() {
             self.state.proposals.remove(&self.current);
-            return Err(self.refuse(over()));
+            let message = "the final turn was taken, and no report is due".to_owned();
+            return Err(self.refuse((ProposalFault::FinalTurnOver, message)));
         }
         match report.on_other_calls(&mut run) {
             Then::AfterReport => Ok(()),
-            // A planner decides, or the run ends.
-            then => {
-                self.state.proposals.remove(&self.current);
-                drop(self.refuse(over()));
-                Err(then)
-            }
+            // A planner decides, or the run ends: either ends this proposal, too.
+            then => Err(then),
         }
     }
 
