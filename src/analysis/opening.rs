@@ -41,9 +41,9 @@ pub fn explain_turn(policy: &Policy) -> Explanation {
     };
     let mut ends =
         vec![format!("{end} (text_only {}, {})", name(&turn.text_only.value), at(turn.text_only.origin))];
-    ends.extend(policy.run_limits().each().into_iter().map(|(name, value, origin)| {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        format!("limits.{name} {value} ({})", at(origin))
+    ends.extend(policy.run_limits().each().into_iter().map(|(name, limit)| {
+        let value = limit.shown.as_str().map_or_else(|| limit.shown.to_string(), str::to_owned);
+        format!("limits.{name} {value} ({})", at(limit.origin))
     }));
     let stop = format!("a stop: on_stop {} ({})", name(&turn.on_stop.value), at(turn.on_stop.origin));
     ends.push(stop);

@@ -99,7 +99,7 @@ impl Comparison {
 
     fn numbers(&mut self, expect: &ExpectRule, record: &Record) {
         let tools = u32::try_from(record.calls.len()).unwrap_or(u32::MAX);
-        let attempts = if record.used.turns { record.model_calls } else { tools };
+        let attempts = if record.turns { record.model_calls } else { tools };
         self.equal("attempts", expect.attempts.as_ref(), &attempts);
         self.equal("turns", expect.turns.as_ref(), &record.state.turn);
         self.equal("elapsed", expect.elapsed.as_ref(), &record.elapsed);

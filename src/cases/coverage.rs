@@ -1,31 +1,18 @@
-//! Which values of policy files decided something in at least one case.
+//! Which values of policy files decide something in at least one case: those that a decision names as its reason, and those
+//! without which the case would come out otherwise.
+//!
+//! The second is tried, not guessed: the case is played again under the same policy without the value (mutation testing).
+//! Nothing has to say which keys are at work where.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use core::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::Value;
 
 use super::record::Record;
-use super::run::Setup;
-use super::worked::Worked;
-use crate::policy::yaml::{self, Data, Node};
-use crate::policy::{BUILTIN_TEXTS, Explanation, Findings, Place, Policy, SourceId, Trigger};
-
-/// Mappings that are one value.
-const WHOLE: [&str; 8] =
-    ["backoff", "server_delay", "retry_on", "never_retry", "schema", "initial", "budget", "do"];
-/// Keys that say what a file or a rule is, and decide nothing themselves.
-const NO_RULE: [&str; 12] = [
-    "version",
-    "extends",
-    "when",
-    "slices",
-    "status",
-    "code",
-    "type",
-    "message",
-    "detail",
-    "provider",
-    "request_at_fault",
-    "priority",
-];
+use super::run::{Setup, run};
+use crate::policy::{Place, Policy, Span};
+use crate::time::Nanos;
 
 /// A value of a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,16 +29,34 @@ pub struct Leaf {
 #[derive(Debug, Default)]
 pub struct Coverage {
     leaves: BTreeMap<Key, (String, u32)>,
-    read: HashSet<String>,
+    /// What is known of each policy, by its digest and the test file.
+    policies: HashMap<(String, String), Vec<WrittenValue>>,
+    inline: bool,
 }
 
 /// A place, in the order of files and lines.
 type Key = (String, u32, u32);
 
+/// A value that a policy file writes.
+#[derive(Debug)]
+struct WrittenValue {
+    key: Key,
+    span: Span,
+    /// The policy without it, once it was needed; `None`: there is none.
+    without: OnceCell<Option<Policy>>,
+}
+
 impl Coverage {
     /// Nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Counts the values of policies that are written in test files, too.
+    #[must_use]
+    pub const fn with_inline_policies(mut self) -> Self {
+        self.inline = true;
+        self
     }
 
     /// Every value, in the order of files and lines.
@@ -69,146 +74,64 @@ impl Coverage {
         (self.leaves.len(), won)
     }
 
-    /// Counts a case. `own` is the test file, whose inline policies are not counted.
+    /// Counts a case. `own` is the test file.
     pub(crate) fn add(&mut self, own: &str, setup: &Setup, record: &Record) {
-        self.read(own, &setup.policy);
-        let mut won = BTreeSet::new();
-        for because in &record.because {
-            won.insert(key(&because.place));
+        let named: BTreeSet<Key> = record.because.iter().map(|because| key(&because.place)).collect();
+        let known = (own.to_owned(), setup.policy.digest().to_owned());
+        if !self.policies.contains_key(&known) {
+            let values = self.read(own, &setup.policy);
+            self.policies.insert(known.clone(), values);
         }
-        effective(setup, record, &mut won);
-        for place in won {
-            if let Some((_, cases)) = self.leaves.get_mut(&place) {
+        let mut decisions = None;
+        for value in self.policies.get(&known).into_iter().flatten() {
+            let decides = named.contains(&value.key) || {
+                let without = value.without.get_or_init(|| setup.policy.without_value(value.span));
+                let decisions = decisions.get_or_insert_with(|| self::decisions(record));
+                without.as_ref().is_some_and(|policy| {
+                    let otherwise = run(&Setup { policy: policy.clone(), ..setup.clone() });
+                    self::decisions(&otherwise) != *decisions
+                })
+            };
+            if let Some((_, cases)) = self.leaves.get_mut(&value.key).filter(|_| decides) {
                 *cases = cases.saturating_add(1);
             }
         }
     }
 
     /// Finds the values of the files of a policy.
-    fn read(&mut self, own: &str, policy: &Policy) {
-        if !self.read.insert(format!("{own}\n{}", policy.digest())) {
-            return;
-        }
-        for (index, source) in policy.sources().iter().enumerate().skip(BUILTIN_TEXTS) {
-            if source.name() == own {
+    fn read(&mut self, own: &str, policy: &Policy) -> Vec<WrittenValue> {
+        let mut values = Vec::new();
+        for (path, span) in policy.written_values() {
+            let place = policy.sources().place_of(span);
+            if place.file == own && !self.inline {
                 continue;
             }
-            let Ok(id) = u16::try_from(index) else { continue };
-            let id = SourceId(id);
-            let Some(node) = yaml::parse(id, source.text(), &mut Findings::default()) else { continue };
-            let mut found = Vec::new();
-            leaves(&node, String::new(), &mut found);
-            for (path, at) in found {
-                let (line, column) = source.line_column(at);
-                self.leaves.entry((source.name().to_owned(), line, column)).or_insert((path, 0));
+            let key = key(&place);
+            self.leaves.entry(key.clone()).or_insert((path, 0));
+            // `null` in the place of a block is written once, and is a value of each of its keys.
+            if values.last().is_none_or(|last: &WrittenValue| last.key != key) {
+                values.push(WrittenValue { key, span, without: OnceCell::new() });
             }
         }
+        values
     }
 }
 
-/// The places of all values that decided something in the case: those that decisions name, with what they are made
-/// of, and those that were at work without being named.
-fn effective(setup: &Setup, record: &Record, won: &mut BTreeSet<Key>) {
-    let policy = &setup.policy;
-    let worked = Worked::of(record);
-    let mut seen = HashSet::new();
-    for (tool, arguments) in &record.used.tools {
-        let layer = setup.layers.get(tool);
-        let special = layer.is_some() || policy.has_call_rules(tool);
-        let subject = format!("tool {tool}");
-        if special {
-            explained(&policy.explain_call(tool, arguments, layer), &subject, &worked, won);
-        } else if seen.insert(tool.as_str()) {
-            explained(&policy.explain_tool(tool), &subject, &worked, won);
+/// What happened and when, without the reasons, and without how many attempts there could have been.
+fn decisions(record: &Record) -> Vec<(Nanos, Value)> {
+    let decision = record.moments.iter().map(|moment| {
+        let mut decision = moment.json.clone();
+        if let Value::Object(fields) = &mut decision {
+            fields.shift_remove("because");
+            fields.shift_remove("max_attempts");
         }
-    }
-    let models: BTreeSet<&String> = record.used.models.iter().collect();
-    for model in models {
-        explained(&policy.explain_model(model), &format!("model {model}"), &worked, won);
-    }
-    if record.used.turns || !record.used.tools.is_empty() {
-        explained(&policy.explain_turn(), "turns", &worked, won);
-        explained(&policy.explain_history(), "turns", &worked, won);
-    }
-    if record.used.report
-        && let Some(output) = policy.explain_output()
-    {
-        explained(&output, "output", &worked, won);
-    }
-    for failure in record.used.failures.iter().filter(|failure| failure.class.is_none()) {
-        if let Some(row) = policy.classify(&failure.evidence()).origin {
-            won.insert(key(&policy.place(row)));
-        }
-    }
-    let triggers: Vec<Trigger> = record.used.triggers.clone();
-    for reducer in &policy.session().reducers {
-        // It ran, and its slice is not what it was at the start.
-        let slice = policy.session().slices.get(&reducer.slice);
-        let changed =
-            slice.is_some_and(|slice| record.state.slices().get(&reducer.slice) != Some(&slice.initial));
-        if changed && reducer.on.iter().any(|on| triggers.contains(on)) {
-            won.insert(key(&policy.place(reducer.origin)));
-        }
-    }
-}
-
-fn explained(explanation: &Explanation, subject: &str, worked: &Worked, won: &mut BTreeSet<Key>) {
-    for value in &explanation.values {
-        let at = key(&value.at);
-        if !won.contains(&at) && !worked.decides(subject, &value.path, &value.value) {
-            continue;
-        }
-        won.insert(at);
-        let limited = value.capped_from.is_some();
-        let winners = value.contributions.iter().filter(|said| said.won && !limited);
-        won.extend(winners.map(|said| key(&said.at)));
-    }
-}
-
-fn leaves(node: &Node, path: String, found: &mut Vec<(String, u32)>) {
-    match &node.data {
-        Data::Map(entries) => {
-            for (name, value) in entries.iter() {
-                if NO_RULE.contains(&&*name.name) && !path.ends_with("messages") && !path.ends_with("breaker")
-                {
-                    continue;
-                }
-                let inner =
-                    if path.is_empty() { name.name.to_string() } else { format!("{path}.{}", name.name) };
-                if path == "session.reducers" {
-                    found.push((inner, name.span.start));
-                } else if matches!(value.data, Data::Map(_)) && !WHOLE.contains(&&*name.name) {
-                    leaves(value, inner, found);
-                } else if matches!(&*name.name, "calls" | "errors") {
-                    rows(value, &inner, found);
-                } else {
-                    found.push((inner, value.span.start));
-                }
-            }
-        }
-        _ => found.push((path, node.span.start)),
-    }
-}
-
-fn rows(node: &Node, path: &str, found: &mut Vec<(String, u32)>) {
-    if let Data::List(items) = &node.data {
-        for (index, item) in items.iter().enumerate() {
-            leaves(item, format!("{path}[{index}]"), found);
-        }
-    }
+        (moment.at, decision)
+    });
+    decision.collect()
 }
 
 fn key(place: &Place) -> Key {
     (place.file.clone(), place.line, place.column)
-}
-
-/// The values of a text, for tests of their own.
-#[cfg(test)]
-fn paths(text: &str) -> Vec<String> {
-    let node = yaml::parse(SourceId(1), text, &mut Findings::default()).unwrap();
-    let mut found = Vec::new();
-    leaves(&node, String::new(), &mut found);
-    found.into_iter().map(|(path, _)| path).collect()
 }
 
 #[cfg(test)]
@@ -216,14 +139,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_that_can_decide_is_a_leaf() {
+    fn every_value_that_is_written_is_a_leaf_once() {
         let text = "
 version: 1
-limits: {max_attempts: 4}
-retry: {backoff: {kind: constant, delay: 1s}, retry_on: {add: [timeout]}}
+limits: {max_attempts: 4, run: {tokens: 9000}}
+retry: {backoff: {kind: constant, delay: 1s}, retry_on: {add: [timeout]}, by_class: {timeout: {max_attempts: 2}}}
+models: {m: {timeouts: null}}
+profiles: {p: {turn: {max_turns: 3}}}
 tools:
   search:
-    messages: {failed: no}
+    messages: {failed: It failed.}
     calls:
       - {when: 'true', retry: {max_attempts: 1}}
 session:
@@ -231,20 +156,44 @@ session:
   reducers:
     count: {on: tool_failed, slice: n, do: {kind: increment, value: '1'}}
 errors:
-  - {status: 429, class: quota_exceeded}
+  - {status: 429, class: quota_exceeded, wait: 1m}
 ";
-        let value = serde_json::json!(paths(text));
+        let policy = Policy::from_yaml("p.yaml", text).unwrap();
+        let mut coverage = Coverage::new();
+        coverage.read("t.test.yaml", &policy);
+        let paths: Vec<_> = coverage.leaves().map(|leaf| leaf.path).collect();
         assert_eq!(
-            value,
-            serde_json::json!([
+            paths,
+            [
                 "limits.max_attempts",
+                "limits.run.tokens",
                 "retry.backoff",
                 "retry.retry_on",
+                "retry.by_class.timeout.max_attempts",
+                "models.m.timeouts.connect",
+                "profiles.p.turn.max_turns",
                 "tools.search.messages.failed",
                 "tools.search.calls[0].retry.max_attempts",
                 "session.reducers.count",
                 "errors[0].class",
-            ])
+                "errors[0].wait",
+            ]
         );
+        for leaf in policy.written_values() {
+            assert!(policy.without_value(leaf.1).is_some(), "{}", leaf.0);
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_left_out_leaves_no_policy() {
+        let text = "version: 1\nretry: {max_attempts: unlimited, deadline: 1m}\n";
+        let policy = Policy::from_yaml("p.yaml", text).unwrap();
+        let without = |path: &str| {
+            let values = policy.written_values();
+            let (_, span) = values.iter().find(|(written, _)| written == path).unwrap();
+            policy.without_value(*span)
+        };
+        assert!(without("retry.deadline").is_none(), "attempts without end are no policy");
+        assert!(without("retry.max_attempts").is_some());
     }
 }

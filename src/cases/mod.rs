@@ -32,7 +32,6 @@ mod suite;
 mod timeline;
 mod tokens;
 mod why;
-mod worked;
 
 pub(crate) use answered::Answered;
 pub use compare::{Mismatch, Row};

@@ -1,8 +1,12 @@
 //! What happened in a case, in the order it happened.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use crate::engine::{Because, Directive, Envelope, Event, Note, Order, Outcome, State, ToolOutcome, Work};
+use crate::engine::{
+    Because, Directive, Envelope, Event, ModelReply, Note, Order, Outcome, State, ToolOutcome, Work,
+};
 use crate::session::{Message, StopReason};
 use crate::time::{Instant, Nanos};
 
@@ -27,7 +31,10 @@ pub(crate) struct Record {
     pub(crate) problems: Vec<Problem>,
     /// What was scripted and never came to be: outcomes, replies, decisions.
     pub(crate) unused: Vec<String>,
-    pub(crate) used: Used,
+    /// The tools that calls were proposed of.
+    pub(crate) tools: BTreeSet<String>,
+    /// Whether the interpreter ran the loop of turns.
+    pub(crate) turns: bool,
 }
 
 /// What is wrong with the case itself.
@@ -58,18 +65,6 @@ pub(crate) struct Ending {
     pub(crate) output: Option<Value>,
 }
 
-/// What of the policy was looked at.
-#[derive(Debug, Default)]
-pub(crate) struct Used {
-    /// Tools, with the arguments they were called with.
-    pub(crate) tools: Vec<(String, Value)>,
-    pub(crate) models: Vec<String>,
-    pub(crate) report: bool,
-    pub(crate) turns: bool,
-    pub(crate) failures: Vec<crate::engine::Failure>,
-    pub(crate) triggers: Vec<crate::policy::Trigger>,
-}
-
 impl Record {
     pub(crate) fn new(start: Instant) -> Self {
         Self {
@@ -88,7 +83,8 @@ impl Record {
             ending: Ending { status: "unfinished", reason: None, output: None },
             problems: Vec::new(),
             unused: Vec::new(),
-            used: Used::default(),
+            tools: BTreeSet::new(),
+            turns: false,
         }
     }
 
@@ -108,20 +104,11 @@ impl Record {
     }
 
     pub(crate) fn event(&mut self, envelope: &Envelope) {
-        use crate::policy::Trigger;
         let at = envelope.now.since(self.start);
         match &envelope.event {
-            Event::ModelResponded { reply, .. } => {
-                self.used.triggers.push(Trigger::ModelResponded);
-                self.propose(&reply.calls);
-            }
-            Event::ToolsProposed { calls, .. } => self.propose(calls),
-            Event::ModelFailed { failure, .. } => {
-                self.used.triggers.push(Trigger::ModelFailed);
-                self.used.failures.push(failure.clone());
-            }
-            Event::ToolFinished { outcome: ToolOutcome::Failed { failure, .. }, .. } => {
-                self.used.failures.push(failure.clone());
+            Event::ModelResponded { reply: ModelReply { calls, .. }, .. }
+            | Event::ToolsProposed { calls, .. } => {
+                self.tools.extend(calls.iter().map(|proposal| proposal.call.name.clone()));
             }
             Event::ToolFinished { outcome: ToolOutcome::Ok { data }, .. } => {
                 self.ending.output = Some(data.clone());
@@ -130,13 +117,6 @@ impl Record {
         }
         let json = serde_json::to_value(envelope).unwrap_or_default();
         self.moments.push(Moment { at, directive: false, json });
-    }
-
-    fn propose(&mut self, calls: &[crate::engine::Proposal]) {
-        let call = |call: &crate::engine::Proposal| {
-            (call.call.name.clone(), serde_json::from_str(&call.call.arguments).unwrap_or_default())
-        };
-        self.used.tools.extend(calls.iter().map(call));
     }
 
     pub(crate) fn directive(&mut self, now: Instant, directive: &Directive) {
@@ -152,14 +132,9 @@ impl Record {
 
     fn work(&mut self, at: Nanos, work: &Work) {
         match work {
-            Work::PrepareTurn(_) => self.used.turns = true,
-            Work::CallModel(call) => {
+            Work::PrepareTurn(_) => self.turns = true,
+            Work::CallModel(_) | Work::Summarize(_) => {
                 self.model_calls = self.model_calls.saturating_add(1);
-                self.used.models.push(call.target.clone());
-            }
-            Work::Summarize(work) => {
-                self.model_calls = self.model_calls.saturating_add(1);
-                self.used.models.push(work.target.clone());
             }
             Work::RunTool(run) => self.calls.push(json!({
                 "tool": run.tool, "attempt": run.attempt, "max_attempts": run.max_attempts,
@@ -179,42 +154,26 @@ impl Record {
     }
 
     fn note(&mut self, note: &Note) {
-        use crate::policy::Trigger;
         let said = |status, reason: Option<String>| Ending { status, reason, output: None };
         match note {
             Note::Feedback { feedback } => {
-                self.used.triggers.push(Trigger::RetryFeedback);
                 self.feedback.push(serde_json::to_value(feedback).unwrap_or_default());
             }
-            Note::ReducerError { .. } => self.used.triggers.push(Trigger::ReducerError),
             Note::Refused { call, tool, error_type, message } => {
-                self.used.triggers.push(Trigger::ToolRefused);
                 self.ending = said("refused", Some(error_type.name().to_owned()));
                 self.refused
                     .push(json!({"call": call, "tool": tool, "error_type": error_type, "message": message}));
             }
             Note::ToolEnded { error_type: None, .. } => {
-                self.used.triggers.push(Trigger::ToolSucceeded);
                 self.ending.status = "ok";
                 self.ending.reason = None;
             }
             Note::ToolEnded { error_type: Some(_), .. } => {
-                self.used.triggers.push(Trigger::ToolFailed);
                 self.ending = said("failed", None);
             }
             Note::Exhausted { exhausted, .. } => {
-                self.used.report |= exhausted.action == "output";
                 self.ending = said(failed(exhausted.reason), Some(reason(exhausted.reason)));
             }
-            Note::OutputAccepted { .. } => {
-                self.used.report = true;
-                self.used.triggers.push(Trigger::OutputAccepted);
-            }
-            Note::OutputRefused { .. } => {
-                self.used.report = true;
-                self.used.triggers.push(Trigger::OutputRefused);
-            }
-            Note::RejectTurn { .. } => self.used.report = true,
             Note::Finish { outcome } => {
                 self.ending = match outcome {
                     Outcome::Reported { output } => {

@@ -14,11 +14,12 @@ use crate::context::{Checked, Ledger, reduce, repair, tool_tokens};
 use crate::engine::{
     self, Ask, CallModel, Catalogue, Decision, Directives, Drive, Envelope, Event, Failure, Interpreter,
     KnownWindow, ModelReply, Note, Order, Proposal, ReducePlan, RunFacts, RunStarted, RunTool, Spill, State,
-    Summarize, ToolFacts, ToolOutcome, TurnMeasure, Work,
+    Summarize, ToolFacts, ToolOutcome, TurnMeasure, WindowSource, Work,
 };
+use crate::host::known_window;
 use crate::host::offered;
 use crate::host::scripted::{Script, ScriptState, play};
-use crate::policy::{CallOverride, ErrorClass, MalformedCalls, Policy};
+use crate::policy::{CallOverride, ErrorClass, MalformedCalls, Policy, Scope};
 use crate::session::{HistoryRepair, Message, Reduction, ToolCall, splice};
 use crate::time::{Instant, Nanos};
 
@@ -197,7 +198,7 @@ impl<'a> Stage<'a> {
         let interpreter = Interpreter::new(setup.policy.clone(), setup.tools.clone());
         let offered = offered(&interpreter);
         let first = setup.models.first().map_or("", String::as_str);
-        let counter = Counter::new(setup.tokens, &setup.policy.model(first).tokens);
+        let counter = Counter::new(setup.tokens, &setup.policy.model(first).tokens, first);
         let declared = || tool_tokens(&counter, &offered.iter().collect::<Vec<_>>());
         let mut ledger = Ledger::default();
         ledger.set_tools(setup.tokens.tools.unwrap_or_else(declared));
@@ -237,12 +238,27 @@ impl<'a> Stage<'a> {
             history: self.setup.history.clone(),
             task: self.setup.task.clone(),
             targets: self.setup.models.clone(),
-            windows: self.setup.windows.clone(),
+            windows: self.windows(),
             overheads: BTreeMap::new(),
             prices: BTreeMap::new(),
             tools,
             deadline: self.setup.deadline.map(|length| self.setup.start.saturating_add(length)),
         }));
+    }
+
+    /// How large the windows are: as the case says, else as a host finds out without asking a server. What the built-in
+    /// policy assumes is left aside, for the models of most cases are made up.
+    fn windows(&self) -> BTreeMap<String, KnownWindow> {
+        let own = |model: &String| {
+            let policy = self.policy.model(model);
+            let known = || known_window(&policy, None, None, model);
+            let is_said = |known: &KnownWindow| {
+                known.source != WindowSource::Assumed || policy.assumed_window.origin.scope != Scope::Builtin
+            };
+            let said = self.setup.windows.get(model).copied();
+            Some((model.clone(), said.or_else(|| known().filter(is_said))?))
+        };
+        self.setup.models.iter().filter_map(own).collect()
     }
 
     /// Ends one piece of work after the other, until there is none.
@@ -509,7 +525,7 @@ impl<'a> Stage<'a> {
         let decisions = self.setup.decisions.iter().zip(1..).skip(decided);
         self.record.unused.extend(decisions.map(|(_, number)| format!("decision {number} of the planner")));
         let mut layers: Vec<&String> = self.setup.layers.keys().collect();
-        layers.retain(|tool| !self.record.used.tools.iter().any(|(used, _)| used == *tool));
+        layers.retain(|tool| !self.record.tools.contains(*tool));
         layers.sort();
         self.record.unused.extend(layers.iter().map(|tool| format!("the planner's layer for `{tool}`")));
         let asked =

@@ -1,11 +1,14 @@
 //! How tokens are counted in a case.
 
-use crate::context::{Estimator, TokenCounter};
+use std::sync::Arc;
+
+use crate::context::TokenCounter;
+use crate::host::counter_by;
 use crate::policy::TokensPolicy;
 use crate::policy::decode::record;
 
 record! {
-    /// How tokens are counted. Left out: they are estimated, as `context.tokens` of the policy says.
+    /// How tokens are counted. Left out: as the policy says for the first model.
     #[derive(Copy, Default)]
     pub(crate) struct Tokens {
         /// So many tokens for each character of a text: small texts stand for large ones.
@@ -17,16 +20,15 @@ record! {
     }
 }
 
-/// Counts as the case says. Whatever the policy counts by, no vocabulary does: a case is the same wherever it is played.
-#[derive(Clone, Copy, Debug)]
+/// Counts as the case says, or as a host would: by the policy's `tokens` of the model.
 pub(super) struct Counter {
     per_char: Option<u32>,
-    estimator: Estimator,
+    of_model: Arc<dyn TokenCounter>,
 }
 
 impl Counter {
-    pub(super) fn new(tokens: Tokens, policy: &TokensPolicy) -> Self {
-        Self { per_char: tokens.per_char, estimator: Estimator::from(policy) }
+    pub(super) fn new(tokens: Tokens, policy: &TokensPolicy, model: &str) -> Self {
+        Self { per_char: tokens.per_char, of_model: counter_by(policy, model) }
     }
 }
 
@@ -34,7 +36,7 @@ impl TokenCounter for Counter {
     fn count(&self, text: &str) -> u64 {
         match self.per_char {
             Some(each) => u64::try_from(text.chars().count()).unwrap_or(u64::MAX).saturating_mul(each.into()),
-            None => self.estimator.count(text),
+            None => self.of_model.count(text),
         }
     }
 }

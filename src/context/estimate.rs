@@ -58,9 +58,9 @@ impl ContentKind {
 impl From<&TokensPolicy> for Estimator {
     fn from(rules: &TokensPolicy) -> Self {
         Self {
-            prose: rules.prose.value,
-            json: rules.json.value,
-            code: rules.code.value,
+            prose: rules.bytes_per_token.prose.value,
+            json: rules.bytes_per_token.json.value,
+            code: rules.bytes_per_token.code.value,
             safety: rules.safety.value,
         }
     }

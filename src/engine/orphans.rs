@@ -14,7 +14,7 @@ pub(crate) type Say<'a> = &'a mut dyn FnMut(&Setting<Template>, Value) -> String
 
 /// Writes the results that are put in.
 pub(crate) fn write(rules: &HistoryPolicy, repair: &mut HistoryRepair, say: Say<'_>) {
-    repair.write(&mut |result| say(&rules.injected_message, json!({ "tool": result.tool })));
+    repair.write(&mut |result| say(&rules.messages.injected, json!({ "tool": result.tool })));
 }
 
 /// What was done. `refused`: the model that refused the history, and what its provider said.
@@ -36,7 +36,7 @@ pub(crate) fn reminder(rules: &HistoryPolicy, pruned: &[ToolCall], say: Say<'_>)
     let most = usize::try_from(rules.argument_chars.value.get()).unwrap_or(usize::MAX);
     let call = |call: &ToolCall| json!({ "tool": call.name, "arguments": arguments(call, most) });
     let calls: Value = pruned.iter().map(call).collect();
-    (!pruned.is_empty()).then(|| say(&rules.pruned_message, json!({ "calls": calls })))
+    (!pruned.is_empty()).then(|| say(&rules.messages.pruned, json!({ "calls": calls })))
 }
 
 /// The arguments of a call in one line, as a person would write them; each text among them is cut.

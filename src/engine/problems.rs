@@ -27,7 +27,7 @@ pub(crate) fn reported(output: &OutputPolicy, report: &Value) -> Vec<Problem> {
     if !problems.is_empty() {
         return problems;
     }
-    violations(&output.validators.value, || json!({ "output": report, "tool": output.tool.value }))
+    violations(&output.validate.value, || json!({ "output": report, "tool": output.tool.value }))
 }
 
 fn violation(validator: &Validator, vars: &Map<String, Value>) -> Option<Problem> {

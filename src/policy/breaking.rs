@@ -6,29 +6,7 @@ use core::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bound, Setting, Template};
 use crate::time::Nanos;
-
-/// When a tool is no longer called.
-#[derive(Clone, Debug)]
-pub struct BreakerPolicy {
-    /// Failures that open it, counted as [`count`](Self::count) says; `None`: never.
-    pub failures: Setting<Option<NonZeroU32>>,
-    /// Which failures count together.
-    pub count: Setting<Counting>,
-    /// How long what is known of failures lasts.
-    pub scope: Setting<BreakerScope>,
-    /// How long it stays open before probes are let through.
-    pub open_for: Setting<Bound>,
-    /// How many probes may run at a time.
-    pub probes: Setting<NonZeroU32>,
-    /// How many probes have to go well before it closes.
-    pub successes: Setting<NonZeroU32>,
-    /// Whether models are not shown the tool while it is open.
-    pub hide: Setting<bool>,
-    /// What the model is told instead of a run. Variables: `tool`, `failures`.
-    pub message: Setting<Template>,
-}
 
 /// Which failures count together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -62,7 +40,7 @@ pub struct CountWindow {
 /// How long what is known of a tool's failures lasts.
 ///
 /// Example: `session`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, PartialOrd)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerScope {
     /// Until the next turn.

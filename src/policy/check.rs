@@ -13,6 +13,7 @@ use super::loader::Part;
 use super::merge::Leaf as _;
 use super::rules::Rules;
 use super::{Budget, Code, Diagnostic, Findings, Origin, RetryPolicy, Selector, Setting, Sources, Span};
+use crate::policy::form::MergedBlock as _;
 
 /// The most selectors of each kind, of all files together.
 pub(crate) const MOST_SELECTORS: usize = 10_000;

@@ -12,7 +12,6 @@ use super::display::flow;
 use super::document::{Prioritized, Priority, for_all};
 use super::excerpt::excerpt;
 use super::lost::Doubt;
-use super::merge::{Layer, Under};
 use super::rules::{Rule, Rules};
 use super::{Code, Diagnostic, Findings, Selector, Span};
 
@@ -66,7 +65,7 @@ struct Voice<'r, T> {
 /// Reports patterns that overlap, neither narrower, and disagree where no narrower selector decides.
 ///
 /// Rules for single calls disagree if they have the same condition; what other conditions hold together nobody can tell.
-pub(crate) fn conflicts<T: Layer + Prioritized>(
+pub(crate) fn conflicts<T: Prioritized>(
     rules: &Rules<T>,
     profile: Option<&str>,
     work: &mut Work,
@@ -83,7 +82,7 @@ pub(crate) fn conflicts<T: Layer + Prioritized>(
             return;
         }
         // What could not be read may decide between others, or be meant for another value.
-        let Doubt::At(doubt) = lost.doubt(&path, T::NAME.unwrap_or_default(), T::BLOCK, profile) else {
+        let Doubt::At(doubt) = lost.doubt(&path, T::NAME, T::BLOCK, profile) else {
             return;
         };
         let search = Search { path: &path, rules, voices: &voices, doubt: &doubt };
@@ -98,12 +97,11 @@ pub(crate) fn conflicts<T: Layer + Prioritized>(
 }
 
 /// What the patterns say, value by value: within one selector the later file wins.
-fn by_path<T: Layer + Prioritized>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voice<'_, T>>> {
+fn by_path<T: Prioritized>(rules: &Rules<T>) -> BTreeMap<String, Vec<Voice<'_, T>>> {
     let patterns = rules.all().iter().filter(|rule| !rule.selector.is_exact());
     let spoken: Vec<_> = patterns
         .map(|rule| {
-            let mut entries = Vec::new();
-            rule.layer.entries(&Under::TOP, &mut entries);
+            let mut entries = rule.layer.entries();
             entries.extend(rule.layer.conditional());
             (rule, entries)
         })
@@ -156,7 +154,7 @@ struct Search<'a, 'r, T> {
 /// Voices sorted by one end of their patterns: the end, the voice, and up to where ends continue this one.
 type Sorted = Vec<(String, usize, usize)>;
 
-impl<T: Layer + Prioritized> Search<'_, '_, T> {
+impl<T: Prioritized> Search<'_, '_, T> {
     /// `false`: there is too much to look at.
     fn run(&self, work: &mut Work, findings: &mut Findings) -> bool {
         let by_beginning = self.sorted(|selector| selector.beginning().to_owned());
@@ -261,9 +259,8 @@ fn pairs(sorted: &Sorted) -> usize {
     each.fold(0, usize::saturating_add)
 }
 
-fn says<T: Layer + Prioritized>(layer: &T, path: &str) -> bool {
-    let mut entries = Vec::new();
-    layer.entries(&Under::TOP, &mut entries);
+fn says<T: Prioritized>(layer: &T, path: &str) -> bool {
+    let mut entries = layer.entries();
     entries.extend(layer.conditional());
     let general = for_all(path);
     entries.iter().any(|(said, ..)| said == path || Some(said) == general.as_ref())

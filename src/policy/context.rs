@@ -1,58 +1,11 @@
 //! What is done so that a conversation stays within the window of a model.
 
 use core::fmt;
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Setting, Size, Template};
-
-/// What is done so that a conversation stays within the window of a model.
-#[derive(Clone, Debug)]
-pub struct ContextPolicy {
-    /// What of the window is kept free besides the reply.
-    pub reserve: Setting<Share>,
-    /// What of the window is not used, in case there are more tokens than were counted.
-    pub safety: Setting<Share>,
-    /// With less room left than this the conversation is reduced.
-    pub evict_at: Setting<Share>,
-    /// With less room left than this the model is not asked.
-    pub gate: Setting<Share>,
-    /// Reductions go on until so much room is left.
-    pub target: Setting<Share>,
-    /// How much room the results of the calls of one reply have together.
-    pub results: Setting<ResultsRoom>,
-    /// What is done, step by step, until there is room enough.
-    pub reduce: Setting<Arc<[ReduceStep]>>,
-    /// Whether what the user said last is kept whatever is left out.
-    pub keep_task: Setting<bool>,
-    /// Whether a request that a provider refused for its size is reduced once and sent again.
-    pub recover: Setting<bool>,
-    /// After so many reductions in a row that gained nothing the next turn is the last.
-    pub give_up_after: Setting<core::num::NonZeroU32>,
-    /// What the model is told.
-    pub messages: ContextMessages,
-}
-
-/// What the model is told of a conversation that was reduced.
-#[derive(Clone, Debug)]
-pub struct ContextMessages {
-    /// The result of a tool that was shortened. Variables: `tool`, `tokens`, `shown`.
-    pub shortened: Setting<Template>,
-    /// In the place of messages that were left out. Variables: `count`.
-    pub dropped: Setting<Template>,
-    /// Above the digest of messages that were left out. Variables: `count`.
-    pub digest: Setting<Template>,
-    /// What a model is asked that is to sum up messages; they follow it. Variables: `count`.
-    pub summarize: Setting<Template>,
-    /// Above the summary of messages that were left out. Variables: `count`.
-    pub summary: Setting<Template>,
-    /// In the place of what was cut out of a text. Variables: `tokens`.
-    pub cut: Setting<Template>,
-    /// With what is left of a result all of which is kept. Variables: `handle`, `reader`.
-    pub kept: Setting<Template>,
-}
+use super::Size;
 
 /// A share of what there is: a part of it, or so many tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Lowest first: the built-in file with all its scopes, then the user's files: global blocks in load order, those of
 //! the profile, selectors from less to more specific, calls whose `when` holds, the planner.
 
+use core::cmp::Ordering;
 use core::num::NonZeroU32;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,14 +12,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::decode::{Patch, Spanned};
-use super::diff::{DiffVerdict, verdict_of};
 use super::document::{
-    CallRule, ContextLayer, HistoryLayer, LimitsRule, MergedContext, MergedHistory, MergedModel,
-    MergedOutput, MergedRetry, MergedTool, MergedTurn, ModelLayer, OutputLayer, PlannerRule, RetryLayer,
-    TokensLayer, ToolLayer, TopLimits, TurnLayer, for_all,
+    CallRule, ContextPolicy, HistoryPolicy, LimitsRule, ModelLayer, ModelPolicy, OutputLayer, OutputPolicy,
+    PlannerRule, RetryPolicy, TokensPolicy, ToolLayer, ToolPolicy, TopLimits, TurnPolicy, for_all,
 };
+use super::form::{self, Document, Merged, MergedBlock as _, OptionalBlock};
+use super::key_value::KeyValue;
 use super::loader::{Part, PartKind};
-use super::merge::{At, Block, Layer as _, Leaf, Limits, Under};
+use super::merge::{At, Leaf, Limits};
 use super::rules::{Rule, Rules};
 use super::{Approval, Origin, RunLimits, Scope, Selector, Span};
 
@@ -35,14 +36,14 @@ pub(crate) struct Layers {
 /// Layers of one precedence, by scope.
 #[derive(Debug, Default)]
 struct Tier {
-    retry: Vec<(Block<RetryLayer>, At)>,
+    retry: Vec<(OptionalBlock<RetryPolicy<Document>>, At)>,
     tools: Rules<ToolLayer>,
     models: Rules<ModelLayer>,
-    turn: Vec<(Block<TurnLayer>, At)>,
+    turn: Vec<(OptionalBlock<TurnPolicy<Document>>, At)>,
     output: Vec<(OutputLayer, At)>,
-    tokens: Vec<(Block<TokensLayer>, At)>,
-    history: Vec<(Block<HistoryLayer>, At)>,
-    context: Vec<(Block<ContextLayer>, At)>,
+    tokens: Vec<(OptionalBlock<TokensPolicy<Document>>, At)>,
+    history: Vec<(OptionalBlock<HistoryPolicy<Document>>, At)>,
+    context: Vec<(OptionalBlock<ContextPolicy<Document>>, At)>,
     limits: Vec<TopLimits>,
 }
 
@@ -56,7 +57,7 @@ struct Found {
 /// A layer above the tool's own: a call's or the planner's.
 #[derive(Clone)]
 pub(crate) struct Above<'a> {
-    retry: Cow<'a, RetryLayer>,
+    retry: Cow<'a, RetryPolicy<Document>>,
     approval: Option<&'a Patch<Approval>>,
     limits: Option<&'a LimitsRule>,
     at: At,
@@ -152,18 +153,18 @@ impl Layers {
     }
 
     /// Merges what concerns a tool, and these layers above it.
-    pub(crate) fn tool(&self, name: &str, above: &[Above<'_>]) -> MergedTool {
+    pub(crate) fn tool(&self, name: &str, above: &[Above<'_>]) -> ToolPolicy<Merged> {
         self.tool_and_limits(name, above).0
     }
 
     /// As [`tool`](Self::tool), with the limits that were applied.
-    pub(crate) fn tool_and_limits(&self, name: &str, above: &[Above<'_>]) -> (MergedTool, Limits) {
-        let mut merged = MergedTool::default();
+    pub(crate) fn tool_and_limits(&self, name: &str, above: &[Above<'_>]) -> (ToolPolicy<Merged>, Limits) {
+        let mut merged = ToolPolicy::<Merged>::default();
         let mut limits = self.limits();
         for tier in self.tiers() {
             tier.fold_retry(&mut merged.retry);
             for rule in tier.tools.matching(name) {
-                merged.fold(&rule.layer, &rule.at);
+                form::fold(&mut merged, &rule.layer, &rule.at);
                 rule.layer.limits.iter().for_each(|rule| limits.fold(rule));
             }
         }
@@ -180,19 +181,18 @@ impl Layers {
     pub(crate) fn tightening<'a>(&self, name: &str, above: &[Above<'a>], layer: &Above<'a>) -> Above<'a> {
         let values = |above: &[Above<'_>]| {
             let mut values = BTreeMap::new();
-            self.tool(name, above).each("", &mut |path, trail| {
-                values.extend(trail.value().map(|(value, _)| (path, value)));
+            self.tool(name, above).each("", &mut |path, key, trail| {
+                values.extend(trail.key_value(key).map(|value| (path, value)));
             });
             values
         };
         let all = [above, core::slice::from_ref(layer)].concat();
         let (old, new) = (values(above), values(&all));
-        let value = |values: &BTreeMap<String, Value>, path: &str| {
-            values.get(path).or_else(|| values.get(&for_all(path)?)).cloned()
-        };
-        let verdict = |path: &str| {
-            let (old, new) = (value(&old, path), value(&new, path));
-            if old == new { None } else { Some(verdict_of(path, old.as_ref(), new.as_ref())) }
+        let loosened = |path: &str| {
+            fn value<'v>(values: &'v BTreeMap<String, KeyValue>, path: &str) -> Option<&'v KeyValue> {
+                values.get(path).or_else(|| values.get(&for_all(path)?))
+            }
+            KeyValue::loosened(value(&old, path), value(&new, path))
         };
         // What is said of all failures is said of each class, too, and there it may be looser; what is said of the class
         // itself is judged by itself.
@@ -201,24 +201,24 @@ impl Layers {
         let loosens = |path: &str| {
             let mut classes =
                 old.keys().chain(new.keys()).filter(|class| of_class(path, class) && !said.contains(class));
-            classes.any(|class| verdict(class) == Some(DiffVerdict::Looser))
+            classes.any(|class| loosened(class) == Some(Ordering::Greater))
         };
-        let keep = |path: &str| verdict(path) == Some(DiffVerdict::Tighter) && !loosens(path);
+        let keep = |path: &str| loosened(path) == Some(Ordering::Less) && !loosens(path);
         let mut kept = layer.clone();
-        kept.retry.to_mut().retain("retry", &keep);
+        kept.retry = Cow::Owned(form::retain(&*layer.retry, "retry", &mut |path, _| keep(path)));
         kept.approval = layer.approval.filter(|_| keep("approval"));
         kept.at.name = format!("{} (no value)", layer.at.name).into();
         kept
     }
 
     /// Merges what concerns the retries of a tool.
-    pub(crate) fn tool_retry(&self, name: &str, above: &[Above<'_>]) -> MergedRetry {
-        let mut merged = MergedRetry::default();
+    pub(crate) fn tool_retry(&self, name: &str, above: &[Above<'_>]) -> RetryPolicy<Merged> {
+        let mut merged = RetryPolicy::<Merged>::default();
         let mut limits = self.limits();
         for tier in self.tiers() {
             tier.fold_retry(&mut merged);
             for rule in tier.tools.matching(name) {
-                merged.fold(&rule.layer.retry, &rule.at);
+                form::fold(&mut merged, &rule.layer.retry, &rule.at);
                 rule.layer.limits.iter().for_each(|rule| limits.fold(rule));
             }
         }
@@ -228,19 +228,19 @@ impl Layers {
     }
 
     /// Merges what concerns a model.
-    pub(crate) fn model(&self, name: &str) -> MergedModel {
+    pub(crate) fn model(&self, name: &str) -> ModelPolicy<Merged> {
         self.model_and_limits(name).0
     }
 
     /// As [`model`](Self::model), with the limits that were applied.
-    pub(crate) fn model_and_limits(&self, name: &str) -> (MergedModel, Limits) {
-        let mut merged = MergedModel::default();
+    pub(crate) fn model_and_limits(&self, name: &str) -> (ModelPolicy<Merged>, Limits) {
+        let mut merged = ModelPolicy::<Merged>::default();
         let mut limits = self.limits();
         for tier in self.tiers() {
             tier.fold_retry(&mut merged.retry);
-            tier.tokens.iter().for_each(|(layer, at)| merged.tokens.fold(layer, at));
+            tier.tokens.iter().for_each(|(layer, at)| form::fold(&mut merged.tokens, layer, at));
             for rule in tier.models.matching(name) {
-                merged.fold(&rule.layer, &rule.at);
+                form::fold(&mut merged, &rule.layer, &rule.at);
                 rule.layer.limits.iter().for_each(|rule| limits.fold(rule));
             }
         }
@@ -249,23 +249,23 @@ impl Layers {
     }
 
     /// Merges what concerns the retries of a model.
-    pub(crate) fn model_retry(&self, name: &str) -> MergedRetry {
+    pub(crate) fn model_retry(&self, name: &str) -> RetryPolicy<Merged> {
         self.model(name).retry
     }
 
     /// Merges what concerns the final report.
-    pub(crate) fn output(&self) -> MergedOutput {
+    pub(crate) fn output(&self) -> OutputPolicy<Merged> {
         self.output_and_limits().0
     }
 
     /// As [`output`](Self::output), with the limits that were applied.
-    pub(crate) fn output_and_limits(&self) -> (MergedOutput, Limits) {
-        let mut merged = MergedOutput::default();
+    pub(crate) fn output_and_limits(&self) -> (OutputPolicy<Merged>, Limits) {
+        let mut merged = OutputPolicy::<Merged>::default();
         let mut limits = self.limits();
         for tier in self.tiers() {
             tier.fold_retry(&mut merged.retry);
             for (layer, at) in &tier.output {
-                merged.fold(layer, at);
+                form::fold(&mut merged, layer, at);
                 layer.limits.iter().for_each(|rule| limits.fold(rule));
             }
         }
@@ -274,10 +274,10 @@ impl Layers {
     }
 
     /// Merges what concerns the loop of turns.
-    pub(crate) fn turn(&self) -> MergedTurn {
-        let mut merged = MergedTurn::default();
+    pub(crate) fn turn(&self) -> TurnPolicy<Merged> {
+        let mut merged = TurnPolicy::<Merged>::default();
         for tier in self.tiers() {
-            tier.turn.iter().for_each(|(layer, at)| merged.fold(layer, at));
+            tier.turn.iter().for_each(|(layer, at)| form::fold(&mut merged, layer, at));
         }
         if let (Some(limit), Some(turns)) = (self.max_turns(), merged.max_turns.get())
             && *turns > limit.value
@@ -288,19 +288,19 @@ impl Layers {
     }
 
     /// Merges what concerns the validity of the history.
-    pub(crate) fn history(&self) -> MergedHistory {
-        let mut merged = MergedHistory::default();
+    pub(crate) fn history(&self) -> HistoryPolicy<Merged> {
+        let mut merged = HistoryPolicy::<Merged>::default();
         for tier in self.tiers() {
-            tier.history.iter().for_each(|(layer, at)| merged.fold(layer, at));
+            tier.history.iter().for_each(|(layer, at)| form::fold(&mut merged, layer, at));
         }
         merged
     }
 
     /// Merges what concerns the windows of models.
-    pub(crate) fn context(&self) -> MergedContext {
-        let mut merged = MergedContext::default();
+    pub(crate) fn context(&self) -> ContextPolicy<Merged> {
+        let mut merged = ContextPolicy::<Merged>::default();
         for tier in self.tiers() {
-            tier.context.iter().for_each(|(layer, at)| merged.fold(layer, at));
+            tier.context.iter().for_each(|(layer, at)| form::fold(&mut merged, layer, at));
         }
         merged
     }
@@ -330,16 +330,16 @@ impl Layers {
     }
 }
 
-fn fold_above(merged: &mut MergedRetry, limits: &mut Limits, above: &[Above<'_>]) {
+fn fold_above(merged: &mut RetryPolicy<Merged>, limits: &mut Limits, above: &[Above<'_>]) {
     for layer in above {
-        merged.fold(&layer.retry, &layer.at);
+        form::fold(merged, &layer.retry, &layer.at);
         layer.limits.iter().for_each(|rule| limits.fold(rule));
     }
 }
 
 impl Tier {
-    fn fold_retry(&self, merged: &mut MergedRetry) {
-        self.retry.iter().for_each(|(layer, at)| merged.fold(layer, at));
+    fn fold_retry(&self, merged: &mut RetryPolicy<Merged>) {
+        self.retry.iter().for_each(|(layer, at)| form::fold(merged, layer, at));
     }
 }
 
@@ -347,7 +347,7 @@ impl<'a> Above<'a> {
     /// What it says: path, place, and the value; null unsets one.
     pub(crate) fn entries(&self) -> Vec<(String, Span, Value)> {
         let mut found = Vec::new();
-        self.retry.entries(&Under::new("retry"), &mut found);
+        form::entries(&*self.retry, "retry", &mut found);
         if let Some((patch, span)) = self.approval.and_then(|patch| Some((patch, patch.span()?))) {
             let shown = patch.as_set().map(Leaf::show).unwrap_or_default();
             found.push(("approval".to_owned(), span, shown));
@@ -356,7 +356,7 @@ impl<'a> Above<'a> {
         self.limits.iter().for_each(|rule| limits.fold(rule));
         let limits = limits.each().into_iter();
         let at = |origin: Origin| Span::new(origin.source, origin.at, origin.at);
-        found.extend(limits.map(|(name, value, origin)| (format!("limits.{name}"), at(origin), value)));
+        found.extend(limits.map(|(name, limit)| (format!("limits.{name}"), at(limit.origin), limit.shown)));
         found
     }
 
@@ -368,11 +368,12 @@ impl<'a> Above<'a> {
 }
 
 /// Where attempts have no end: neither their number nor a deadline.
-pub(crate) fn unbounded(retry: &super::RetryPolicy) -> Option<Origin> {
+pub(crate) fn unbounded(retry: &RetryPolicy) -> Option<Origin> {
     if !retry.enabled.value || retry.deadline.value != super::Bound::Unlimited {
         return None;
     }
-    let all = core::iter::once(&retry.max_attempts).chain(retry.by_class.iter().map(|own| &own.max_attempts));
+    let all =
+        core::iter::once(&retry.max_attempts).chain(retry.by_class.iter().map(|(_, own)| &own.max_attempts));
     all.into_iter()
         .find(|attempts| attempts.value == super::Attempts::Unlimited)
         .map(|attempts| attempts.origin)

@@ -19,6 +19,7 @@ use super::{
     ReducerRule, Report, RunLimits, Scope, SessionPolicy, SliceRule, SourceId, Sources, Span, ToolPolicy,
     TurnPolicy, check,
 };
+use crate::policy::form::MergedBlock as _;
 
 /// Names of tools come from models; no more of them than this are remembered.
 const REMEMBERED: usize = 1_024;
@@ -61,6 +62,12 @@ pub struct CallPolicy {
 /// The JSON Schema (2020-12) of policy files.
 pub fn json_schema() -> Value {
     decode::schema::<PolicyFile>()
+}
+
+/// The same, where every key says which diagnostics of `unfazed check` concern it: `x-checks`, a list of codes. For tools
+/// that write references; validators need not know the keyword.
+pub fn json_schema_with_checks() -> Value {
+    decode::schema_with_checks::<PolicyFile>()
 }
 
 impl Policy {
@@ -129,6 +136,12 @@ impl Policy {
         let report = findings.into_report(inner.sources.clone());
         inner.warnings = (!report.is_empty()).then_some(report);
         Ok(Self(Arc::new(inner)))
+    }
+
+    #[cfg(feature = "host")]
+    /// The policy that parts make which were read before; `None`: there is none.
+    pub(super) fn of_parts(read: Read, findings: &mut Findings) -> Option<Self> {
+        Inner::build(read, &mut Work::new(), findings).ok().map(|inner| Self(Arc::new(inner)))
     }
 
     /// The names of its profiles, in the order of first declaration.
@@ -418,7 +431,7 @@ fn errors(parts: &[&Part], findings: &mut Findings) -> Option<ErrorTable> {
         detail: sought(rule.detail.as_ref(), |Piece(text)| text.clone()),
         provider: sought(rule.provider.as_ref(), |Words(text)| text.clone()),
         request_at_fault: rule.request_at_fault,
-        wait: rule.wait,
+        wait: rule.wait.map(|wait| wait.value),
         class: rule.class.value,
         origin: rule.class.span.origin(scope),
     };

@@ -34,7 +34,10 @@ mod error_facts;
 mod excerpt;
 mod explain;
 mod expr;
+pub(crate) mod form;
 mod json_schema;
+mod key_value;
+mod keys;
 mod layers;
 mod lint;
 mod load;
@@ -67,33 +70,37 @@ mod value;
 mod visible;
 mod wait_source;
 mod written_schema;
+#[cfg(feature = "host")]
+mod written_values;
 pub mod yaml;
 
 pub(in crate::policy) use backoff::Waiting;
 pub use backoff::{Backoff, Jitter, Shape};
-pub use breaking::{BreakerPolicy, BreakerScope, CountWindow, Counting};
-#[cfg(feature = "host")]
-pub(crate) use builtin::BUILTIN_TEXTS;
+pub use breaking::{BreakerScope, CountWindow, Counting};
 pub use call_override::CallOverride;
-pub use calls::{AfterEffect, Approval, ApprovalPolicy, CallsPolicy, Unanswered, Verification};
+pub use calls::{AfterEffect, Approval, Unanswered, Verification};
 pub use class::{ClassSet, ErrorClass, UnknownClass};
 pub use classify::{Classified, ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
 pub use columns::{columns, padded};
-pub use context::{ContextMessages, ContextPolicy, ReduceStep, ResultsRoom, Share};
+pub use context::{ReduceStep, ResultsRoom, Share};
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
 pub use did_you_mean::closest as did_you_mean;
 #[cfg(feature = "host")]
 pub(crate) use did_you_mean::closest;
 pub use diff::{Comparison, DiffGroup, DiffRow, DiffSubject, DiffVerdict, Names, SubjectKind};
-pub use document::{Dollars, PriceEntry};
+pub use document::{
+    ApprovalPolicy, BreakerPolicy, ByClass, BytesPerToken, CallsMessages, CallsPolicy, ClassRetry,
+    ContextMessages, ContextPolicy, Dollars, GuidancePolicy, HistoryMessages, HistoryPolicy, LoopGuardPolicy,
+    LoopMessages, ModelPolicy, ModelTimeouts, OutputMessages, OutputPolicy, PriceEntry, ResultPolicy,
+    RetryPolicy, Stages, TargetsPolicy, TokensPolicy, ToolMessages, ToolPolicy, TurnMessages, TurnPolicy,
+};
 #[cfg(feature = "host")]
 pub(crate) use document::{Fraction, Lasting, PerClass, PolicyFile};
 pub use duration::{DurationError, parse_duration};
 pub use effective::{
-    AboveMax, AfterPartial, Attempts, Bound, Budget, Change, ClassRetry, ClassRules, Effect, GuidancePolicy,
-    HistoryCheck, HistoryPolicy, MalformedCalls, ModelPolicy, ModelTimeouts, OnExhausted, OnStop,
-    OrphanCalls, OutputPolicy, ReducerRule, RetryPolicy, ServerDelay, ServerDelayMode, SessionPolicy,
-    SliceRule, TextOnly, TokenBudget, ToolMessages, ToolPolicy, Trigger, TurnPolicy, Validator, WindowBudget,
+    AboveMax, AfterPartial, Attempts, Bound, Budget, Change, ClassRules, Effect, HistoryCheck,
+    MalformedCalls, OnExhausted, OnStop, OrphanCalls, ReducerRule, ServerDelay, ServerDelayMode,
+    SessionPolicy, SliceRule, TextOnly, TokenBudget, Trigger, Validator, WindowBudget,
 };
 pub(crate) use excerpt::excerpt;
 pub use explain::{
@@ -103,19 +110,21 @@ pub use explain::{
 };
 pub(crate) use expr::kind;
 pub use expr::{Expr, ExprError};
+pub use form::{Key, Looser};
 pub use json_schema::{Problem, Schema, SchemaError};
+pub use keys::keys;
 pub use lint::{Completeness, KnownModel, KnownNames, KnownTool, LintOptions, ShortBudget};
-pub use load::{CallPolicy, Policy, json_schema};
+pub use load::{CallPolicy, Policy, json_schema, json_schema_with_checks};
 #[cfg(feature = "host")]
 pub(crate) use loader::Text;
 pub use loader::{Loader, Resolve};
-pub use loop_guard::{LoopGuardPolicy, Repeats, Stages};
+pub use loop_guard::Repeats;
 pub(crate) use origin::Spot;
 pub use origin::{Origin, Place, Scope, Setting, SourceId};
 pub use price::{Cost, ModelPrice, Price};
 pub use ratio::{Ratio, RatioError, parse_millionths, parse_ppm};
 pub use report::{Findings, Report, Said};
-pub use result::{Cap, Keep, OverMax, ResultForm, ResultPolicy, Size, Unit, estimated_tokens};
+pub use result::{Cap, Keep, OverMax, ResultForm, Size, Unit, estimated_tokens};
 pub use run_limits::{RunLimits, UnknownPrice};
 pub use secret::without_secrets;
 #[cfg(feature = "host")]
@@ -124,9 +133,9 @@ pub use seed::Seed;
 pub use selector::{Selector, SelectorError};
 pub use sharing::BudgetScope;
 pub use source::{Source, Sources, Span};
-pub use targets::{Advance, ContextWindow, Provider, TargetWait, TargetsPolicy};
+pub use targets::{Advance, ContextWindow, Provider, TargetWait};
 pub use template::{Template, TemplateError};
-pub use tokens::{CountBy, TokensPolicy};
+pub use tokens::CountBy;
 pub use visible::visible;
 pub use wait_source::{WaitSource, WaitSources};
 pub use written_schema::WrittenSchema;

@@ -6,10 +6,10 @@
 //! and the longer ending; and where that ending may begin within that beginning, of both laid over each other. For
 //! patterns with a single `*` these are all the ways in which selectors can meet.
 
+use crate::policy::form::Document;
 use std::collections::{BTreeMap, HashSet};
 
-use super::document::{ModelLayer, RetryLayer, ToolLayer, for_all};
-use super::merge::{Layer, Under};
+use super::document::{ModelLayer, Prioritized, RetryPolicy, ToolLayer, for_all};
 use super::rules::Rules;
 use super::{Policy, Selector};
 
@@ -63,7 +63,7 @@ pub(crate) fn models(old: &Policy, new: &Policy, also: &[String]) -> AllNames {
 /// Stands for what may touch any field of `retry`: layers of calls, limits, and classes that lose their own rules.
 const CALLS: &str = "retry.";
 
-fn touched(retry: &RetryLayer, limits: bool) -> Vec<String> {
+fn touched(retry: &RetryPolicy<Document>, limits: bool) -> Vec<String> {
     let any = limits || retry.by_class.is_unset();
     any.then(|| CALLS.to_owned()).into_iter().collect()
 }
@@ -90,7 +90,7 @@ struct Pattern<'r> {
     paths: Vec<String>,
 }
 
-impl<T: Layer> Search<'_, T> {
+impl<T: Prioritized> Search<'_, T> {
     fn run(&self, also: &[String], any_other: &str) -> AllNames {
         let stranger = self.stranger();
         let (most, mut known, mut all) = (self.room(), HashSet::new(), Vec::new());
@@ -199,8 +199,7 @@ impl<T: Layer> Search<'_, T> {
             let pattern = patterns
                 .entry(rule.selector.as_str())
                 .or_insert_with(|| Pattern { selector: &rule.selector, paths: Vec::new() });
-            let mut entries = Vec::new();
-            rule.layer.entries(&Under::TOP, &mut entries);
+            let entries = rule.layer.entries();
             pattern.paths.extend(entries.into_iter().map(|(path, ..)| joined(&path)));
             pattern.paths.extend((self.more)(&rule.layer));
         }

@@ -5,8 +5,6 @@ use core::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Setting, Template};
-
 /// No character has more bytes.
 const CHAR_BYTES: u64 = 4;
 /// Bytes of prose for a token, as an estimate.
@@ -14,29 +12,6 @@ const PROSE_BYTES: u64 = 4;
 /// Tokens for so many bytes of JSON: 2.8 bytes for one.
 const JSON_TOKENS: u64 = 5;
 const JSON_BYTES: u64 = 14;
-
-/// What becomes of the result of a tool.
-#[derive(Clone, Debug)]
-pub struct ResultPolicy {
-    /// The most of it that a model is shown, what is said about the rest included.
-    pub max: Setting<Cap>,
-    /// Which part is shown of one that is larger.
-    pub keep: Setting<Keep>,
-    /// The most lines about errors that are shown of the part that is not.
-    pub error_lines: Setting<u32>,
-    /// Whether of lists and mappings so much is shown as is JSON again.
-    pub json: Setting<bool>,
-    /// What becomes of the rest.
-    pub over: Setting<OverMax>,
-    /// The tool by which a model reads the rest.
-    pub reader: Setting<String>,
-    /// The form in which a model is shown it.
-    pub form: Setting<ResultForm>,
-    /// What a model is told in the place of the rest. Variables: `tool`, `shown`, `total`, `unit`.
-    pub notice: Setting<Template>,
-    /// What a model is told where the rest is kept. Variables as above, and `handle`, `reader`.
-    pub kept_notice: Setting<Template>,
-}
 
 /// The most there may be of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

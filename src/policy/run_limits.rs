@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Cost, Origin, Place, Policy, Price, Setting};
+use super::key_value::KeyValue;
+use super::{Cost, Place, Policy, Price, Setting};
 use crate::time::Nanos;
 
 /// The budgets of a run. What is `None` has no bound.
@@ -71,18 +72,23 @@ impl RunLimits {
         time.is_none() && tokens.is_none() && cost.is_none() && model_calls.is_none() && tool_calls.is_none()
     }
 
-    /// Every budget there is, by its path, with its value as policies write it and its place.
-    pub fn each(&self) -> Vec<(&'static str, Value, Origin)> {
+    /// Every budget there is, by its path.
+    pub(crate) fn each(&self) -> Vec<(&'static str, KeyValue)> {
+        fn limit<V: Copy + PartialOrd + 'static>(
+            limit: Option<&Setting<V>>,
+            show: impl Fn(V) -> Value,
+        ) -> Option<KeyValue> {
+            limit.map(|limit| KeyValue::limit(limit.value, show(limit.value), limit.origin))
+        }
         let Self { time, tokens, cost, model_calls, tool_calls } = self;
-        let count = |limit: &Setting<u32>| (Value::from(limit.value), limit.origin);
         let all = [
-            ("run.time", time.as_ref().map(|limit| (Value::from(limit.value.to_string()), limit.origin))),
-            ("run.tokens", tokens.as_ref().map(|limit| (Value::from(limit.value), limit.origin))),
-            ("run.cost", cost.as_ref().map(|limit| (dollars(limit.value), limit.origin))),
-            ("run.model_calls", model_calls.as_ref().map(count)),
-            ("run.tool_calls", tool_calls.as_ref().map(count)),
+            ("run.time", limit(time.as_ref(), |time| time.to_string().into())),
+            ("run.tokens", limit(tokens.as_ref(), Value::from)),
+            ("run.cost", limit(cost.as_ref(), dollars)),
+            ("run.model_calls", limit(model_calls.as_ref(), Value::from)),
+            ("run.tool_calls", limit(tool_calls.as_ref(), Value::from)),
         ];
-        all.into_iter().filter_map(|(name, limit)| limit.map(|(value, at)| (name, value, at))).collect()
+        all.into_iter().filter_map(|(name, limit)| Some((name, limit?))).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use core::fmt;
 use core::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::{Attempts, Bound, ErrorClass, Setting};
+use super::ErrorClass;
 
 /// Which models are passed over together when one of them was given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,19 +22,6 @@ pub enum ContextWindow {
     Tokens(NonZeroU64),
     /// Nobody said; the model is asked whatever the size.
     Unknown,
-}
-
-/// In which order the models of a turn are asked.
-#[derive(Clone, Debug)]
-pub struct TargetsPolicy {
-    /// When the next model is asked.
-    pub advance: Setting<Advance>,
-    /// With [`Advance::Rotate`]: so many attempts at a model in a turn before the next one is asked.
-    pub attempts: Setting<Attempts>,
-    /// With [`Advance::Rotate`]: the next model is asked rather than waiting longer than this.
-    pub fallback_after: Setting<Bound>,
-    /// What a wait holds back.
-    pub wait: Setting<TargetWait>,
 }
 
 /// When the next model is asked.

@@ -172,7 +172,7 @@ impl Invariants {
         *self.calls.entry(call.target.clone()).or_default() += 1;
         let most = |target: &String| {
             let retry = &policy.model(target).retry;
-            let own = retry.by_class.iter().map(|own| own.max_attempts.value.limit());
+            let own = retry.by_class.iter().map(|(_, own)| own.max_attempts.value.limit());
             own.chain([retry.max_attempts.value.limit()]).try_fold(1, |most, own| Some(most.max(own?)))
         };
         let together = policy.turn().targets.advance.value.counts_together();

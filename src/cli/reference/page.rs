@@ -34,7 +34,7 @@ const TABLE: &str = "\
 
 /// The page.
 pub(super) fn policy() -> Result<String, Failed> {
-    let (schema, defaults) = (unfazed::policy::json_schema(), Defaults::read()?);
+    let (schema, defaults) = (unfazed::policy::json_schema_with_checks(), Defaults::read()?);
     let walk = Walk::new(&schema);
     let mut page = format!("{HEADING}{}.\n", links(concerns::ANY));
     for section in &walk.sections {
@@ -115,7 +115,7 @@ impl<'s> Writer<'_, 's> {
 
     fn row(&self, key: &str, schema: &'s Value, required: bool) -> String {
         let (meaning, unit) = types::meaning(self.walk, key, schema);
-        let problems = concerns::of_key(self.path(), key);
+        let problems = concerns::of_key(self.walk, schema);
         let kind = match types::name(self.walk, schema) {
             text if text == "text" && problems.contains(&"P0107") => "expression".to_owned(),
             text if text == "text" && problems.contains(&"P0108") => "template".to_owned(),

@@ -16,7 +16,7 @@ use crate::cli::reference::walk::Walk;
 /// Where definitions are.
 const DEFS: &str = "#/$defs/";
 /// What the names of types of documents end with.
-const SUFFIXES: [&str; 4] = ["Layer", "Rule", "Entry", "File"];
+const SUFFIXES: [&str; 5] = ["Policy", "Layer", "Rule", "Entry", "File"];
 
 /// The schema with the defaults of the built-in policy, and the words of fields where editors look for them.
 pub(super) fn prepared(mut root: Value) -> Result<Value, Failed> {

@@ -147,9 +147,9 @@ impl FinalTurn {
         let rules = out.rules.policy.turn();
         let (template, tool, fact) = match out.rules.policy.output() {
             Some(output) => {
-                (&rules.final_turn_message, output.tool.value.as_str(), "only the report is allowed")
+                (&rules.messages.final_turn, output.tool.value.as_str(), "only the report is allowed")
             }
-            None => (&rules.no_tools_message, tool, "only an answer is allowed"),
+            None => (&rules.messages.no_tools, tool, "only an answer is allowed"),
         };
         let vars = json!({
             "tool": tool, "turn": turn, "max_turns": rules.max_turns.value.get(), "reason": self.reason_of_end(),
@@ -203,5 +203,5 @@ pub(crate) fn final_turn(policy: &Policy, number: u32, reason: FinalReason) -> (
         "tool": output.map(|output| &output.tool.value), "turn": number,
         "max_turns": turn.max_turns.value.get(), "reason": reason,
     });
-    (if output.is_some() { &turn.final_turn_message } else { &turn.summary_message }, vars)
+    (if output.is_some() { &turn.messages.final_turn } else { &turn.messages.summary }, vars)
 }

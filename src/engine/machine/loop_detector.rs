@@ -56,7 +56,7 @@ impl LoopDetector {
         if found.stage == LoopStage::FinalTurn && !ending.is_near() {
             ending.force(FinalReason::Loop, turn, vec![why.clone().told(out.rules.policy)], out);
         }
-        let text = out.say(&guard.block_message, found.vars(&call.name));
+        let text = out.say(&guard.messages.block, found.vars(&call.name));
         Some(Refusal { class: ErrorClass::RepeatedCall, text, because: vec![why] })
     }
 
@@ -111,7 +111,7 @@ fn nudge(
         return;
     }
     note(guard, call, tool, found, out);
-    let text = out.say(&guard.nudge_message, found.vars(tool));
+    let text = out.say(&guard.messages.nudge, found.vars(tool));
     afterwords.push(Guidance { class: ErrorClass::RepeatedCall, text });
 }
 

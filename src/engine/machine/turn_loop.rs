@@ -91,7 +91,7 @@ impl TurnLoop {
             return None;
         }
         self.failed_rounds = 0;
-        let text = out.say(&rules.all_failed_message, json!({ "rounds": rounds }));
+        let text = out.say(&rules.messages.all_failed, json!({ "rounds": rounds }));
         let fact = format!("{rounds} rounds without a call that went well");
         let why = because(policy, "turn.calls.failed_rounds", &rules.failed_rounds.map(|_| limit), [fact]);
         out.note(Note::RoundsFailed { rounds, message: text.clone() }, vec![why]);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::{Backoff, Budget, ClassRetry, ClassSet, Jitter, Setting, Shape, WaitSources};
+use crate::policy::{Backoff, Budget, ByClass, ClassRetry, ClassSet, Jitter, Setting, Shape, WaitSources};
 use proptest::prelude::*;
 use std::num::NonZeroU32;
 
@@ -33,7 +33,7 @@ fn policy() -> RetryPolicy {
         budget: set(Budget::None),
         emit_feedback: set(true),
         shadow: set(false),
-        by_class: Box::default(),
+        by_class: ByClass::from_iter([]),
     }
 }
 
@@ -176,13 +176,12 @@ fn a_class_may_have_rules_of_its_own() {
     let mut policy = policy();
     policy.retry_on = set(ClassSet::EMPTY.with(ErrorClass::Timeout).with(ErrorClass::RateLimit));
     let shape = Shape::Constant { delay: secs(9) };
-    policy.by_class = [ClassRetry {
-        class: ErrorClass::RateLimit,
+    let own = ClassRetry {
         max_attempts: set(Attempts::Limited(NonZeroU32::new(5).unwrap())),
         backoff: set(Backoff { shape, cap: None, jitter: Jitter::None }),
         server_delay: policy.server_delay,
-    }]
-    .into();
+    };
+    policy.by_class = ByClass::from_iter([(ErrorClass::RateLimit, own)]);
     let limited = Case { class: ErrorClass::RateLimit, ..timeout() };
     assert_eq!(verdict(&policy, 3, timeout()), Verdict::Stop(StopReason::Attempts));
     let retry = Verdict::Retry { delay: secs(9), by: DelayRule::Backoff };
@@ -197,13 +196,12 @@ fn a_correction_has_a_backoff_of_its_own_whatever_the_class_has() {
     let waits = |delay| Verdict::Retry { delay, by: DelayRule::Backoff };
     assert_eq!(verdict(&policy, 1, correction), waits(secs(5)));
     assert_eq!(verdict(&policy, 3, correction), Verdict::Stop(StopReason::Attempts));
-    policy.by_class = [ClassRetry {
-        class: ErrorClass::Timeout,
+    let own = ClassRetry {
         max_attempts: policy.max_attempts,
         backoff: set(Backoff { shape: Shape::Constant { delay: secs(9) }, cap: None, jitter: Jitter::None }),
         server_delay: policy.server_delay,
-    }]
-    .into();
+    };
+    policy.by_class = ByClass::from_iter([(ErrorClass::Timeout, own)]);
     assert_eq!([timeout(), correction].map(|case| verdict(&policy, 1, case).delay()), [secs(9), secs(5)]);
 }
 

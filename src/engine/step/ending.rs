@@ -152,7 +152,7 @@ impl Step<'_> {
         });
         FailureReport {
             reason,
-            text: self.split().run.out.say(&turn.no_report_message, vars),
+            text: self.split().run.out.say(&turn.messages.no_report, vars),
             turns_completed: self.state.turn,
             max_turns,
             final_report_attempts: self.state.report.refused(),

@@ -113,7 +113,7 @@ impl ToolGuard {
         }
         self.noted(found);
         let class = ErrorClass::RepeatedCall;
-        let mut message = self.say(&guard.block_message, &found.vars(&self.name));
+        let mut message = self.say(&guard.messages.block, &found.vars(&self.name));
         let event = json!({ "tool": &*self.name, "error_type": class, "message": message });
         if let Some(error) = self.inner.reduce(&self.rules, Trigger::ToolRefused, &event) {
             message = self.reducer_text(&self.policy, &error);
@@ -169,7 +169,7 @@ impl ToolGuard {
             return;
         }
         self.noted(found);
-        let text = self.say(&self.policy.loop_guard.nudge_message, &found.vars(&self.name));
+        let text = self.say(&self.policy.loop_guard.messages.nudge, &found.vars(&self.name));
         self.inner.session.repeats.lock().nudge.get_or_insert(text);
     }
 

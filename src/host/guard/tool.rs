@@ -62,7 +62,7 @@ impl ToolGuard {
         let per_call = rules.has_call_rules(name);
         let checked = per_call
             || inner.tools.schema(name).is_some()
-            || !policy.validators.value.is_empty()
+            || !policy.validate.value.is_empty()
             || policy.approval.value == Approval::Always;
         Self {
             name: name.into(),
@@ -288,7 +288,7 @@ impl ToolGuard {
         let mut problems = examined.or_else(by_schema).unwrap_or_default();
         if problems.is_empty() {
             let vars = || json!({ "args": args, "tool": &*self.name });
-            problems = violations(&rules.validators.value, vars);
+            problems = violations(&rules.validate.value, vars);
         }
         if !problems.is_empty() {
             return Err(self.correct(rules, &problems, Some(args)));

@@ -4,6 +4,9 @@
 //! or on a type. A type whose schema is written by hand gives its own (`examples`), and its unit (`x-unit`), which the
 //! descriptions of all fields of that type then end with. Whatever is made of other things derives its example
 //! from theirs.
+//!
+//! Before its example a field may name the diagnostics that concern it, "Checks: W0202, W0203."; a type, too, for all
+//! fields of that type. They are for the reference (`x-checks`), and taken out of what is published.
 
 use serde_json::{Map, Value, json};
 
@@ -11,14 +14,26 @@ use serde_json::{Map, Value, json};
 const MARK: &str = "Example: `";
 /// Where a type says its unit. It is taken out of what is published.
 const UNIT: &str = "x-unit";
+/// What the diagnostics of a key begin with in a doc comment.
+const CHECKS: &str = "Checks: ";
+/// Where they are kept.
+pub(crate) const X_CHECKS: &str = "x-checks";
 /// How many fields an example of a mapping shows if none is required.
 const MOST_FIELDS: usize = 2;
 /// How many types deep an example is looked for.
 const MOST_DEEP: usize = 16;
 
-/// Completes a root schema.
-pub(crate) fn complete(mut root: Value) -> Value {
+/// Completes a root schema for publication.
+pub(crate) fn complete(root: Value) -> Value {
+    let mut root = complete_with_checks(root);
+    each(&mut root, &mut |schema| drop(schema.shift_remove(X_CHECKS)));
+    root
+}
+
+/// Completes a root schema; every key says which diagnostics concern it.
+pub(crate) fn complete_with_checks(mut root: Value) -> Value {
     each(&mut root, &mut take_example);
+    each(&mut root, &mut take_checks);
     let types = match root.get("$defs") {
         Some(Value::Object(types)) => Types(types.clone()),
         _ => Types(Map::new()),
@@ -78,6 +93,19 @@ fn take_example(schema: &mut Map<String, Value>) {
     schema.insert("description".into(), words.into());
     if let Some(example) = example {
         schema.insert("examples".into(), json!([example]));
+    }
+}
+
+/// Takes the diagnostics out of the description.
+fn take_checks(schema: &mut Map<String, Value>) {
+    let Some(Value::String(description)) = schema.get("description") else { return };
+    let Some((words, codes)) = description.rsplit_once(CHECKS) else { return };
+    let codes: Vec<Value> = codes.trim_end().trim_end_matches('.').split(", ").map(Value::from).collect();
+    let words = Value::from(words.trim_end());
+    schema.insert("description".into(), words);
+    match schema.get_mut(X_CHECKS) {
+        Some(Value::Array(of_type)) => of_type.extend(codes),
+        _ => drop(schema.insert(X_CHECKS.into(), codes.into())),
     }
 }
 

@@ -56,7 +56,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::Value;
 
 pub(crate) use choice::{choice, choice_of};
-pub(crate) use examples::complete;
+pub(crate) use examples::{complete, complete_with_checks};
 pub(crate) use list::list;
 pub use patch::{Kept, OneOrMany, Patch, Spanned};
 pub(crate) use record::{Object, field_name, join_docs};
@@ -204,6 +204,12 @@ pub fn read_into<T: Decode>(
 pub fn schema<T: Decode>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     complete(generator.into_root_schema_for::<Described<T>>().to_value())
+}
+
+/// The same, where every key says which diagnostics concern it: `x-checks`, a list of codes.
+pub fn schema_with_checks<T: Decode>() -> Value {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    complete_with_checks(generator.into_root_schema_for::<Described<T>>().to_value())
 }
 
 impl<T> Document<T> {

@@ -86,7 +86,7 @@ macro_rules! decode_fields {
 pub(crate) use {decode_fields, record};
 
 /// The schema of a closed object, as it grows.
-pub(crate) struct Object {
+pub struct Object {
     title: Option<String>,
     description: String,
     properties: Map<String, Value>,

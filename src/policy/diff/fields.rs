@@ -4,13 +4,14 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::classes::{self, Explained};
-use super::verdict;
 use super::{DiffRow, DiffVerdict};
+use crate::policy::Policy;
 use crate::policy::document::for_all;
+use crate::policy::form::{Key, MergedBlock as _};
+use crate::policy::key_value::KeyValue;
 use crate::policy::layers::Above;
 use crate::policy::merge::{AnyTrail, Limits};
 use crate::policy::names::{DECIDING, NEVER_RETRY, RETRY_ON};
-use crate::policy::{Origin, Policy};
 
 /// The policies that are compared.
 #[derive(Clone, Copy)]
@@ -21,7 +22,7 @@ pub(super) struct Sides<'p> {
 
 /// Effective values by their paths.
 #[derive(Default)]
-pub(super) struct Fields(IndexMap<String, (Value, Origin)>);
+pub(super) struct Fields(IndexMap<String, KeyValue>);
 
 /// The conditions under `calls`, in order, with the layers they are for.
 type Conditional<'p> = Vec<(&'p str, Above<'p>)>;
@@ -117,22 +118,21 @@ impl Sides<'_> {
         let new_only = new.0.keys().filter(|path| !old.0.contains_key(*path));
         for path in old.0.keys().chain(new_only) {
             let (was, is) = (old.get(path), new.get(path));
-            if was.map(|(value, _)| value) == is.map(|(value, _)| value) {
+            if was.map(|held| &held.shown) == is.map(|held| &held.shown) {
                 continue;
             }
             // What they do is told for each class.
             if is_class_list(path) {
                 continue;
             }
-            let (was, is) = (was.cloned(), is.cloned());
             rows.push(DiffRow {
                 when: when.map(str::to_owned),
                 field: path.clone(),
-                verdict: verdict::of(path, was.as_ref().map(|(v, _)| v), is.as_ref().map(|(v, _)| v)),
-                old_at: was.as_ref().map(|(_, origin)| self.old.place(*origin)),
-                new_at: is.as_ref().map(|(_, origin)| self.new.place(*origin)),
-                old: was.map(|(value, _)| value),
-                new: is.map(|(value, _)| value),
+                verdict: DiffVerdict::of(was, is),
+                old_at: was.map(|held| self.old.place(held.origin)),
+                new_at: is.map(|held| self.new.place(held.origin)),
+                old: was.map(|held| held.shown.clone()),
+                new: is.map(|held| held.shown.clone()),
             });
         }
         rows
@@ -153,79 +153,68 @@ fn said(rows: &[DiffRow], row: &DiffRow) -> bool {
 }
 
 impl Fields {
-    fn add(&mut self, path: String, trail: &dyn AnyTrail) {
-        if let Some(value) = trail.value() {
+    fn add(&mut self, path: String, key: &Key, trail: &dyn AnyTrail) {
+        if let Some(value) = trail.key_value(key) {
             self.0.insert(path, value);
         }
     }
 
     /// The limits bind a planner even where they change nothing else.
     fn limits(mut self, limits: &Limits) -> Self {
-        for (name, value, origin) in limits.each() {
-            let held = self.0.entry(format!("limits.{name}")).or_insert((Value::Null, origin));
-            match (&mut held.0, value) {
-                // Classes of several layers count together.
-                (Value::Array(held), Value::Array(more)) => {
-                    let more: Vec<_> = more.into_iter().filter(|class| !held.contains(class)).collect();
-                    held.extend(more);
-                }
-                (held, value) => *held = value,
-            }
-            if let Value::Array(classes) = &mut held.0 {
-                classes.sort_by_key(ToString::to_string);
-            }
-        }
+        let one = limits.each().into_iter().filter(|(name, _)| *name != NEVER_RETRY);
+        let never = limits.never_retry().map(|never| (NEVER_RETRY, never));
+        self.0.extend(one.chain(never).map(|(name, limit)| (format!("limits.{name}"), limit)));
         self
     }
 
     /// The value at a path; for a class that has none of its own, the one that holds for all.
-    fn get(&self, path: &str) -> Option<&(Value, Origin)> {
+    fn get(&self, path: &str) -> Option<&KeyValue> {
         self.0.get(path).or_else(|| self.0.get(&for_all(path)?))
     }
 
     fn same(&self, other: &Self, path: &str) -> bool {
-        let value = |fields: &Self| fields.0.get(path).map(|(value, _)| value.clone());
-        value(self) == value(other)
+        let shown = |fields: &'_ Self| fields.0.get(path).map(|held| held.shown.clone());
+        shown(self) == shown(other)
     }
 }
 
 fn tool(policy: &Policy, name: &str, above: &[Above<'_>]) -> Fields {
     let (merged, limits) = policy.layers().tool_and_limits(name, above);
     let mut fields = Fields::default();
-    merged.each("", &mut |path, trail| fields.add(path, trail));
+    merged.each("", &mut |path, key, trail| fields.add(path, key, trail));
     fields.limits(&limits)
 }
 
 /// Without limits: no layer stands above, so what they do is all in the values.
 fn model(policy: &Policy, name: &str) -> Fields {
     let mut fields = Fields::default();
-    policy.layers().model(name).each("", &mut |path, trail| fields.add(path, trail));
+    policy.layers().model(name).each("", &mut |path, key, trail| fields.add(path, key, trail));
     fields
 }
 
 fn output(policy: &Policy) -> Fields {
     let mut fields = Fields::default();
-    policy.layers().output().each("", &mut |path, trail| fields.add(path, trail));
+    policy.layers().output().each("", &mut |path, key, trail| fields.add(path, key, trail));
     fields
 }
 
 fn turn(policy: &Policy) -> Fields {
     let mut fields = Fields::default();
-    policy.layers().turn().each("", &mut |path, trail| fields.add(path, trail));
+    policy.layers().turn().each("", &mut |path, key, trail| fields.add(path, key, trail));
     let run = policy.run_limits().each().into_iter();
-    fields.0.extend(run.map(|(name, value, origin)| (format!("limits.{name}"), (value, origin))));
+    fields.0.extend(run.map(|(name, limit)| (format!("limits.{name}"), limit)));
     fields
 }
 
 fn history(policy: &Policy) -> Fields {
     let mut fields = Fields::default();
-    policy.layers().history().each("", &mut |path, trail| fields.add(path, trail));
+    policy.layers().history().each("", &mut |path, key, trail| fields.add(path, key, trail));
     fields
 }
 
 fn context(policy: &Policy) -> Fields {
     let mut fields = Fields::default();
-    policy.layers().context().each("", &mut |path, trail| fields.add(path, trail));
+    policy.layers().context().each("", &mut |path, key, trail| fields.add(path, key, trail));
     fields
 }
 

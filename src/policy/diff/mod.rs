@@ -5,19 +5,16 @@ mod errors;
 mod fields;
 mod render;
 mod session;
-mod verdict;
+
+use core::cmp::Ordering;
 
 use indexmap::IndexMap;
 use serde_json::Value;
 
+use super::key_value::KeyValue;
 use super::names::{self, Named};
 use super::{Place, Policy};
 use fields::Sides;
-
-/// Which way it goes when the value at a path becomes another one; the one table of directions there is.
-pub(super) fn verdict_of(path: &str, old: Option<&Value>, new: Option<&Value>) -> DiffVerdict {
-    verdict::of(path, old, new)
-}
 
 /// So many conditions of `calls` are compared, over all tools.
 const MOST_CONDITIONS: usize = 20_000;
@@ -115,6 +112,17 @@ pub enum DiffVerdict {
     Tighter,
     /// Neither.
     Changed,
+}
+
+impl DiffVerdict {
+    /// What it means that a value is another one.
+    fn of(old: Option<&KeyValue>, new: Option<&KeyValue>) -> Self {
+        match KeyValue::loosened(old, new) {
+            Some(Ordering::Greater) => Self::Looser,
+            Some(Ordering::Less) => Self::Tighter,
+            Some(Ordering::Equal) | None => Self::Changed,
+        }
+    }
 }
 
 impl Policy {

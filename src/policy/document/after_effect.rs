@@ -29,6 +29,7 @@ union! {
         /// A tool that only reads is run first, and an expression says whether the run acted. If it did, the model is told so; if it did not, there is another attempt; if that cannot be found out, the model is told.
         Verify = "verify" {
             /// The tool that is run; its `effect` must be `read_only`.
+            /// Checks: W0239.
             /// Example: `outbox`
             tool: String,
             /// Its arguments, each an expression over `args` and `tool`.
@@ -73,5 +74,5 @@ plain_leaf! {
                 "kind": "verify", "tool": check.tool, "arguments": arguments, "acted": check.acted.as_str(),
             })
         }
-    },
+    };
 }

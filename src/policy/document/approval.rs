@@ -1,32 +1,25 @@
 //! `approval`: whether a person is asked before a tool runs, and what it is when nobody answers.
 
+use crate::policy::form::{Block, Effective, Form};
 use serde_json::json;
 
 use super::lasting::Lasting;
 use crate::policy::decode::choice_of;
-use crate::policy::merge::{layer, plain_leaf};
-use crate::policy::{Approval, ApprovalPolicy, Bound, Unanswered};
+use crate::policy::merge::plain_leaf;
+use crate::policy::{Approval, Bound, Unanswered};
 
-layer! {
-    /// Questions to people: before a tool runs (`tools.*.approval`), and about a run that may have acted
-    /// (`tools.*.after_effect`).
-    /// Example: `{"timeout": "5m", "unanswered": "refuse"}`
-    pub(crate) struct ApprovalLayer => MergedApproval {
-        leaves {
-            /// How long an answer is waited for.
-            /// Example: `5m`
-            timeout: Lasting<Bound>,
-            /// What it is when nobody answers, or there is nobody to ask. Of a run that may have acted nobody knows then.
-            unanswered: Unanswered,
-        }
-    }
-}
-
-impl MergedApproval {
-    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
-    pub(crate) fn policy(&self) -> Option<ApprovalPolicy> {
-        Some(ApprovalPolicy { timeout: self.timeout.setting()?, unanswered: self.unanswered.setting()? })
-    }
+/// Questions to people: before a tool runs (`tools.*.approval`), and about a run that may have acted
+/// (`tools.*.after_effect`).
+/// Example: `{"timeout": "5m", "unanswered": "refuse"}`
+#[derive(Clone, Debug, Block)]
+pub struct ApprovalPolicy<F: Form = Effective> {
+    /// How long an answer is waited for.
+    /// Example: `5m`
+    #[key(looser = More)]
+    pub timeout: F::Of<Lasting<Bound>>,
+    /// What it is when nobody answers, or there is nobody to ask. Of a run that may have acted nobody knows then.
+    #[key(looser = More)]
+    pub unanswered: F::Of<Unanswered>,
 }
 
 choice_of! {
@@ -50,6 +43,6 @@ choice_of! {
 }
 
 plain_leaf! {
-    Approval => |value| json!(value),
-    Unanswered => |value| json!(value),
+    Approval => |value| json!(value), ordered;
+    Unanswered => |value| json!(value), ordered;
 }

@@ -24,9 +24,11 @@ union! {
             /// Example: `1s`
             delay: Nanos,
             /// The longest delay, jitter included.
+            /// Checks: W0213.
             /// Example: `30s`
             cap: Option<Nanos>,
             /// How delays are spread. Left out: as those of the layer below.
+            /// Checks: W0260.
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
@@ -41,9 +43,11 @@ union! {
             /// Example: `500ms`
             step: Nanos,
             /// The longest delay, jitter included.
+            /// Checks: W0213.
             /// Example: `30s`
             cap: Option<Nanos>,
             /// How delays are spread. Left out: as those of the layer below.
+            /// Checks: W0260.
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
@@ -57,9 +61,11 @@ union! {
             /// By what each attempt multiplies; a number of at least 1.
             factor: Ratio,
             /// The longest delay, jitter included.
+            /// Checks: W0213.
             /// Example: `30s`
             cap: Option<Nanos>,
             /// How delays are spread. Left out: as those of the layer below.
+            /// Checks: W0260.
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
@@ -71,9 +77,11 @@ union! {
             /// Example: `500ms`
             base: Nanos,
             /// The longest delay, jitter included.
+            /// Checks: W0213.
             /// Example: `30s`
             cap: Option<Nanos>,
             /// How delays are spread. Left out: as those of the layer below.
+            /// Checks: W0260.
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
@@ -85,9 +93,11 @@ union! {
             /// Example: `["1s", "5s", "30s"]`
             delays: Delays,
             /// The longest delay, jitter included.
+            /// Checks: W0213.
             /// Example: `30s`
             cap: Option<Nanos>,
             /// How delays are spread. Left out: as those of the layer below.
+            /// Checks: W0260.
             /// Example: `full`
             jitter: Option<JitterRule>,
             /// How far `plus_minus` spreads, as a fraction.
@@ -118,7 +128,7 @@ struct Delays(Arc<[Nanos]>);
 
 /// A backoff as a layer writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WrittenBackoff {
+pub struct WrittenBackoff {
     pub(crate) shape: Shape,
     pub(crate) cap: Option<Nanos>,
     /// `None`: that of the layer below.
@@ -243,7 +253,7 @@ impl Decode for Ratio {
 }
 
 plain_leaf! {
-    Ratio => |value| decimal(*value),
+    Ratio => |value| decimal(*value);
 }
 
 fn show(shape: &Shape, cap: Option<&Nanos>, jitter: Option<Jitter>) -> Value {

@@ -1,5 +1,6 @@
 //! `tools.*.breaker:`: when a tool is no longer called.
 
+use crate::policy::form::{Block, Effective, Form};
 use core::num::NonZeroU32;
 
 use schemars::{Schema, SchemaGenerator};
@@ -10,9 +11,9 @@ use super::lasting::Lasting;
 use super::retry::Failures;
 use super::text::{Text, variables};
 use crate::policy::decode::{Decode, Reader, choice_of, union};
-use crate::policy::merge::{layer, plain_leaf};
+use crate::policy::merge::plain_leaf;
 use crate::policy::yaml::Node;
-use crate::policy::{Bound, BreakerPolicy, BreakerScope, CountWindow, Counting};
+use crate::policy::{Bound, BreakerScope, CountWindow, Counting};
 use crate::time::Nanos;
 
 variables! {
@@ -20,50 +21,42 @@ variables! {
     Broken = ["tool", "failures"];
 }
 
-layer! {
-    /// When a tool is no longer called.
-    pub(crate) struct BreakerLayer => MergedBreaker {
-        leaves {
-            /// Failures that open it, counted as `count` says, or `never`.
-            /// Example: `5`
-            failures: Failures,
-            /// Which failures count together.
-            count: Counting,
-            /// How long what is known of failures lasts.
-            scope: BreakerScope,
-            /// How long it stays open before probes are let through.
-            /// Example: `1m`
-            open_for: Bound,
-            /// How many probes may run at a time. A probe that is cancelled is given back.
-            /// Example: `1`
-            probes: NonZeroU32,
-            /// How many probes have to go well before it closes. One that fails opens it again.
-            /// Example: `2`
-            successes: NonZeroU32,
-            /// Whether models are not shown the tool while it is open.
-            /// Example: `true`
-            hide: bool,
-            /// What the model is told instead of a run.
-            /// Example: `{{ tool }} has failed {{ failures }} times. Go another way.`
-            message: Text<Broken>,
-        }
-    }
-}
-
-impl MergedBreaker {
-    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
-    pub(crate) fn policy(&self) -> Option<BreakerPolicy> {
-        Some(BreakerPolicy {
-            failures: self.failures.setting()?,
-            count: self.count.setting()?,
-            scope: self.scope.setting()?,
-            open_for: self.open_for.setting()?,
-            probes: self.probes.setting()?,
-            successes: self.successes.setting()?,
-            hide: self.hide.setting()?,
-            message: self.message.setting()?,
-        })
-    }
+/// When a tool is no longer called.
+#[derive(Clone, Debug, Block)]
+pub struct BreakerPolicy<F: Form = Effective> {
+    /// Failures that open it, counted as `count` says, or `never`.
+    /// Checks: W0209, W0230.
+    /// Example: `5`
+    #[key(looser = More)]
+    pub failures: F::Of<Failures>,
+    /// Which failures count together.
+    pub count: F::Of<Counting>,
+    /// How long what is known of failures lasts.
+    /// Checks: W0249.
+    #[key(looser = Less)]
+    pub scope: F::Of<BreakerScope>,
+    /// How long it stays open before probes are let through.
+    /// Checks: W0220, W0232, W0249.
+    /// Example: `1m`
+    #[key(looser = Less)]
+    pub open_for: F::Of<Bound>,
+    /// How many probes may run at a time. A probe that is cancelled is given back.
+    /// Checks: W0232.
+    /// Example: `1`
+    #[key(looser = More)]
+    pub probes: F::Of<NonZeroU32>,
+    /// How many probes have to go well before it closes. One that fails opens it again.
+    /// Checks: W0232.
+    /// Example: `2`
+    #[key(looser = Less)]
+    pub successes: F::Of<NonZeroU32>,
+    /// Whether models are not shown the tool while it is open.
+    /// Example: `true`
+    #[key(looser = Less)]
+    pub hide: F::Of<bool>,
+    /// What the model is told instead of a run.
+    /// Example: `{{ tool }} has failed {{ failures }} times. Go another way.`
+    pub message: F::Of<Text<Broken>>,
 }
 
 union! {
@@ -76,6 +69,7 @@ union! {
         /// Failures among the last results.
         Window = "window" {
             /// The last so many results.
+            /// Checks: W0230.
             calls: WindowCalls = WindowCalls(NonZeroU32::MIN.saturating_add(99)),
             /// Results that are older do not count. Left out: however old they are.
             /// Example: `1m`
@@ -145,7 +139,7 @@ choice_of! {
 }
 
 plain_leaf! {
-    BreakerScope => |value| json!(value),
+    BreakerScope => |value| json!(value), ordered;
     Counting => |count| {
         let mut shown = Map::new();
         shown.insert("kind".to_owned(), count.to_string().into());
@@ -160,5 +154,5 @@ plain_leaf! {
             shown.insert("min_calls".to_owned(), (*min_calls).into());
         }
         Value::Object(shown)
-    },
+    };
 }

@@ -23,17 +23,21 @@ union! {
         /// A store of tokens: each retry takes some, each success gives some back.
         Tokens = "tokens" {
             /// How many tokens there are at first, and at most.
+            /// Checks: W0214.
             /// Example: `100`
             capacity: NonZeroU32,
             /// What a retry takes.
+            /// Checks: W0214.
             /// Example: `5`
             cost: u32 = 1,
             /// What a retry takes after a failure of one of these classes.
+            /// Checks: W0214.
             cost_of: PerClass<u32> = PerClass::default(),
             /// What a call that succeeds at its first attempt gives back. One that succeeds later gives back what its last retry took.
             /// Example: `1`
             earn: u32 = 1,
             /// A name: all work whose budget has it draws on the same store. Left out: each tool and each model has its own.
+            /// Checks: P0202.
             /// Example: `search`
             pool: Option<String>,
             /// Whose work draws on it.
@@ -50,6 +54,7 @@ union! {
             /// Example: `3`
             min: u32 = 0,
             /// A name: all work whose budget has it is counted together. Left out: each tool and each model by itself.
+            /// Checks: P0202.
             /// Example: `search`
             pool: Option<String>,
             /// Whose work draws on it.
@@ -132,5 +137,5 @@ plain_leaf! {
             shown.insert("scope".to_owned(), json!(budget.scope()));
         }
         Value::Object(shown)
-    },
+    };
 }

@@ -2,7 +2,7 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::policy::decode::{Decode, Described, OneOrMany, Reader, record};
+use crate::policy::decode::{Decode, Described, OneOrMany, Reader, Spanned, record};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{ErrorClass, StatusPattern};
 use crate::time::Nanos;
@@ -12,6 +12,7 @@ record! {
     #[part(true)]
     pub(crate) struct ErrorRule {
         /// HTTP status: numbers, or `5xx`.
+        /// Checks: W0227.
         /// Example: `[429, "5xx"]`
         pub(crate) status: Option<Sought<StatusPattern>>,
         /// The provider's `code`; case, `_`, `-` and `.` make no difference.
@@ -37,13 +38,13 @@ record! {
         /// Example: `anthropic`
         pub(crate) provider: Option<Sought<Words>>,
         /// The class of such failures.
-        pub(crate) class: crate::policy::decode::Spanned<ErrorClass>,
+        pub(crate) class: Spanned<ErrorClass>,
         /// Whether the request itself is at fault: the same bytes are not sent to the same target again, whatever
         /// `retry_on` says.
         pub(crate) request_at_fault: bool = false,
         /// How long to wait if the server does not say: it counts as `server_delay`.
         /// Example: `1m`
-        pub(crate) wait: Option<Nanos>,
+        pub(crate) wait: Option<Spanned<Nanos>>,
     }
 }
 

@@ -4,14 +4,14 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
 use crate::policy::decode::{Decode, Reader};
-use crate::policy::merge::Leaf;
+use crate::policy::merge::{Leaf, ordered};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{Bound, Code, Diagnostic};
 use crate::time::Nanos;
 
 /// A length of time that is not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lasting<T>(pub(crate) T);
+pub struct Lasting<T>(pub(crate) T);
 
 /// What may turn out to be no time at all.
 pub(crate) trait Length: Decode {
@@ -69,6 +69,7 @@ impl<T: Length> Decode for Lasting<T> {
 
 impl Leaf for Lasting<Bound> {
     type Value = Bound;
+    ordered!();
 
     fn over(&self, _: Option<&Bound>) -> Bound {
         self.0

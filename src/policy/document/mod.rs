@@ -27,34 +27,43 @@ mod text;
 mod timeouts;
 mod tool;
 
+pub use approval::ApprovalPolicy;
 pub(crate) use backoff::WrittenBackoff;
+pub use breaker::BreakerPolicy;
 #[cfg(feature = "host")]
 pub(crate) use by_class::PerClass;
 pub(crate) use by_class::for_all;
-pub(crate) use context::{ContextLayer, MergedContext, TokensLayer};
+pub use by_class::{ByClass, ClassRetry};
+pub use calls::{CallsMessages, CallsPolicy};
+pub use context::{BytesPerToken, ContextMessages, ContextPolicy, TokensPolicy};
 pub(crate) use errors::{ErrorRule, Piece, Sought, Words};
 #[cfg(feature = "host")]
 pub(crate) use fraction::Fraction;
-pub(crate) use history::{HistoryLayer, MergedHistory};
+pub use history::{HistoryMessages, HistoryPolicy};
 pub(crate) use lasting::Lasting;
-pub(crate) use output::{MergedOutput, OutputLayer};
+pub use loop_guard::{LoopGuardPolicy, LoopMessages, Stages};
+pub(crate) use output::OutputLayer;
+pub use output::{OutputMessages, OutputPolicy};
 pub use price::{Dollars, PriceEntry};
-pub(crate) use result::ResultLayer;
-pub(crate) use retry::{Classes, LimitsRule, MergedRetry, RetryLayer, TopLimits};
+pub use result::ResultPolicy;
+pub use retry::RetryPolicy;
+pub(crate) use retry::{Classes, LimitsRule, TopLimits};
+#[cfg(feature = "host")]
+pub(crate) use run::RunLimitsRule;
 pub(crate) use session::{ReducerEntry, SessionRule};
+pub use targets::TargetsPolicy;
 pub(crate) use text::Selected;
-pub(crate) use tool::{
-    CallRule, MergedModel, MergedTool, MergedTurn, ModelLayer, PlannerRule, Prioritized, Priority, ToolLayer,
-    TurnLayer,
-};
+pub use timeouts::ModelTimeouts;
+pub(crate) use tool::{CallRule, ModelLayer, PlannerRule, Prioritized, Priority, ToolLayer};
+pub use tool::{GuidancePolicy, ModelPolicy, ToolMessages, ToolPolicy, TurnMessages, TurnPolicy};
 
 use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::decode::{Decode, Described, OneOrMany, Patch, Reader, Spanned, record};
+use super::form::{Document, OptionalBlock};
 use super::lost::Within;
-use super::merge::Block;
 use super::yaml::{Data, Node};
 use super::{Code, Diagnostic};
 
@@ -65,6 +74,7 @@ record! {
         /// The version of the policy language.
         pub(crate) version: Version,
         /// Files this one stands above: a path relative to this file, or a list, the lowest first.
+        /// Checks: P0204.
         /// Example: `["../base.policy.yaml"]`
         pub(crate) extends: Parents = Parents(OneOrMany(Vec::new())),
         /// Variants of the policy by name. The one that is chosen stands above the top-level blocks of all files.
@@ -72,22 +82,25 @@ record! {
         /// Limits that no layer can loosen: the tightest value of all layers wins.
         pub(crate) limits: Option<TopLimits>,
         /// Retries of every kind: tools, models and the final report.
-        pub(crate) retry: Block<RetryLayer>,
+        pub(crate) retry: OptionalBlock<RetryPolicy<Document>>,
         /// Rules for tools, by name or pattern with `*`. A narrower pattern wins.
+        /// Checks: P0110, P0207, W0204.
         pub(crate) tools: Selected<ToolLayer> = Selected::default(),
         /// Rules for models, by name or pattern with `*`. A narrower pattern wins.
+        /// Checks: P0110, P0207, W0204.
         pub(crate) models: Selected<ModelLayer> = Selected::default(),
         /// The loop of turns.
-        pub(crate) turn: Block<TurnLayer>,
+        pub(crate) turn: OptionalBlock<TurnPolicy<Document>>,
         /// The final report. Left out: no report is asked for.
         pub(crate) output: Patch<OutputLayer>,
         /// What is done about a history that providers refuse: calls without a result, results without a call.
-        pub(crate) history: Block<HistoryLayer>,
+        pub(crate) history: OptionalBlock<HistoryPolicy<Document>>,
         /// How a conversation is measured, and kept within the window of a model.
-        pub(crate) context: Block<ContextLayer>,
+        pub(crate) context: OptionalBlock<ContextPolicy<Document>>,
         /// What the session remembers.
         pub(crate) session: Option<SessionRule>,
         /// How failures are told apart: the first row that matches wins, and these come before the built-in ones.
+        /// Checks: W0219, W0227.
         pub(crate) errors: Vec<ErrorRule> = Vec::new(),
     }
 }
@@ -99,22 +112,25 @@ record! {
         /// Limits that no layer can loosen: the tightest value of all layers wins.
         pub(crate) limits: Option<TopLimits>,
         /// Retries of every kind: tools, models and the final report.
-        pub(crate) retry: Block<RetryLayer>,
+        pub(crate) retry: OptionalBlock<RetryPolicy<Document>>,
         /// Rules for tools, by name or pattern with `*`. A narrower pattern wins.
+        /// Checks: P0110, P0207, W0204.
         pub(crate) tools: Selected<ToolLayer> = Selected::default(),
         /// Rules for models, by name or pattern with `*`. A narrower pattern wins.
+        /// Checks: P0110, P0207, W0204.
         pub(crate) models: Selected<ModelLayer> = Selected::default(),
         /// The loop of turns.
-        pub(crate) turn: Block<TurnLayer>,
+        pub(crate) turn: OptionalBlock<TurnPolicy<Document>>,
         /// The final report.
         pub(crate) output: Patch<OutputLayer>,
         /// What is done about a history that providers refuse: calls without a result, results without a call.
-        pub(crate) history: Block<HistoryLayer>,
+        pub(crate) history: OptionalBlock<HistoryPolicy<Document>>,
         /// How a conversation is measured, and kept within the window of a model.
-        pub(crate) context: Block<ContextLayer>,
+        pub(crate) context: OptionalBlock<ContextPolicy<Document>>,
         /// What the session remembers.
         pub(crate) session: Option<SessionRule>,
         /// How failures are told apart: these rows come before those of the files.
+        /// Checks: W0219, W0227.
         pub(crate) errors: Vec<ErrorRule> = Vec::new(),
     }
 }

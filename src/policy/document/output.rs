@@ -1,63 +1,61 @@
 //! `output:`, the final report.
 
+use crate::policy::form::{Block, Effective, Form};
 use std::sync::Arc;
 
 use schemars::SchemaGenerator;
 use serde_json::Value;
 
-use super::retry::{LimitsRule, MergedRetry, RetryLayer};
+use super::retry::{LimitsRule, RetryPolicy};
 use super::text::Text;
-use super::tool::{Checks, Refused, Reported, validators};
+use super::tool::{Checks, Refused, Reported};
 use crate::policy::decode::{Decode, Reader};
 use crate::policy::merge::{Leaf, layer};
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{OnExhausted, OutputPolicy, Schema, written_schema};
+use crate::policy::{OnExhausted, Schema, written_schema};
 
-layer! {
-    /// The final report: the tool it is delivered by, what it must look like, and what happens when it does not.
-    pub(crate) struct OutputLayer => MergedOutput {
-        leaves {
-            /// The name of the tool the report is delivered by.
-            /// Example: `final_report`
-            tool: String,
-            /// What the model is told the tool is for.
-            /// Example: `Delivers the final report. Call it once, when the work is done.`
-            description: String,
-            /// JSON Schema of the report. Replaced whole.
-            /// Example: `{"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}`
-            schema: OutputSchema,
-            /// Checks beyond the schema. Replaced whole.
-            validate: Checks<Reported>,
-            /// What is decided when attempts are exhausted.
-            on_exhausted: OnExhausted,
-        }
-        blocks {
-            /// Corrections of a report that was refused.
-            retry: RetryLayer => MergedRetry,
-            /// What the model is told.
-            messages: OutputMessagesLayer => MergedOutputMessages,
-        }
-        rest {
-            /// Limits that no layer can loosen.
-            limits: Option<LimitsRule> = None,
-        }
-    }
+/// The final report: the tool it is delivered by, what it must look like, and what happens when it does not.
+#[derive(Clone, Debug, Block)]
+pub struct OutputPolicy<F: Form = Effective> {
+    /// The name of the tool the report is delivered by.
+    /// Example: `final_report`
+    pub tool: F::Of<String>,
+    /// What the model is told the tool is for.
+    /// Example: `Delivers the final report. Call it once, when the work is done.`
+    pub description: F::Of<String>,
+    /// JSON Schema of the report. Replaced whole.
+    /// Example: `{"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}`
+    pub schema: F::Of<OutputSchema>,
+    /// Checks beyond the schema. Replaced whole.
+    #[key(looser = Less)]
+    pub validate: F::Of<Checks<Reported>>,
+    /// What is decided when attempts are exhausted.
+    pub on_exhausted: F::Of<OnExhausted>,
+    /// Corrections of a report that was refused.
+    pub retry: F::In<RetryPolicy<F>>,
+    /// What the model is told.
+    pub messages: F::In<OutputMessages<F>>,
 }
 
 layer! {
-    /// What the model is told about a report that was refused.
-    pub(crate) struct OutputMessagesLayer => MergedOutputMessages {
-        leaves {
-            /// The report was refused.
-            /// Example: `The report was refused: {{ problems }}. Deliver it again.`
-            invalid: Text<Refused>,
-        }
+    /// The final report: the tool it is delivered by, what it must look like, and what happens when it does not.
+    pub(crate) struct OutputLayer of OutputPolicy {
+        /// Limits that no layer can loosen.
+        limits: Option<LimitsRule> = None,
     }
+}
+
+/// What the model is told about a report that was refused.
+#[derive(Clone, Debug, Block)]
+pub struct OutputMessages<F: Form = Effective> {
+    /// The report was refused.
+    /// Example: `The report was refused: {{ problems }}. Deliver it again.`
+    pub invalid: F::Of<Text<Refused>>,
 }
 
 /// A JSON Schema, compiled.
 #[derive(Clone, Debug)]
-pub(crate) struct OutputSchema(pub(crate) Arc<Schema>);
+pub struct OutputSchema(pub(crate) Arc<Schema>);
 
 impl Decode for OutputSchema {
     fn decode(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
@@ -73,6 +71,7 @@ impl Decode for OutputSchema {
     fn schema(_: &mut SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "anyOf": [{"type": "object"}, {"type": "boolean"}],
+            "x-checks": ["P0109"],
         })
     }
 }
@@ -96,20 +95,5 @@ impl Leaf for OutputSchema {
 
     fn show_value(value: &Arc<Schema>) -> Value {
         value.json().clone()
-    }
-}
-
-impl MergedOutput {
-    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
-    pub(crate) fn policy(&self) -> Option<OutputPolicy> {
-        Some(OutputPolicy {
-            tool: self.tool.setting()?,
-            description: self.description.setting()?,
-            schema: self.schema.setting()?,
-            validators: validators(&self.validate)?,
-            retry: self.retry.policy()?,
-            on_exhausted: self.on_exhausted.setting()?,
-            invalid_message: self.messages.invalid.setting()?,
-        })
     }
 }

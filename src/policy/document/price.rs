@@ -111,7 +111,7 @@ plain_leaf! {
     ModelPrice => |value| match value {
         ModelPrice::Known(price) => show_price(*price),
         ModelPrice::Unknown => "unknown".into(),
-    },
+    };
 }
 
 fn show_price(price: Price) -> Value {

@@ -1,13 +1,14 @@
 //! `result:` of a tool: how much of a result a model is shown, and what becomes of the rest.
 
+use crate::policy::form::{Block, Effective, Form};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
 use super::text::{Text, variables};
 use crate::policy::decode::{Decode, Reader, choice_of};
-use crate::policy::merge::{layer, plain_leaf};
+use crate::policy::merge::plain_leaf;
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Cap, Code, Diagnostic, Keep, OverMax, ResultForm, ResultPolicy};
+use crate::policy::{Cap, Code, Diagnostic, Keep, OverMax, ResultForm};
 
 variables! {
     /// What is known of a result that is too large.
@@ -16,54 +17,38 @@ variables! {
     Kept = ["tool", "shown", "total", "unit", "handle", "reader"];
 }
 
-layer! {
-    /// How much of a result a model is shown, in which form, and what becomes of the rest.
-    /// Example: `{"max": "6000 chars", "keep": "head"}`
-    pub(crate) struct ResultLayer => MergedResult {
-        leaves {
-            /// The most of a result that a model is shown, what is said about the rest included.
-            /// Example: `12 KiB`
-            max: Cap,
-            /// Which part is shown of a text that is larger.
-            keep: Keep,
-            /// The most lines about errors that are shown of the part that is not.
-            /// Example: `10`
-            error_lines: u32,
-            /// Whether so much of a list or a mapping is shown as is JSON again.
-            /// Example: `false`
-            json: bool,
-            /// What becomes of the rest.
-            over: OverMax,
-            /// The name of the tool by which a model reads the rest of a result that is kept.
-            /// Example: `read_more`
-            reader: String,
-            /// The form in which a model is shown it.
-            form: ResultForm,
-            /// What a model is told in the place of the rest.
-            /// Example: `[... {{ shown }} of {{ total }} {{ unit }}]`
-            notice: Text<Cut>,
-            /// What a model is told in the place of the rest, if that is kept.
-            /// Example: `[... {{ shown }} of {{ total }} {{ unit }}; {{ reader }} reads the rest of {{ handle }}]`
-            kept_notice: Text<Kept>,
-        }
-    }
-}
-
-impl MergedResult {
-    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
-    pub(crate) fn policy(&self) -> Option<ResultPolicy> {
-        Some(ResultPolicy {
-            max: self.max.setting()?,
-            keep: self.keep.setting()?,
-            error_lines: self.error_lines.setting()?,
-            json: self.json.setting()?,
-            over: self.over.setting()?,
-            reader: self.reader.setting()?,
-            form: self.form.setting()?,
-            notice: self.notice.setting()?,
-            kept_notice: self.kept_notice.setting()?,
-        })
-    }
+/// How much of a result a model is shown, in which form, and what becomes of the rest.
+/// Example: `{"max": "6000 chars", "keep": "head"}`
+#[derive(Clone, Debug, Block)]
+pub struct ResultPolicy<F: Form = Effective> {
+    /// The most of a result that a model is shown, what is said about the rest included.
+    /// Checks: W0234, W0235.
+    /// Example: `12 KiB`
+    pub max: F::Of<Cap>,
+    /// Which part is shown of a text that is larger.
+    pub keep: F::Of<Keep>,
+    /// The most lines about errors that are shown of the part that is not.
+    /// Example: `10`
+    #[key(looser = Neither)]
+    pub error_lines: F::Of<u32>,
+    /// Whether so much of a list or a mapping is shown as is JSON again.
+    /// Example: `false`
+    #[key(looser = Neither)]
+    pub json: F::Of<bool>,
+    /// What becomes of the rest.
+    /// Checks: W0234.
+    pub over: F::Of<OverMax>,
+    /// The name of the tool by which a model reads the rest of a result that is kept.
+    /// Example: `read_more`
+    pub reader: F::Of<String>,
+    /// The form in which a model is shown it.
+    pub form: F::Of<ResultForm>,
+    /// What a model is told in the place of the rest.
+    /// Example: `[... {{ shown }} of {{ total }} {{ unit }}]`
+    pub notice: F::Of<Text<Cut>>,
+    /// What a model is told in the place of the rest, if that is kept.
+    /// Example: `[... {{ shown }} of {{ total }} {{ unit }}; {{ reader }} reads the rest of {{ handle }}]`
+    pub kept_notice: F::Of<Text<Kept>>,
 }
 
 choice_of! {
@@ -125,9 +110,9 @@ impl Decode for Cap {
 }
 
 plain_leaf! {
-    Cap => |value| json!(value.to_string()),
-    Keep => |value| json!(value),
-    OverMax => |value| json!(value),
-    ResultForm => |value| json!(value),
-    u32 => |value| json!(value),
+    Cap => |value| json!(value.to_string());
+    Keep => |value| json!(value);
+    OverMax => |value| json!(value);
+    ResultForm => |value| json!(value);
+    u32 => |value| json!(value), ordered;
 }

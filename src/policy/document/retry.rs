@@ -1,79 +1,91 @@
 //! `retry:` and `limits:`, the same in every layer.
 
+use crate::policy::form::{Block, Effective, Form};
+use core::cmp::Ordering;
 use core::num::NonZeroU32;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::backoff::WrittenBackoff;
-use super::by_class::{ByClass, MergedByClass};
+use super::by_class::{ByClass, fold_with_classes};
 use super::fraction::Fraction;
 use super::lasting::Lasting;
 use super::run::RunLimitsRule;
 use crate::policy::decode::{Decode, Described, Reader, Spanned, choice_of, record};
-use crate::policy::merge::{At, Leaf, Visit, layer, path, plain_leaf};
+use crate::policy::merge::{Leaf, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    AboveMax, Attempts, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, RetryPolicy, ServerDelay,
-    ServerDelayMode, WaitSource, WaitSources,
+    AboveMax, Attempts, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, ServerDelay, ServerDelayMode,
+    WaitSource, WaitSources,
 };
 use crate::time::Nanos;
 
-layer! {
-    /// How failures of one kind of work are retried. What is left out is inherited; `null` goes back to the default.
-    /// Example: `{"max_attempts": 4, "retry_on": ["rate_limit", "timeout"], "backoff": {"kind": "exponential", "base": "500ms", "factor": 2, "cap": "30s", "jitter": "full"}}`
-    pub(crate) struct RetryLayer => MergedGeneral {
-        leaves {
-            /// `false`: nothing is retried.
-            enabled: bool,
-            /// The first attempt plus retries. `unlimited` needs a `deadline`.
-            /// Example: `3`
-            max_attempts: Attempts,
-            /// The error classes that are retried.
-            /// Example: `["rate_limit", "timeout"]`
-            retry_on: Classes,
-            /// The error classes that are never retried, whatever `retry_on` says.
-            /// Example: `{"add": ["permission_denied"]}`
-            never_retry: Classes,
-            /// The delay before each next attempt.
-            backoff: WrittenBackoff,
-            /// The delay before the model corrects arguments or a report that were refused; `backoff` is not for those.
-            correction_backoff: WrittenBackoff,
-            /// What a delay asked for by the other side (`Retry-After`) does to the next wait.
-            server_delay: ServerDelay,
-            /// From the first attempt on, no attempt starts after this.
-            /// Example: `2m`
-            deadline: Lasting<Bound>,
-            /// What an attempt needs at least: none starts with less time than this left until a deadline.
-            /// Example: `2s`
-            min_attempt_time: Nanos,
-            /// The longest one attempt may take.
-            /// Example: `20s`
-            attempt_timeout: Lasting<Bound>,
-            /// The most time spent waiting between the attempts of one call.
-            /// Example: `1m`
-            total_delay: Bound,
-            /// How many retries there may be across calls.
-            budget: Budget,
-            /// Whether failures are written into the session for the model to see.
-            emit_feedback: bool,
-            /// `true`: what would be retried is decided and written down, but not done.
-            /// Example: `false`
-            shadow: bool,
-        }
-        within {
-            /// What is different for failures of some classes.
-            /// Example: `{"rate_limit": {"max_attempts": 6}}`
-            by_class: ByClass,
-        }
-    }
-}
-
-/// The layers of a retry policy, merged: what holds for every failure, and what is different for some classes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MergedRetry {
-    pub(crate) general: MergedGeneral,
-    pub(crate) by_class: MergedByClass,
+/// How failures of one kind of work are retried. What is left out is inherited; `null` goes back to the default.
+/// Example: `{"max_attempts": 4, "retry_on": ["rate_limit", "timeout"], "backoff": {"kind": "exponential", "base": "500ms", "factor": 2, "cap": "30s", "jitter": "full"}}`
+#[derive(Clone, Debug, Block)]
+#[block(fold = fold_with_classes)]
+pub struct RetryPolicy<F: Form = Effective> {
+    /// `false`: nothing is retried.
+    /// Checks: W0223.
+    #[key(looser = More)]
+    pub enabled: F::Of<bool>,
+    /// The first attempt plus retries. `unlimited` needs a `deadline`.
+    /// Checks: P0203, W0202, W0203, W0207, W0210.
+    /// Example: `3`
+    #[key(looser = More)]
+    pub max_attempts: F::Of<Attempts>,
+    /// The error classes that are retried.
+    /// Checks: W0206, W0215, W0224.
+    /// Example: `["rate_limit", "timeout"]`
+    #[key(looser = More)]
+    pub retry_on: F::Of<Classes>,
+    /// The error classes that are never retried, whatever `retry_on` says.
+    /// Checks: W0215, W0224.
+    /// Example: `{"add": ["permission_denied"]}`
+    #[key(looser = Less)]
+    pub never_retry: F::Of<Classes>,
+    /// The delay before each next attempt.
+    /// Checks: W0260.
+    pub backoff: F::Of<WrittenBackoff>,
+    /// The delay before the model corrects arguments or a report that were refused; `backoff` is not for those.
+    /// Checks: W0261.
+    pub correction_backoff: F::Of<WrittenBackoff>,
+    /// What a delay asked for by the other side (`Retry-After`) does to the next wait.
+    /// Checks: W0210.
+    pub server_delay: F::Of<ServerDelay>,
+    /// From the first attempt on, no attempt starts after this.
+    /// Checks: P0203, W0203, W0218.
+    /// Example: `2m`
+    #[key(looser = More)]
+    pub deadline: F::Of<Lasting<Bound>>,
+    /// What an attempt needs at least: none starts with less time than this left until a deadline.
+    /// Example: `2s`
+    #[key(looser = Less)]
+    pub min_attempt_time: F::Of<Nanos>,
+    /// The longest one attempt may take.
+    /// Checks: W0210, W0218.
+    /// Example: `20s`
+    #[key(looser = More)]
+    pub attempt_timeout: F::Of<Lasting<Bound>>,
+    /// The most time spent waiting between the attempts of one call.
+    /// Checks: W0203.
+    /// Example: `1m`
+    #[key(looser = More)]
+    pub total_delay: F::Of<Bound>,
+    /// How many retries there may be across calls.
+    pub budget: F::Of<Budget>,
+    /// Whether failures are written into the session for the model to see.
+    #[key(looser = Neither)]
+    pub emit_feedback: F::Of<bool>,
+    /// `true`: what would be retried is decided and written down, but not done.
+    /// Example: `false`
+    #[key(looser = Less)]
+    pub shadow: F::Of<bool>,
+    /// What is different for failures of some classes.
+    /// Checks: W0207, W0216, W0261.
+    /// Example: `{"rate_limit": {"max_attempts": 6}}`
+    pub by_class: F::In<ByClass<F>>,
 }
 
 record! {
@@ -93,6 +105,7 @@ record! {
         /// Example: `30s`
         pub(crate) attempt_timeout: Option<Spanned<Lasting<Nanos>>>,
         /// Error classes that are never retried; those of all layers together.
+        /// Checks: W0215.
         /// Example: `["permission_denied", "quota_exceeded"]`
         pub(crate) never_retry: Option<Spanned<Vec<ErrorClass>>>,
     }
@@ -115,6 +128,7 @@ record! {
         /// Example: `30s`
         pub(crate) attempt_timeout: Option<Spanned<Lasting<Nanos>>>,
         /// Error classes that are never retried; those of all layers together.
+        /// Checks: W0215.
         /// Example: `["permission_denied", "quota_exceeded"]`
         pub(crate) never_retry: Option<Spanned<Vec<ErrorClass>>>,
         /// The most turns of a run.
@@ -128,7 +142,7 @@ record! {
 
 /// A list of error classes, or an edit of the inherited one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Classes {
+pub enum Classes {
     /// Replaces the inherited list.
     Replace(ClassSet),
     /// Changes it: first removes, then adds.
@@ -137,7 +151,7 @@ pub(crate) enum Classes {
 
 /// How many failures, or `never`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Failures(pub(crate) Option<NonZeroU32>);
+pub struct Failures(pub(crate) Option<NonZeroU32>);
 
 record! {
     /// A change of the inherited list; what is removed goes first.
@@ -162,9 +176,11 @@ record! {
         /// Lengthens the wait that is asked for by up to this fraction of it, so that not everybody comes back at once.
         spread: Option<Fraction>,
         /// Hints below this are raised to it.
+        /// Checks: W0212.
         /// Example: `1s`
         min: Nanos = Nanos::ZERO,
         /// The longest hint that is honoured.
+        /// Checks: W0212.
         /// Example: `2m`
         max: Bound = Bound::Unlimited,
         /// What happens above `max`.
@@ -219,17 +235,17 @@ choice_of! {
 }
 
 plain_leaf! {
-    bool => |value| Value::Bool(*value),
+    bool => |value| Value::Bool(*value), ordered;
     Attempts => |value| match value {
         Attempts::Limited(count) => count.get().into(),
         Attempts::Unlimited => "unlimited".into(),
-    },
+    }, ordered;
     Bound => |value| match value {
         Bound::Within(length) => length.to_string().into(),
         Bound::Unlimited => "unlimited".into(),
-    },
-    Nanos => |value| value.to_string().into(),
-    ServerDelay => show_server_delay,
+    }, ordered;
+    Nanos => |value| value.to_string().into(), ordered;
+    ServerDelay => show_server_delay;
 }
 
 fn show_server_delay(value: &ServerDelay) -> Value {
@@ -304,6 +320,19 @@ impl Leaf for Classes {
         }
     }
 
+    /// More are those that have all of the others, and more.
+    const ORDERED: bool = true;
+
+    fn compare(a: &ClassSet, b: &ClassSet) -> Option<Ordering> {
+        let both = a.union(*b);
+        match (both == *a, both == *b) {
+            (true, true) => Some(Ordering::Equal),
+            (true, false) => Some(Ordering::Greater),
+            (false, true) => Some(Ordering::Less),
+            (false, false) => None,
+        }
+    }
+
     fn is_edit(&self) -> bool {
         matches!(self, Self::Edit { .. })
     }
@@ -321,43 +350,6 @@ impl Leaf for Classes {
 
     fn show_value(value: &ClassSet) -> Value {
         value.iter().map(|class| Value::from(class.name())).collect()
-    }
-}
-
-impl MergedRetry {
-    /// Hears one more layer.
-    pub(crate) fn fold(&mut self, layer: &RetryLayer, at: &At) {
-        self.by_class.begin(&layer.by_class, &self.general);
-        self.general.fold(layer, at);
-        self.by_class.fold(layer, &self.general, at);
-    }
-
-    /// Shows every value with its path.
-    pub(crate) fn each(&self, prefix: &str, visit: Visit<'_>) {
-        self.general.each(prefix, visit);
-        self.by_class.each(&self.general, &path(prefix, "by_class"), visit);
-    }
-
-    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
-    pub(crate) fn policy(&self) -> Option<RetryPolicy> {
-        let Self { general, by_class } = self;
-        Some(RetryPolicy {
-            enabled: general.enabled.setting()?,
-            max_attempts: general.max_attempts.setting()?,
-            retry_on: general.retry_on.setting()?,
-            never_retry: general.never_retry.setting()?,
-            backoff: general.backoff.setting()?,
-            correction_backoff: general.correction_backoff.setting()?,
-            server_delay: general.server_delay.setting()?,
-            deadline: general.deadline.setting()?,
-            attempt_timeout: general.attempt_timeout.setting()?,
-            total_delay: general.total_delay.setting()?,
-            min_attempt_time: general.min_attempt_time.setting()?,
-            budget: general.budget.setting()?,
-            emit_feedback: general.emit_feedback.setting()?,
-            shadow: general.shadow.setting()?,
-            by_class: by_class.policy()?,
-        })
     }
 }
 
@@ -429,6 +421,15 @@ impl Decode for Failures {
 
 impl Leaf for Failures {
     type Value = Option<NonZeroU32>;
+    const ORDERED: bool = true;
+
+    /// `never` is more than any number.
+    fn compare(a: &Self::Value, b: &Self::Value) -> Option<Ordering> {
+        Some(match (a, b) {
+            (Some(a), Some(b)) => a.cmp(b),
+            (a, b) => a.is_none().cmp(&b.is_none()),
+        })
+    }
 
     fn over(&self, _: Option<&Self::Value>) -> Self::Value {
         self.0

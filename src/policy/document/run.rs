@@ -15,15 +15,19 @@ record! {
     #[part(true)]
     pub(crate) struct RunLimitsRule {
         /// The longest a run may take. A share of it is kept for the final turn.
+        /// Checks: W0256.
         /// Example: `30m`
         pub(crate) time: Option<Spanned<Lasting<Nanos>>>,
         /// The most tokens of requests and replies together.
+        /// Checks: W0256.
         /// Example: `200000`
         pub(crate) tokens: Option<Spanned<NonZeroU64>>,
         /// The most US dollars that all calls of models may cost together. Every model needs a price.
+        /// Checks: P0206, W0256.
         /// Example: `0.50`
         pub(crate) cost: Option<Spanned<Money>>,
         /// The most calls of models; every attempt and every summary is one.
+        /// Checks: W0256.
         /// Example: `40`
         pub(crate) model_calls: Option<Spanned<NonZeroU32>>,
         /// The most calls of tools that run, however often each is attempted. What is beyond gets a result that says so.

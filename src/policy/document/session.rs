@@ -23,6 +23,7 @@ record! {
     #[part(true)]
     pub(crate) struct SessionRule {
         /// The slices, by name.
+        /// Checks: P0202.
         pub(crate) slices: Entries<Patch<SliceEntry>> = Entries::default(),
         /// The reducers, by name; they run in the order of their first declaration. `null` removes one.
         pub(crate) reducers: Entries<Patch<ReducerEntry>> = Entries::default(),
@@ -47,9 +48,11 @@ record! {
         /// Example: `event.tool == "search"`
         pub(crate) when: Option<Cel<Reducing>>,
         /// The slice it changes.
+        /// Checks: P0201.
         /// Example: `seen`
         pub(crate) slice: Spanned<String>,
         /// The change.
+        /// Checks: P0202.
         pub(crate) r#do: Spanned<ChangeRule>,
         /// Must hold for the new value of `slice`, else the reducer has failed and nothing is changed.
         /// Example: `size(slice) <= 20`

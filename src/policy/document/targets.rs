@@ -1,44 +1,34 @@
 //! `turn.targets:` and what each model says about itself: in which order models are asked, and when one is passed over.
 
+use crate::policy::form::{Block, Effective, Form};
 use core::num::NonZeroU64;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
 use crate::policy::decode::{Decode, Reader, choice_of};
-use crate::policy::merge::{layer, plain_leaf};
+use crate::policy::merge::plain_leaf;
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Advance, Attempts, Bound, ContextWindow, Provider, TargetWait, TargetsPolicy};
+use crate::policy::{Advance, Attempts, Bound, ContextWindow, Provider, TargetWait};
 
-layer! {
-    /// In which order the models of a turn are asked.
-    pub(crate) struct TargetsLayer => MergedTargets {
-        leaves {
-            /// When the next model is asked.
-            advance: Advance,
-            /// With `advance: rotate`: so many attempts at a model in a turn before the next one is asked. While no other
-            /// one can be asked, `max_attempts` alone counts.
-            /// Example: `3`
-            attempts: Attempts,
-            /// With `advance: rotate`: rather than waiting longer than this for a model, the next one is asked first.
-            /// Example: `2s`
-            fallback_after: Bound,
-            /// What a wait holds back.
-            wait: TargetWait,
-        }
-    }
-}
-
-impl MergedTargets {
-    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
-    pub(crate) fn policy(&self) -> Option<TargetsPolicy> {
-        Some(TargetsPolicy {
-            advance: self.advance.setting()?,
-            attempts: self.attempts.setting()?,
-            fallback_after: self.fallback_after.setting()?,
-            wait: self.wait.setting()?,
-        })
-    }
+/// In which order the models of a turn are asked.
+#[derive(Clone, Debug, Block)]
+pub struct TargetsPolicy<F: Form = Effective> {
+    /// When the next model is asked.
+    pub advance: F::Of<Advance>,
+    /// With `advance: rotate`: so many attempts at a model in a turn before the next one is asked. While no other
+    /// one can be asked, `max_attempts` alone counts.
+    /// Checks: W0261.
+    /// Example: `3`
+    #[key(looser = Neither)]
+    pub attempts: F::Of<Attempts>,
+    /// With `advance: rotate`: rather than waiting longer than this for a model, the next one is asked first.
+    /// Checks: W0261.
+    /// Example: `2s`
+    #[key(looser = Neither)]
+    pub fallback_after: F::Of<Bound>,
+    /// What a wait holds back.
+    pub wait: F::Of<TargetWait>,
 }
 
 choice_of! {
@@ -109,11 +99,11 @@ plain_leaf! {
     Provider => |value| match value {
         Provider::Own => json!("own"),
         Provider::Named(name) => json!(name),
-    },
-    Advance => |value| json!(value),
-    TargetWait => |value| json!(value),
+    };
+    Advance => |value| json!(value);
+    TargetWait => |value| json!(value);
     ContextWindow => |value| match value {
         ContextWindow::Tokens(tokens) => json!(tokens.get()),
         ContextWindow::Unknown => json!("unknown"),
-    },
+    };
 }

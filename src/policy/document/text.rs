@@ -32,7 +32,7 @@ const REFUSED_TEMPLATE_COST: usize = 500;
 const FEEDBACK: [&str; 3] = ["latest", "all", "tools"];
 
 /// The variables an expression or template may use.
-pub(crate) trait Variables {
+pub trait Variables: Clone + fmt::Debug + PartialEq + 'static {
     /// Their names.
     const NAMES: &'static [&'static str];
     /// An expression over them that may be shown; empty: each field shows its own.
@@ -45,7 +45,8 @@ macro_rules! variables {
     ($($(#[doc = $doc:literal])+ $name:ident = [$($variable:literal),+] $(, $example:literal)? $(, gate: $gate:literal)?;)+) => {$(
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug, PartialEq)]
-        pub(crate) enum $name {}
+        #[allow(unreachable_pub, reason = "some are named by the keys of public blocks")]
+        pub enum $name {}
 
         impl $crate::policy::document::text::Variables for $name {
             const NAMES: &'static [&'static str] = &[$($variable),+];
@@ -65,7 +66,7 @@ pub(crate) struct Cel<V> {
 }
 
 /// A template over those variables.
-pub(crate) struct Text<V> {
+pub struct Text<V> {
     template: Template,
     source: Arc<str>,
     variables: PhantomData<fn() -> V>,
@@ -109,7 +110,7 @@ impl<V: Variables> Decode for Cel<V> {
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
         let description = format!("An expression in CEL over {}.", list(V::NAMES));
-        let mut schema = json_schema!({"type": "string", "description": description});
+        let mut schema = json_schema!({"type": "string", "description": description, "x-checks": ["P0107"]});
         if !V::EXAMPLE.is_empty() {
             schema.insert("examples".into(), json!([V::EXAMPLE]));
         }
@@ -139,7 +140,9 @@ impl<V: Variables> Decode for Text<V> {
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
         let description = format!("A template over {}.", list(&known::<V>()));
-        json_schema!({"type": "string", "description": description})
+        let of_session: &[&str] = if V::EXAMPLE.is_empty() { &["P0201"] } else { &[] };
+        let checks = [&["P0108"], of_session].concat();
+        json_schema!({"type": "string", "description": description, "x-checks": checks})
     }
 }
 
@@ -187,10 +190,6 @@ impl<V> Text<V> {
     pub(crate) fn template(&self) -> Template {
         self.template.clone()
     }
-
-    pub(crate) fn source(&self) -> &str {
-        &self.source
-    }
 }
 
 impl<V> Cel<V> {
@@ -232,6 +231,7 @@ impl Decode for Nanos {
             "description": "A length of time: numbers, each with a unit (ns, us, ms, s, m, h, d). At most 366d.",
             "examples": ["500ms", "30s", "1m30s"],
             "x-unit": "With a unit: ms, s, m, h, d.",
+            "x-checks": ["P0106"],
         });
         if let Value::Object(more) = more {
             schema.extend(more);

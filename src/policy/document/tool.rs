@@ -1,28 +1,33 @@
 //! `tools:`, `models:` and `turn:`.
 
+use core::cmp::Ordering;
+
+use crate::policy::form::{self, Block, Document, Effective, Form, OptionalBlock};
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use super::approval::{ApprovalLayer, MergedApproval};
-use super::breaker::{BreakerLayer, MergedBreaker};
-use super::calls::{CallsLayer, MergedCalls};
-use super::context::{MergedTokens, TokensLayer};
-use super::loop_guard::{LoopGuardLayer, MergedLoopGuard};
-use super::result::{MergedResult, ResultLayer};
-use super::retry::{Classes, LimitsRule, MergedRetry, RetryLayer};
-use super::targets::{MergedTargets, TargetsLayer};
+use super::context::TokensPolicy;
+
+use super::retry::{Classes, LimitsRule, RetryPolicy};
+
+use super::approval::ApprovalPolicy;
+use super::breaker::BreakerPolicy;
+use super::calls::CallsPolicy;
+use super::loop_guard::LoopGuardPolicy;
+use super::result::ResultPolicy;
+use super::targets::TargetsPolicy;
 use super::text::{Cel, Text, Variables, variables};
-use super::timeouts::{MergedTimeouts, TimeoutsLayer};
+use super::timeouts::ModelTimeouts;
+
 use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, decode_fields, record};
-use crate::policy::merge::{Block, Layer as _, Leaf, Trail, Under, layer, plain_leaf};
+use crate::policy::merge::{Leaf, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    AfterEffect, AfterPartial, Approval, Attempts, Bound, ContextWindow, Effect, GuidancePolicy,
-    MalformedCalls, ModelPolicy, ModelPrice, OnExhausted, OnStop, Provider, Scope, Setting, Span, TextOnly,
-    ToolMessages, ToolPolicy, TurnPolicy, Validator,
+    AfterEffect, AfterPartial, Approval, Attempts, Bound, ContextWindow, Effect, MalformedCalls, ModelPrice,
+    OnExhausted, OnStop, Provider, Span, TextOnly, Validator,
 };
 
 variables! {
@@ -56,81 +61,84 @@ variables! {
     NoReport = ["reason", "turns", "max_turns", "attempts", "error_type", "last_error"];
 }
 
-layer! {
-    /// Rules for the tools a selector names.
-    /// Example: `{"effect": "read_only", "retry": {"max_attempts": 4}}`
-    pub(crate) struct ToolLayer => MergedTool {
-        leaves {
-            /// What a run of the tool does to the world. A tool that may have acted is run again only if that does no harm.
-            effect: Effect,
-            /// Checks of the arguments beyond the schema. Replaced whole.
-            validate: Checks<Call>,
-            /// What is decided when attempts are exhausted.
-            on_exhausted: OnExhausted,
-            /// Whether a person is asked before it runs.
-            approval: Approval,
-            /// How many calls of it run at once, or `unlimited`.
-            /// Example: `1`
-            concurrency: Attempts,
-            /// What is done about a run that failed and may have acted. Replaced whole.
-            after_effect: AfterEffect,
-        }
-        blocks {
-            /// Retries of a call that failed, and corrections of a call that was refused.
-            retry: RetryLayer => MergedRetry,
-            /// When to stop calling it.
-            breaker: BreakerLayer => MergedBreaker,
-            /// What is done when the model repeats itself.
-            loop_guard: LoopGuardLayer => MergedLoopGuard,
-            /// How much of its results a model is shown, and what becomes of the rest.
-            result: ResultLayer => MergedResult,
-            /// What the model is told.
-            messages: MessagesLayer => MergedMessages,
-        }
-        rest {
-            /// Decides between patterns that overlap: the higher wins, whichever is narrower. 0 if left out.
-            priority: Patch<Priority> = Patch::Absent,
-            /// Limits that no layer can loosen.
-            limits: Option<LimitsRule> = None,
-            /// Layers for single calls: those whose `when` holds, in this order.
-            calls: Vec<CallRule> = Vec::new(),
-        }
-    }
+/// Rules for the tools a selector names.
+#[derive(Clone, Debug, Block)]
+pub struct ToolPolicy<F: Form = Effective> {
+    /// What a run of the tool does to the world. A tool that may have acted is run again only if that does no harm.
+    /// Checks: W0207.
+    #[key(looser = More)]
+    pub effect: F::Of<Effect>,
+    /// Checks of the arguments beyond the schema. Replaced whole.
+    #[key(looser = Less)]
+    pub validate: F::Of<Checks<Call>>,
+    /// What is decided when attempts are exhausted.
+    /// Checks: W0209.
+    pub on_exhausted: F::Of<OnExhausted>,
+    /// Whether a person is asked before it runs.
+    #[key(looser = Less)]
+    pub approval: F::Of<Approval>,
+    /// How many calls of it run at once, or `unlimited`.
+    /// Example: `1`
+    #[key(looser = More)]
+    pub concurrency: F::Of<Attempts>,
+    /// What is done about a run that failed and may have acted. Replaced whole.
+    pub after_effect: F::Of<AfterEffect>,
+    /// Retries of a call that failed, and corrections of a call that was refused.
+    pub retry: F::In<RetryPolicy<F>>,
+    /// When to stop calling it.
+    pub breaker: F::In<BreakerPolicy<F>>,
+    /// What is done when the model repeats itself.
+    pub loop_guard: F::In<LoopGuardPolicy<F>>,
+    /// How much of its results a model is shown, and what becomes of the rest.
+    pub result: F::In<ResultPolicy<F>>,
+    /// What the model is told.
+    pub messages: F::In<ToolMessages<F>>,
 }
 
 layer! {
-    /// What the model is told about a tool call that did not succeed.
-    pub(crate) struct MessagesLayer => MergedMessages {
-        leaves {
-            /// The arguments were refused.
-            /// Example: `{{ tool }} did not run: {{ problems }}. Call it again.`
-            invalid_args: Text<Refused>,
-            /// The tool failed for good.
-            /// Example: `{{ tool }} failed ({{ error_type }}): {{ error }}`
-            failed: Text<Failed>,
-            /// Attempts are exhausted.
-            /// Example: `{{ tool }} failed {{ attempts }} times: {{ error }}. Go another way.`
-            exhausted: Text<Failed>,
-            /// There is no such tool.
-            /// Example: `There is no tool {{ tool }}.`
-            not_found: Text<Unknown>,
-            /// A reducer refused the result.
-            /// Example: `It was not written down: {{ reducer }}: {{ error }}`
-            reducer_error: Text<ReducerFailed>,
-            /// The run ended before the call did; it may have run.
-            /// Example: `The run ended while {{ tool }} was called. It may have run.`
-            interrupted: Text<Interrupted>,
-            /// The run ended before the call began; it has not run.
-            /// Example: `{{ tool }} did not run: the run ended.`
-            not_started: Text<Interrupted>,
-            /// A person did not agree to the call, or (`answered` is false) nobody answered.
-            /// Example: `{{ tool }} did not run: it was not approved.`
-            not_approved: Text<NotApproved>,
-            /// The run failed, but has acted: `by` a tool or a person that was asked.
-            /// Example: `{{ tool }} reported {{ error }}, but it did act.`
-            acted: Text<Acted>,
-        }
+    /// Rules for the tools a selector names.
+    /// Example: `{"effect": "read_only", "retry": {"max_attempts": 4}}`
+    pub(crate) struct ToolLayer of ToolPolicy {
+        /// Decides between patterns that overlap: the higher wins, whichever is narrower. 0 if left out.
+        priority: Patch<Priority> = Patch::Absent,
+        /// Limits that no layer can loosen.
+        limits: Option<LimitsRule> = None,
+        /// Layers for single calls: those whose `when` holds, in this order.
+        /// Checks: W0222.
+        calls: Vec<CallRule> = Vec::new(),
     }
+}
+
+/// What the model is told about a tool call that did not succeed.
+#[derive(Clone, Debug, Block)]
+pub struct ToolMessages<F: Form = Effective> {
+    /// The arguments were refused.
+    /// Example: `{{ tool }} did not run: {{ problems }}. Call it again.`
+    pub invalid_args: F::Of<Text<Refused>>,
+    /// The tool failed for good.
+    /// Example: `{{ tool }} failed ({{ error_type }}): {{ error }}`
+    pub failed: F::Of<Text<Failed>>,
+    /// Attempts are exhausted.
+    /// Example: `{{ tool }} failed {{ attempts }} times: {{ error }}. Go another way.`
+    pub exhausted: F::Of<Text<Failed>>,
+    /// There is no such tool.
+    /// Example: `There is no tool {{ tool }}.`
+    pub not_found: F::Of<Text<Unknown>>,
+    /// A reducer refused the result.
+    /// Example: `It was not written down: {{ reducer }}: {{ error }}`
+    pub reducer_error: F::Of<Text<ReducerFailed>>,
+    /// The run ended before the call did; it may have run.
+    /// Example: `The run ended while {{ tool }} was called. It may have run.`
+    pub interrupted: F::Of<Text<Interrupted>>,
+    /// The run ended before the call began; it has not run.
+    /// Example: `{{ tool }} did not run: the run ended.`
+    pub not_started: F::Of<Text<Interrupted>>,
+    /// A person did not agree to the call, or (`answered` is false) nobody answered.
+    /// Example: `{{ tool }} did not run: it was not approved.`
+    pub not_approved: F::Of<Text<NotApproved>>,
+    /// The run failed, but has acted: `by` a tool or a person that was asked.
+    /// Example: `{{ tool }} reported {{ error }}, but it did act.`
+    pub acted: F::Of<Text<Acted>>,
 }
 
 record! {
@@ -138,10 +146,11 @@ record! {
     #[part(true)]
     pub(crate) struct CallRule {
         /// Holds for the calls it is meant for.
+        /// Checks: W0217, W0221, W0266.
         /// Example: `args.priority == "high"`
         pub(crate) when: Spanned<Cel<Call>>,
         /// Retries of these calls.
-        pub(crate) retry: Block<RetryLayer>,
+        pub(crate) retry: OptionalBlock<RetryPolicy<Document>>,
         /// Whether a person is asked before these calls run.
         pub(crate) approval: Patch<Approval>,
         /// Limits that no layer can loosen.
@@ -154,156 +163,162 @@ record! {
     #[part(true)]
     pub(crate) struct PlannerRule {
         /// Retries of this call.
-        pub(crate) retry: Block<RetryLayer>,
+        pub(crate) retry: OptionalBlock<RetryPolicy<Document>>,
         /// Limits that no layer can loosen.
         pub(crate) limits: Option<LimitsRule>,
     }
 }
 
+/// Rules for the models a selector names.
+#[derive(Clone, Debug, Block)]
+pub struct ModelPolicy<F: Form = Effective> {
+    /// What is decided when attempts are exhausted.
+    pub on_exhausted: F::Of<OnExhausted>,
+    /// The error classes after which no other model is asked in the turn.
+    /// Example: `["auth_error", "quota_exceeded"]`
+    #[key(looser = Less)]
+    pub abort_on: F::Of<Classes>,
+    /// How long the model is passed over by later turns once it was given up, or another one was called instead of
+    /// it, for a failure of its own, if another one is there. A longer wait it asked for counts instead.
+    /// Example: `5m`
+    #[key(looser = Neither)]
+    pub cool_down: F::Of<Bound>,
+    /// Models of one provider are passed over together. `own`: this one alone.
+    /// Example: `openai`
+    pub provider: F::Of<Provider>,
+    /// How many tokens a request and its reply may have together. A model whose window is too small for a turn
+    /// is passed over.
+    /// Checks: W0246.
+    pub context_window: F::Of<ContextWindow>,
+    /// The window of a model that nobody knows: neither the policy nor its server nor a catalogue of models.
+    /// `unknown`: it is asked whatever the size.
+    pub assumed_window: F::Of<ContextWindow>,
+    /// How many tokens of the window are kept for the reply.
+    /// Checks: W0246.
+    /// Example: `8192`
+    #[key(looser = Neither)]
+    pub output_reserve: F::Of<NonZeroU32>,
+    /// What its tokens cost, in US dollars per million; `unknown`: what the agent file or its file of models says.
+    /// Checks: P0206.
+    /// Example: `{"input": 2.50, "output": 10, "cache_read": 0.25}`
+    pub price: F::Of<ModelPrice>,
+    /// Retries of a model call that failed.
+    pub retry: F::In<RetryPolicy<F>>,
+    /// How long each step of one call may take.
+    pub timeouts: F::In<ModelTimeouts<F>>,
+    /// How its tokens are counted.
+    pub tokens: F::In<TokensPolicy<F>>,
+}
+
 layer! {
     /// Rules for the models a selector names.
     /// Example: `{"retry": {"max_attempts": 6, "deadline": "5m"}}`
-    pub(crate) struct ModelLayer => MergedModel {
-        leaves {
-            /// What is decided when attempts are exhausted.
-            on_exhausted: OnExhausted,
-            /// The error classes after which no other model is asked in the turn.
-            /// Example: `["auth_error", "quota_exceeded"]`
-            abort_on: Classes,
-            /// How long the model is passed over by later turns once it was given up, or another one was called instead of
-            /// it, for a failure of its own, if another one is there. A longer wait it asked for counts instead.
-            /// Example: `5m`
-            cool_down: Bound,
-            /// Models of one provider are passed over together. `own`: this one alone.
-            /// Example: `openai`
-            provider: Provider,
-            /// How many tokens a request and its reply may have together. A model whose window is too small for a turn
-            /// is passed over.
-            context_window: ContextWindow,
-            /// The window of a model that nobody knows: neither the policy nor its server nor a catalogue of models.
-            /// `unknown`: it is asked whatever the size.
-            assumed_window: ContextWindow,
-            /// How many tokens of the window are kept for the reply.
-            /// Example: `8192`
-            output_reserve: NonZeroU32,
-            /// What its tokens cost, in US dollars per million; `unknown`: what the agent file or its file of models says.
-            /// Example: `{"input": 2.50, "output": 10, "cache_read": 0.25}`
-            price: ModelPrice,
-        }
-        blocks {
-            /// Retries of a model call that failed.
-            retry: RetryLayer => MergedRetry,
-            /// How long each step of one call may take.
-            timeouts: TimeoutsLayer => MergedTimeouts,
-            /// How its tokens are counted.
-            tokens: TokensLayer => MergedTokens,
-        }
-        rest {
-            /// Decides between patterns that overlap: the higher wins, whichever is narrower. 0 if left out.
-            priority: Patch<Priority> = Patch::Absent,
-            /// Limits that no layer can loosen.
-            limits: Option<LimitsRule> = None,
-        }
+    pub(crate) struct ModelLayer of ModelPolicy {
+        /// Decides between patterns that overlap: the higher wins, whichever is narrower. 0 if left out.
+        priority: Patch<Priority> = Patch::Absent,
+        /// Limits that no layer can loosen.
+        limits: Option<LimitsRule> = None,
     }
 }
 
-layer! {
-    /// The loop of turns.
-    pub(crate) struct TurnLayer => MergedTurn {
-        leaves {
-            /// The most turns of a run; the last one allows only the final report.
-            /// Example: `30`
-            max_turns: NonZeroU32,
-            /// The most time spent waiting for models in one turn, whichever of them is waited for.
-            /// Example: `2m`
-            total_delay: Bound,
-            /// The most time spent waiting for models in a run, over all its turns.
-            /// Example: `20m`
-            run_delay: Bound,
-            /// What plain text without tool calls is.
-            text_only: TextOnly,
-            /// The most characters of feedback or guidance the model is shown at once.
-            /// Example: `4000`
-            feedback_chars: NonZeroU32,
-            /// Whether arguments and reports that are not JSON are repaired where they can mean one thing only.
-            repair_json: bool,
-            /// Whether tool calls that a model wrote into its text are taken as calls.
-            /// Example: `false`
-            leaked_calls: bool,
-            /// What is done about tool calls whose arguments cannot be read.
-            malformed_calls: MalformedCalls,
-            /// What is done when a model call fails after a part of its answer was streamed. That part is taken back.
-            after_partial: AfterPartial,
-            /// Whether the next turn is the last one after a report was delivered and refused.
-            /// Example: `true`
-            collapse: bool,
-            /// Whether a text that holds as the report, though text is refused, is taken when the run would end without
-            /// one.
-            /// Example: `false`
-            pending_report: bool,
-            /// What is done when the run is asked to stop.
-            on_stop: OnStop,
-        }
-        blocks {
-            /// In which order the models are asked.
-            targets: TargetsLayer => MergedTargets,
-            /// What becomes of what the model is told about its replies.
-            guidance: GuidanceLayer => MergedGuidance,
-            /// The calls of one reply.
-            calls: CallsLayer => MergedCalls,
-            /// Questions to people.
-            approval: ApprovalLayer => MergedApproval,
-            /// What the model is told.
-            messages: TurnMessagesLayer => MergedTurnMessages,
-        }
-    }
+/// The loop of turns.
+#[derive(Clone, Debug, Block)]
+pub struct TurnPolicy<F: Form = Effective> {
+    /// The most turns of a run; the last one allows only the final report.
+    /// Example: `30`
+    #[key(looser = More)]
+    pub max_turns: F::Of<NonZeroU32>,
+    /// The most time spent waiting for models in one turn, whichever of them is waited for.
+    /// Example: `2m`
+    #[key(looser = More)]
+    pub total_delay: F::Of<Bound>,
+    /// The most time spent waiting for models in a run, over all its turns.
+    /// Example: `20m`
+    #[key(looser = More)]
+    pub run_delay: F::Of<Bound>,
+    /// What plain text without tool calls is.
+    #[key(looser = Less)]
+    pub text_only: F::Of<TextOnly>,
+    /// The most characters of feedback or guidance the model is shown at once.
+    /// Example: `4000`
+    #[key(looser = Neither)]
+    pub feedback_chars: F::Of<NonZeroU32>,
+    /// Whether arguments and reports that are not JSON are repaired where they can mean one thing only.
+    #[key(looser = Neither)]
+    pub repair_json: F::Of<bool>,
+    /// Whether tool calls that a model wrote into its text are taken as calls.
+    /// Example: `false`
+    #[key(looser = Neither)]
+    pub leaked_calls: F::Of<bool>,
+    /// What is done about tool calls whose arguments cannot be read.
+    pub malformed_calls: F::Of<MalformedCalls>,
+    /// What is done when a model call fails after a part of its answer was streamed. That part is taken back.
+    #[key(looser = Less)]
+    pub after_partial: F::Of<AfterPartial>,
+    /// Whether the next turn is the last one after a report was delivered and refused.
+    /// Example: `true`
+    #[key(looser = Neither)]
+    pub collapse: F::Of<bool>,
+    /// Whether a text that holds as the report, though text is refused, is taken when the run would end without
+    /// one.
+    /// Example: `false`
+    #[key(looser = Neither)]
+    pub pending_report: F::Of<bool>,
+    /// What is done when the run is asked to stop.
+    pub on_stop: F::Of<OnStop>,
+    /// In which order the models are asked.
+    pub targets: F::In<TargetsPolicy<F>>,
+    /// What becomes of what the model is told about its replies.
+    pub guidance: F::In<GuidancePolicy<F>>,
+    /// The calls of one reply.
+    pub calls: F::In<CallsPolicy<F>>,
+    /// Questions to people.
+    pub approval: F::In<ApprovalPolicy<F>>,
+    /// What the model is told.
+    pub messages: F::In<TurnMessages<F>>,
 }
 
-layer! {
-    /// What becomes of what the model is told about replies that are not what was due.
-    pub(crate) struct GuidanceLayer => MergedGuidance {
-        leaves {
-            /// Whether it stays in the conversation, with the reply it is about. Otherwise it goes with the attempts of
-            /// the turn only, and texts that were refused are left out.
-            /// Example: `false`
-            keep: bool,
-            /// The most kinds of it that go with one attempt, if it does not stay.
-            /// Example: `2`
-            most: NonZeroU32,
-        }
-    }
+/// What becomes of what the model is told about replies that are not what was due.
+#[derive(Clone, Debug, Block)]
+pub struct GuidancePolicy<F: Form = Effective> {
+    /// Whether it stays in the conversation, with the reply it is about. Otherwise it goes with the attempts of
+    /// the turn only, and texts that were refused are left out.
+    /// Example: `false`
+    #[key(looser = Neither)]
+    pub keep: F::Of<bool>,
+    /// The most kinds of it that go with one attempt, if it does not stay.
+    /// Example: `2`
+    #[key(looser = Neither)]
+    pub most: F::Of<NonZeroU32>,
 }
 
-layer! {
-    /// What the model is told about a turn that brought nothing.
-    pub(crate) struct TurnMessagesLayer => MergedTurnMessages {
-        leaves {
-            /// Guidance after plain text.
-            /// Example: `Call a tool, or deliver the report with {{ tool }}.`
-            text_only: Text<Guidance>,
-            /// Guidance after an empty reply.
-            /// Example: `Your reply was empty. Go on.`
-            empty: Text<Guidance>,
-            /// Guidance after a reply that is reasoning only.
-            /// Example: `You thought, but said nothing. Answer, or call a tool.`
-            reasoning_only: Text<Guidance>,
-            /// The instruction of the last turn.
-            /// Example: `This is the last turn. Deliver the report with {{ tool }} now.`
-            final_turn: Text<LastTurn>,
-            /// A tool was called in the last turn of a run without a report.
-            /// Example: `This was the last turn; {{ tool }} did not run.`
-            no_tools: Text<LastCall>,
-            /// The instruction of the last turn of a run without a report.
-            /// Example: `This is the last turn. Say what was done, and what was not.`
-            summary: Text<Summary>,
-            /// The report there is when the model delivers none.
-            /// Example: `There is no report: {{ reason }}.`
-            no_report: Text<NoReport>,
-            /// A reducer refused a reply, or the news that the model failed.
-            /// Example: `It was not written down: {{ reducer }}: {{ error }}`
-            reducer_error: Text<ReducerFailed>,
-        }
-    }
+/// What the model is told about a turn that brought nothing.
+#[derive(Clone, Debug, Block)]
+pub struct TurnMessages<F: Form = Effective> {
+    /// Guidance after plain text.
+    /// Example: `Call a tool, or deliver the report with {{ tool }}.`
+    pub text_only: F::Of<Text<Guidance>>,
+    /// Guidance after an empty reply.
+    /// Example: `Your reply was empty. Go on.`
+    pub empty: F::Of<Text<Guidance>>,
+    /// Guidance after a reply that is reasoning only.
+    /// Example: `You thought, but said nothing. Answer, or call a tool.`
+    pub reasoning_only: F::Of<Text<Guidance>>,
+    /// The instruction of the last turn.
+    /// Example: `This is the last turn. Deliver the report with {{ tool }} now.`
+    pub final_turn: F::Of<Text<LastTurn>>,
+    /// A tool was called in the last turn of a run without a report.
+    /// Example: `This was the last turn; {{ tool }} did not run.`
+    pub no_tools: F::Of<Text<LastCall>>,
+    /// The instruction of the last turn of a run without a report.
+    /// Example: `This is the last turn. Say what was done, and what was not.`
+    pub summary: F::Of<Text<Summary>>,
+    /// The report there is when the model delivers none.
+    /// Example: `There is no report: {{ reason }}.`
+    pub no_report: F::Of<Text<NoReport>>,
+    /// A reducer refused a reply, or the news that the model failed.
+    /// Example: `It was not written down: {{ reducer }}: {{ error }}`
+    pub reducer_error: F::Of<Text<ReducerFailed>>,
 }
 
 /// What decides between selectors that overlap, before their specificity.
@@ -314,6 +329,12 @@ pub(crate) struct Priority(pub(crate) i32);
 pub(crate) trait Prioritized {
     /// The block that holds them.
     const BLOCK: &'static str;
+
+    /// Its name in the schema.
+    const NAME: &'static str;
+
+    /// What one of them says, by paths: the place, and the text.
+    fn entries(&self) -> Vec<(String, Span, Value)>;
 
     /// What one of them says about the priority of the selector.
     fn priority(&self) -> Patch<Priority>;
@@ -326,6 +347,13 @@ pub(crate) trait Prioritized {
 
 impl Prioritized for ToolLayer {
     const BLOCK: &'static str = "tools";
+    const NAME: &'static str = "ToolLayer";
+
+    fn entries(&self) -> Vec<(String, Span, Value)> {
+        let mut found = Vec::new();
+        form::entries(&self.rules, "", &mut found);
+        found
+    }
 
     fn priority(&self) -> Patch<Priority> {
         self.priority
@@ -335,7 +363,7 @@ impl Prioritized for ToolLayer {
         let mut found = Vec::new();
         for call in &self.calls {
             let under = format!("calls[{}].retry", call.when.value.source());
-            call.retry.entries(&Under::new(&under), &mut found);
+            form::entries(&*call.retry, &under, &mut found);
             if let Some(span) = call.approval.span() {
                 let shown = call.approval.as_set().map(Leaf::show).unwrap_or_default();
                 found.push((format!("calls[{}].approval", call.when.value.source()), span, shown));
@@ -347,6 +375,13 @@ impl Prioritized for ToolLayer {
 
 impl Prioritized for ModelLayer {
     const BLOCK: &'static str = "models";
+    const NAME: &'static str = "ModelLayer";
+
+    fn entries(&self) -> Vec<(String, Span, Value)> {
+        let mut found = Vec::new();
+        form::entries(&self.rules, "", &mut found);
+        found
+    }
 
     fn priority(&self) -> Patch<Priority> {
         self.priority
@@ -371,7 +406,7 @@ impl Decode for Priority {
 
 /// Checks in the order they are made.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Checks<V>(Arc<[Spanned<ValidatorRule<V>>]>);
+pub struct Checks<V>(Arc<[Spanned<ValidatorRule<V>>]>);
 
 /// A check, and what the model is told when it does not hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -389,8 +424,13 @@ impl<V: Variables> Decode for ValidatorRule<V> {
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
         let mut object = Object::new(&["A check, and what the model is told when it does not hold."]);
-        object.field::<String>(generator, "name", &["Its name in reports. Example: `query`"], false);
-        object.field::<Cel<V>>(generator, "check", &["Must hold."], false);
+        object.field::<String>(
+            generator,
+            "name",
+            &["Its name in reports. Checks: W0225. Example: `query`"],
+            false,
+        );
+        object.field::<Cel<V>>(generator, "check", &["Must hold. Checks: W0217."], false);
         let message = "What is wrong and what to do. Example: `The text is too short. Write a sentence.`";
         object.field::<Text<V>>(generator, "message", &[message], false);
         object.finish()
@@ -407,137 +447,68 @@ impl<V: Variables> Decode for Checks<V> {
     }
 }
 
-impl<V: Variables + Clone + PartialEq> Leaf for Checks<V> {
-    type Value = Self;
+impl<V: Variables> Leaf for Checks<V> {
+    type Value = Arc<[Validator]>;
 
-    fn over(&self, _: Option<&Self>) -> Self {
-        self.clone()
+    /// More are those that have all of the others, and more.
+    const ORDERED: bool = true;
+
+    fn compare(a: &Self::Value, b: &Self::Value) -> Option<Ordering> {
+        let within = |a: &[Validator], b: &[Validator]| {
+            a.iter().all(|check| b.iter().any(|other| check.says_the_same(other)))
+        };
+        match (within(a, b), within(b, a)) {
+            (true, true) => Some(Ordering::Equal),
+            (true, false) => Some(Ordering::Less),
+            (false, true) => Some(Ordering::Greater),
+            (false, false) => None,
+        }
     }
 
-    fn show(&self) -> Value {
-        let show = |check: &ValidatorRule<V>| json!({"name": check.name, "check": check.check.source(), "message": check.message.source()});
-        self.0.iter().map(|check| show(&check.value)).collect()
-    }
-
-    fn show_value(value: &Self) -> Value {
-        value.show()
-    }
-}
-
-impl<V> Checks<V> {
-    /// As the interpreter sees them.
-    pub(crate) fn validators(&self, scope: Scope) -> Arc<[Validator]> {
+    fn over(&self, _: Option<&Self::Value>) -> Self::Value {
         let validator = |check: &Spanned<ValidatorRule<V>>| Validator {
             name: check.value.name.clone(),
             check: check.value.check.expr.clone(),
             message: check.value.message.template(),
-            origin: check.span.origin(scope),
+            span: check.span,
         };
         self.0.iter().map(validator).collect()
     }
-}
 
-/// The checks of a trail as the interpreter sees them.
-pub(super) fn validators<V: Variables + Clone + PartialEq>(
-    trail: &Trail<Checks<V>>,
-) -> Option<Setting<Arc<[Validator]>>> {
-    let Setting { value, origin } = trail.setting()?;
-    Some(Setting::new(value.validators(origin.scope), origin))
-}
+    fn show(&self) -> Value {
+        Self::show_value(&self.over(None))
+    }
 
-impl MergedTool {
-    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
-    pub(crate) fn policy(&self) -> Option<ToolPolicy> {
-        let Self {
-            effect,
-            validate,
-            on_exhausted,
-            approval,
-            concurrency,
-            after_effect,
-            retry,
-            breaker,
-            loop_guard,
-            result,
-            messages,
-        } = self;
-        Some(ToolPolicy {
-            retry: retry.policy()?,
-            effect: effect.setting()?,
-            breaker: breaker.policy()?,
-            loop_guard: loop_guard.policy()?,
-            result: result.policy()?,
-            validators: validators(validate)?,
-            on_exhausted: on_exhausted.setting()?,
-            approval: approval.setting()?,
-            concurrency: concurrency.setting()?,
-            after_effect: after_effect.setting()?,
-            messages: ToolMessages {
-                invalid_args: messages.invalid_args.setting()?,
-                failed: messages.failed.setting()?,
-                exhausted: messages.exhausted.setting()?,
-                not_found: messages.not_found.setting()?,
-                reducer_error: messages.reducer_error.setting()?,
-                interrupted: messages.interrupted.setting()?,
-                not_started: messages.not_started.setting()?,
-                not_approved: messages.not_approved.setting()?,
-                acted: messages.acted.setting()?,
-            },
-        })
+    fn show_value(value: &Self::Value) -> Value {
+        let show = |check: &Validator| json!({"name": check.name, "check": check.check.as_str(), "message": check.message.as_str()});
+        value.iter().map(show).collect()
     }
 }
 
-impl MergedModel {
-    /// The plain values, as for tools.
-    pub(crate) fn policy(&self) -> Option<ModelPolicy> {
-        Some(ModelPolicy {
-            retry: self.retry.policy()?,
-            timeouts: self.timeouts.policy()?,
-            on_exhausted: self.on_exhausted.setting()?,
-            abort_on: self.abort_on.setting()?,
-            cool_down: self.cool_down.setting()?,
-            provider: self.provider.setting()?,
-            context_window: self.context_window.setting()?,
-            assumed_window: self.assumed_window.setting()?,
-            tokens: self.tokens.policy()?,
-            output_reserve: self.output_reserve.setting()?,
-            price: self.price.setting()?,
-        })
-    }
-}
+impl Leaf for Effect {
+    type Value = Self;
+    const ORDERED: bool = true;
 
-impl MergedTurn {
-    /// The plain values, as for tools.
-    pub(crate) fn policy(&self) -> Option<TurnPolicy> {
-        Some(TurnPolicy {
-            max_turns: self.max_turns.setting()?,
-            total_delay: self.total_delay.setting()?,
-            run_delay: self.run_delay.setting()?,
-            text_only: self.text_only.setting()?,
-            text_only_message: self.messages.text_only.setting()?,
-            empty_message: self.messages.empty.setting()?,
-            reasoning_only_message: self.messages.reasoning_only.setting()?,
-            final_turn_message: self.messages.final_turn.setting()?,
-            no_tools_message: self.messages.no_tools.setting()?,
-            reducer_error_message: self.messages.reducer_error.setting()?,
-            summary_message: self.messages.summary.setting()?,
-            no_report_message: self.messages.no_report.setting()?,
-            collapse: self.collapse.setting()?,
-            pending_report: self.pending_report.setting()?,
-            on_stop: self.on_stop.setting()?,
-            feedback_chars: self.feedback_chars.setting()?,
-            repair_json: self.repair_json.setting()?,
-            leaked_calls: self.leaked_calls.setting()?,
-            malformed_calls: self.malformed_calls.setting()?,
-            after_partial: self.after_partial.setting()?,
-            targets: self.targets.policy()?,
-            calls: self.calls.policy()?,
-            approval: self.approval.policy()?,
-            guidance: GuidancePolicy {
-                keep: self.guidance.keep.setting()?,
-                most: self.guidance.most.setting()?,
-            },
-        })
+    /// More are those after which a run may be repeated sooner; it makes no difference of the last two.
+    fn compare(a: &Self, b: &Self) -> Option<Ordering> {
+        let rank = |effect: &Self| match effect {
+            Self::NonIdempotent => 0,
+            Self::Unknown => 1,
+            Self::Idempotent | Self::ReadOnly => 2,
+        };
+        Some(rank(a).cmp(&rank(b)))
+    }
+
+    fn over(&self, _: Option<&Self>) -> Self {
+        *self
+    }
+
+    fn show(&self) -> Value {
+        Self::show_value(self)
+    }
+
+    fn show_value(value: &Self) -> Value {
+        json!(value)
     }
 }
 
@@ -611,12 +582,11 @@ choice_of! {
 }
 
 plain_leaf! {
-    AfterPartial => |value| json!(value),
-    MalformedCalls => |value| json!(value),
-    OnStop => |value| json!(value),
-    Effect => |value| json!(value),
-    OnExhausted => |value| json!(value),
-    TextOnly => |value| json!(value),
-    NonZeroU32 => |value| json!(value.get()),
-    String => |value| json!(value),
+    AfterPartial => |value| json!(value), ordered;
+    MalformedCalls => |value| json!(value);
+    OnStop => |value| json!(value);
+    OnExhausted => |value| json!(value);
+    TextOnly => |value| json!(value), ordered;
+    NonZeroU32 => |value| json!(value.get()), ordered;
+    String => |value| json!(value);
 }

@@ -279,7 +279,7 @@ struct Turn {
 /// The most attempts that any class of failures has, be it retried or not: where attempts count together, one that is left for
 /// another model counts, too.
 fn most_attempts(retry: &RetryPolicy) -> Option<u64> {
-    let own = retry.by_class.iter().map(|own| own.max_attempts.value.limit());
+    let own = retry.by_class.iter().map(|(_, own)| own.max_attempts.value.limit());
     let limits = own.chain([retry.max_attempts.value.limit()]);
     limits.map(|limit| limit.map(u64::from)).try_fold(0, |most, limit| Some(most.max(limit?)))
 }

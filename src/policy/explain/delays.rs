@@ -50,11 +50,11 @@ impl Delays {
             let waits = DelayTable::of(general(retry, work.kind), &worst);
             return Self { waits, by_class: Vec::new(), worst };
         }
-        let has_own = |class| retry.by_class.iter().any(|own| own.class == class);
+        let has_own = |class| retry.by_class.get(class).is_some();
         let others = Worst::of(&only(retry, |class| !has_own(class)), work);
         let waits = DelayTable::of(general(retry, work.kind), &others);
-        let own = retry.by_class.iter().filter(|own| retry.retries(own.class));
-        let own = own.map(|own| (own.class, DelayTable::for_class(retry, work, own.class)));
+        let own = retry.by_class.iter().map(|(class, _)| class).filter(|class| retry.retries(*class));
+        let own = own.map(|class| (class, DelayTable::for_class(retry, work, class)));
         let by_class = own.filter(|(_, table)| *table != waits).collect();
         Self { waits, by_class, worst }
     }

@@ -52,7 +52,7 @@ fn number_ends(retry: &RetryPolicy, work: Work) -> bool {
     let calls = |retry: &RetryPolicy| Worst::of(retry, work).calls.unwrap_or(u32::MAX);
     let mut any_number = retry.clone();
     any_number.max_attempts.value = Attempts::Unlimited;
-    for class in &mut any_number.by_class {
+    for class in any_number.by_class.rules_mut() {
         class.max_attempts.value = Attempts::Unlimited;
     }
     calls(&any_number) > calls(retry) || calls(&patient(retry)) == calls(retry)

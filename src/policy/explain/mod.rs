@@ -26,7 +26,9 @@ pub(super) use worst::{Kind, Work, add};
 use super::document::CallRule;
 use super::layers::{Above, unbounded};
 use super::merge::{AnyTrail, Limits};
-use super::{CallOverride, Counting, Origin, Place, Policy, RetryPolicy, Scope, ToolPolicy};
+use super::{CallOverride, Counting, Place, Policy, RetryPolicy, Scope, ToolPolicy};
+use crate::policy::form::MergedBlock as _;
+use crate::policy::key_value::KeyValue;
 
 /// So many layers for single calls are combined in every way.
 const MOST_COMBINED: u32 = 10;
@@ -136,7 +138,7 @@ impl Policy {
     pub fn explain_tool(&self, name: &str) -> Explanation {
         let (merged, limits) = self.layers().tool_and_limits(name, &[]);
         let mut values = Vec::new();
-        merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        merged.each("", &mut |path, _, trail| values.extend(self.explained(path, trail)));
         let conditional = self.call_layers(name, None);
         let layers = self.layers().calls(name);
         let above: Vec<_> = layers.into_iter().map(|(_, above)| above).collect();
@@ -160,7 +162,7 @@ impl Policy {
     pub(super) fn explain_values_of_tool(&self, name: &str, above: &[Above<'_>]) -> Explanation {
         let mut values = Vec::new();
         let (merged, _) = self.layers().tool_and_limits(name, above);
-        merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        merged.each("", &mut |path, _, trail| values.extend(self.explained(path, trail)));
         Explanation::of(format!("tool `{name}`"), vec!["tools".into(), name.into()], values)
     }
 
@@ -176,7 +178,7 @@ impl Policy {
         let (merged, limits) = self.layers().tool_and_limits(name, &above);
         let rules = merged.policy().map(|policy| (policy.retry.clone(), work(&policy)));
         let mut values = Vec::new();
-        merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        merged.each("", &mut |path, _, trail| values.extend(self.explained(path, trail)));
         let subject = format!("tool `{name}` called with {arguments}");
         Explanation {
             limits: self.in_force(&limits, &values),
@@ -224,7 +226,7 @@ impl Policy {
     pub fn explain_model(&self, name: &str) -> Explanation {
         let (merged, limits) = self.layers().model_and_limits(name);
         let mut values = Vec::new();
-        merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        merged.each("", &mut |path, _, trail| values.extend(self.explained(path, trail)));
         let work = Work { asks: true, ..Work::default() };
         let turn = self.turn();
         let (mut rules, mut patience) = (merged.retry.policy(), None);
@@ -254,7 +256,7 @@ impl Policy {
         self.output()?;
         let (merged, limits) = self.layers().output_and_limits();
         let mut values = Vec::new();
-        merged.each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        merged.each("", &mut |path, _, trail| values.extend(self.explained(path, trail)));
         let as_report = Work { kind: Kind::Report, ..Work::default() };
         let rules = merged.retry.policy().map(|retry| (retry, as_report));
         Some(self.of_retries("the final report".into(), vec!["output".into()], values, &limits, rules))
@@ -280,7 +282,7 @@ impl Policy {
     /// Why the rules for the loop of turns are what they are.
     pub fn explain_turn(&self) -> Explanation {
         let mut values: Vec<Explained> = Vec::new();
-        self.layers().turn().each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        self.layers().turn().each("", &mut |path, _, trail| values.extend(self.explained(path, trail)));
         let limit = self.layers().max_turns().map(|limit| LimitInForce {
             name: "max_turns",
             value: limit.value.get().into(),
@@ -296,9 +298,9 @@ impl Policy {
     /// The budgets of a run, with their places.
     fn budgets(&self) -> Vec<LimitInForce> {
         let run = self.run_limits().each().into_iter();
-        let run = run.map(|(name, value, origin)| {
-            let at = self.sources().place(origin);
-            LimitInForce { name, value, at, binds: true }
+        let run = run.map(|(name, limit)| {
+            let at = self.sources().place(limit.origin);
+            LimitInForce { name, value: limit.shown, at, binds: true }
         });
         run.collect()
     }
@@ -306,7 +308,8 @@ impl Policy {
     /// The same with the budgets of a run beside it, which hold whatever is explained.
     #[must_use]
     pub fn with_budgets(&self, explanation: Explanation) -> Explanation {
-        let explained = |(name, value, origin): (&str, Value, Origin)| {
+        let explained = |(name, limit): (&str, KeyValue)| {
+            let (value, origin) = (limit.shown, limit.origin);
             let (scope, at) = (origin.scope, self.place(origin));
             let layer = "limits.run".to_owned();
             let says = Contribution { won: true, set: Some(value.clone()), layer, scope, at: at.clone() };
@@ -319,14 +322,14 @@ impl Policy {
     /// Why the rules for the validity of the history are what they are.
     pub fn explain_history(&self) -> Explanation {
         let mut values: Vec<Explained> = Vec::new();
-        self.layers().history().each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        self.layers().history().each("", &mut |path, _, trail| values.extend(self.explained(path, trail)));
         Explanation::of("the history".into(), vec!["history".into()], values)
     }
 
     /// Why the rules for the windows of models are what they are.
     pub fn explain_context(&self) -> Explanation {
         let mut values: Vec<Explained> = Vec::new();
-        self.layers().context().each("", &mut |path, trail| values.extend(self.explained(path, trail)));
+        self.layers().context().each("", &mut |path, _, trail| values.extend(self.explained(path, trail)));
         Explanation::of("the context".into(), vec!["context".into()], values)
     }
 
@@ -360,7 +363,7 @@ impl Policy {
     }
 
     fn in_force(&self, limits: &Limits, values: &[Explained]) -> Vec<LimitInForce> {
-        let in_force = limits.each().into_iter().map(|(name, value, origin)| {
+        let in_force = limits.each().into_iter().map(|(name, KeyValue { shown: value, origin, .. })| {
             let from = values.iter().find(|held| held.path.strip_prefix("retry.") == Some(name));
             let binds = from.and_then(|held| held.capped_from.as_ref()).is_some_and(|from| {
                 let Some(classes) = value.as_array() else { return true };

@@ -321,14 +321,14 @@ impl<'a> Waits<'a> {
     fn rules(self) -> impl Iterator<Item = ClassRules<'a>> {
         let (retry, kind) = (self.retry, self.kind);
         let retried = move |class| retry.retries(class) && kind.fails_with(class);
-        let others = move |class| retried(class) && !retry.by_class.iter().any(|own| own.class == class);
+        let others = move |class| retried(class) && retry.by_class.get(class).is_none();
         let any = move |corrects| {
             retry.retry_on.value.iter().any(|class| others(class) && kind.corrects_after(class) == corrects)
         };
         let general = [false, true].into_iter().filter(move |corrects| any(*corrects));
         let general = general.map(move |corrects| (retry.for_others(), corrects));
-        let own = retry.by_class.iter().filter(move |own| retried(own.class));
-        let own = own.map(move |own| (retry.for_class(own.class), kind.corrects_after(own.class)));
+        let own = retry.by_class.iter().map(|(class, _)| class).filter(move |class| retried(*class));
+        let own = own.map(move |class| (retry.for_class(class), kind.corrects_after(class)));
         general.chain(own).map(move |(rules, corrects)| {
             let backoff = if corrects { &retry.correction_backoff } else { rules.backoff };
             ClassRules { backoff, ..rules }

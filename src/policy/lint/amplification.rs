@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 
 use super::{Found, KnownTool, View};
 use crate::policy::explain::{self, Kind, Work, Worst};
+use crate::policy::form::MergedBlock as _;
 use crate::policy::{Bound, Code, Diagnostic, ModelPolicy, Origin, OutputPolicy, ToolPolicy};
 use crate::time::Nanos;
 

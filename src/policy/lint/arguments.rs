@@ -28,13 +28,10 @@ impl Arguments {
         named: Named<'_>,
         policy: &ToolPolicy,
         calls: impl Iterator<Item = &'r CallRule>,
-        found: &Found<'_>,
     ) {
         let Some(arguments) = named.known.and_then(|known| known.arguments.as_deref()) else { return };
-        for check in &*policy.validators.value {
-            if let Some(span) = found.place(check.origin) {
-                self.expression(named.name, arguments, &check.check, span);
-            }
+        for check in &*policy.validate.value {
+            self.expression(named.name, arguments, &check.check, check.span);
         }
         for call in calls {
             self.expression(named.name, arguments, &call.when.value.expr, call.when.span);

@@ -37,7 +37,7 @@ fn wanted(retry: &RetryPolicy, kind: Kind) -> Vec<(Setting<Attempts>, &Backoff)>
     // Calls that cannot be read are corrected before there is a run.
     let corrected = |class| kind == Kind::Run && Kind::Correction.fails_with(class);
     let repeated = |class| retry.retries(class) && kind.fails_with(class) && !corrected(class);
-    let has_own = |class| retry.by_class.iter().any(|own| own.class == class);
+    let has_own = |class| retry.by_class.get(class).is_some();
     let general = |corrects| {
         let of_it = |class| repeated(class) && !has_own(class) && kind.corrects_after(class) == corrects;
         retry.retry_on.value.iter().any(of_it)
@@ -45,8 +45,9 @@ fn wanted(retry: &RetryPolicy, kind: Kind) -> Vec<(Setting<Attempts>, &Backoff)>
     let backoff = |corrects, own| if corrects { &retry.correction_backoff.value } else { own };
     let general = [false, true].into_iter().filter(|corrects| general(*corrects));
     let general = general.map(|corrects| (retry.max_attempts, backoff(corrects, &retry.backoff.value)));
-    let own = retry.by_class.iter().filter(|own| repeated(own.class));
-    let own = own.map(|own| (own.max_attempts, backoff(kind.corrects_after(own.class), &own.backoff.value)));
+    let own = retry.by_class.iter().filter(|(class, _)| repeated(*class));
+    let own =
+        own.map(|(class, own)| (own.max_attempts, backoff(kind.corrects_after(class), &own.backoff.value)));
     general.chain(own).collect()
 }
 
@@ -117,7 +118,7 @@ fn unreachable(subject: &Subject<'_>, retry: &RetryPolicy, found: &mut Found<'_>
     if attempts >= reached(&free) {
         return;
     }
-    let alone = retry.by_class.iter().all(|own| own.backoff.value == retry.backoff.value);
+    let alone = retry.by_class.iter().all(|(_, own)| own.backoff.value == retry.backoff.value);
     for (most, backoff) in wanted(retry, work.kind) {
         let Attempts::Limited(limit) = most.value else { continue };
         if attempts < limit.get() {

@@ -2,7 +2,8 @@
 
 use super::Found;
 use crate::policy::decode::{Patch, list};
-use crate::policy::document::{Blocks, Classes, RetryLayer};
+use crate::policy::document::{Blocks, Classes, RetryPolicy};
+use crate::policy::form::Document;
 use crate::policy::loader::{Part, PartKind};
 use crate::policy::{ClassSet, Code, Diagnostic, ErrorClass};
 
@@ -91,7 +92,7 @@ impl Raised {
     }
 }
 
-fn retry(layer: &RetryLayer, raised: ClassSet, nobody: &str, found: &mut Found<'_>) {
+fn retry(layer: &RetryPolicy<Document>, raised: ClassSet, nobody: &str, found: &mut Found<'_>) {
     let Patch::Set(classes, span) = &layer.retry_on else { return };
     let named = match classes {
         Classes::Replace(classes) => *classes,

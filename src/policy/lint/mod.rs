@@ -46,6 +46,7 @@ use super::explain::{self, Kind, Work as Attempted};
 use super::layers::Layers;
 use super::loader::{PartKind, chosen};
 use super::{Code, Diagnostic, Effect, Findings, Policy, Report};
+use crate::policy::form::MergedBlock as _;
 
 /// What is known of the host, and what is too much.
 #[derive(Clone, Debug)]
@@ -371,7 +372,7 @@ impl<'p> Lints<'p> {
             tools::idle_breaker(&subject, &policy, found);
             breakers::judge(&subject, &policy, found);
             witness::judge(view, &subject, &policy, found);
-            self.arguments.hear(named, &policy, calls.iter().map(|(call, _)| *call), found);
+            self.arguments.hear(named, &policy, calls.iter().map(|(call, _)| *call));
             self.repeats.hear(named, &policy, &policy.retry, found);
             self.of_class.hear(&policy.retry, self.raised.tools);
             for layer in above {

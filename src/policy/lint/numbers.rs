@@ -3,7 +3,8 @@
 
 use super::Found;
 use crate::policy::decode::Patch;
-use crate::policy::document::{Blocks, RetryLayer, WrittenBackoff};
+use crate::policy::document::{Blocks, RetryPolicy, WrittenBackoff};
+use crate::policy::form::Document;
 use crate::policy::loader::{Part, PartKind};
 use crate::policy::{AboveMax, Bound, Budget, Code, Diagnostic, ServerDelay, ServerDelayMode, Shape, Span};
 use crate::time::Nanos;
@@ -16,7 +17,7 @@ pub(super) fn judge(parts: &[Part], found: &mut Found<'_>) {
 }
 
 /// Every layer that speaks of retries.
-pub(super) fn each(blocks: &Blocks, visit: &mut dyn FnMut(&RetryLayer)) {
+pub(super) fn each(blocks: &Blocks, visit: &mut dyn FnMut(&RetryPolicy<Document>)) {
     visit(&blocks.retry);
     for (_, tool) in &blocks.tools.0 {
         visit(&tool.retry);
@@ -28,7 +29,7 @@ pub(super) fn each(blocks: &Blocks, visit: &mut dyn FnMut(&RetryLayer)) {
     }
 }
 
-fn retry(layer: &RetryLayer, found: &mut Found<'_>) {
+fn retry(layer: &RetryPolicy<Document>, found: &mut Found<'_>) {
     let own = layer.by_class.layers();
     let backoffs = [&layer.backoff, &layer.correction_backoff]
         .into_iter()

@@ -16,10 +16,10 @@ impl OfClass {
     pub(super) fn hear(&mut self, retry: &RetryPolicy, raised: ClassSet) {
         let retried =
             |class| retry.retry_on.value.contains(class) && !retry.never_retry.value.contains(class);
-        for own in &retry.by_class {
-            let alive = retried(own.class) && raised.contains(own.class);
+        for (class, own) in retry.by_class.iter() {
+            let alive = retried(class) && raised.contains(class);
             for (field, origin) in said(retry, own) {
-                let (.., held) = self.rules.entry(origin).or_insert((own.class, field, false));
+                let (.., held) = self.rules.entry(origin).or_insert((class, field, false));
                 *held |= alive;
             }
         }

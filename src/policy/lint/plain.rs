@@ -8,10 +8,11 @@ use serde_json::Map;
 use super::Found;
 use super::numbers::each;
 use crate::policy::decode::{Patch, list};
-use crate::policy::document::{Blocks, CallRule, RetryLayer};
+use crate::policy::document::{Blocks, CallRule, RetryPolicy};
+use crate::policy::form::{self, Document};
 use crate::policy::loader::{Part, PartKind};
-use crate::policy::merge::{Layer as _, Under};
-use crate::policy::{Bound, Code, Diagnostic, ErrorClass, Scope, Span, Validator};
+use crate::policy::merge::Leaf as _;
+use crate::policy::{Bound, Code, Diagnostic, ErrorClass, Span, Validator};
 use crate::time::Nanos;
 
 /// Looks at every file.
@@ -42,14 +43,14 @@ fn blocks(blocks: &Blocks, found: &mut Found<'_>) {
         }
         super::breakers::plain(tool, found);
         if let Patch::Set(checks, _) = &tool.validate {
-            same_names(&checks.validators(Scope::Tool), found);
+            same_names(&checks.over(None), found);
         }
         tool.calls.iter().for_each(|call| of_calls(call, found));
     }
     if let Patch::Set(output, _) = &blocks.output
         && let Patch::Set(checks, _) = &output.validate
     {
-        same_names(&checks.validators(Scope::Tool), found);
+        same_names(&checks.over(None), found);
     }
 }
 
@@ -64,7 +65,7 @@ fn of_calls(call: &CallRule, found: &mut Found<'_>) {
         found.push(Diagnostic::warning(Code::CONSTANT, span, message).help(help));
     }
     let mut entries = Vec::new();
-    call.retry.entries(&Under::TOP, &mut entries);
+    form::entries(&*call.retry, "", &mut entries);
     if entries.is_empty() && call.limits.is_none() && call.approval.span().is_none() {
         let problem = Diagnostic::warning(Code::EMPTY_RULE, span, "the rule for these calls says nothing");
         found.push(problem.help("set something under `retry`, `approval` or `limits`, or remove it"));
@@ -72,7 +73,7 @@ fn of_calls(call: &CallRule, found: &mut Found<'_>) {
 }
 
 /// Reports what is said of retries beside the switch that ends them.
-fn switched_off(layer: &RetryLayer, found: &mut Found<'_>) {
+fn switched_off(layer: &RetryPolicy<Document>, found: &mut Found<'_>) {
     let Patch::Set(false, span) = layer.enabled else { return };
     let beside = [
         ("max_attempts", layer.max_attempts.span()),
@@ -94,7 +95,7 @@ fn switched_off(layer: &RetryLayer, found: &mut Found<'_>) {
 }
 
 /// Reports classes that a list names twice.
-fn twice(layer: &RetryLayer, found: &mut Found<'_>) {
+fn twice(layer: &RetryPolicy<Document>, found: &mut Found<'_>) {
     for span in [layer.retry_on.span(), layer.never_retry.span()].into_iter().flatten() {
         let text = found.text(span).to_owned();
         let words = text.lines().map(|line| line.split('#').next().unwrap_or_default());
@@ -121,7 +122,7 @@ fn twice(layer: &RetryLayer, found: &mut Found<'_>) {
 fn same_names(validators: &[Validator], found: &mut Found<'_>) {
     let mut first: HashMap<&str, Span> = HashMap::new();
     for validator in validators {
-        let Some(span) = found.place(validator.origin) else { continue };
+        let span = validator.span;
         if let Some(other) = first.get(validator.name.as_str()) {
             let message = format!("there are two validators `{}` here", validator.name);
             let problem = Diagnostic::warning(Code::SAME_NAME, span, message).also(*other, "the first");

@@ -2,7 +2,8 @@
 
 use super::Found;
 use crate::policy::decode::Patch;
-use crate::policy::document::ResultLayer;
+use crate::policy::document::ResultPolicy;
+use crate::policy::form::Document;
 use crate::policy::loader::{Part, PartKind};
 use crate::policy::{Cap, Code, Diagnostic, OverMax, Size, Unit};
 
@@ -20,7 +21,7 @@ pub(super) fn judge(parts: &[Part], found: &mut Found<'_>) {
 }
 
 /// What is kept where nothing is too large.
-fn never_too_large(layer: &ResultLayer, found: &mut Found<'_>) {
+fn never_too_large(layer: &ResultPolicy<Document>, found: &mut Found<'_>) {
     let (Patch::Set(OverMax::Spill, span), Patch::Set(Cap::Unlimited, max)) = (&layer.over, &layer.max)
     else {
         return;
@@ -31,7 +32,7 @@ fn never_too_large(layer: &ResultLayer, found: &mut Found<'_>) {
 }
 
 /// A size that the notice fills.
-fn notice_alone(layer: &ResultLayer, found: &mut Found<'_>) {
+fn notice_alone(layer: &ResultPolicy<Document>, found: &mut Found<'_>) {
     let Patch::Set(Cap::Most(size), span) = &layer.max else { return };
     let Size { count, unit } = *size;
     let least = if unit == Unit::Tokens { NOTICE / 3 } else { NOTICE };

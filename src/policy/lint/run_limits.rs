@@ -2,6 +2,7 @@
 
 use super::found::Found;
 use super::view::View;
+use crate::policy::form::MergedBlock as _;
 use crate::policy::{Code, Cost, Diagnostic, Origin, RunLimits, Setting};
 use crate::time::Nanos;
 

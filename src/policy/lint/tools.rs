@@ -96,9 +96,9 @@ fn asked(retry: &RetryPolicy, found: &Found<'_>) -> Vec<Span> {
         listed && !BEFORE.contains(&class)
     };
     let several = |attempts| attempts != Attempts::Limited(core::num::NonZeroU32::MIN);
-    let has_own = |class| retry.by_class.iter().any(|own| own.class == class);
-    let own = retry.by_class.iter().filter(|own| retried(own.class) && several(own.max_attempts.value));
-    let own: Vec<Origin> = own.map(|own| own.max_attempts.origin).collect();
+    let has_own = |class| retry.by_class.get(class).is_some();
+    let own = retry.by_class.iter().filter(|(class, own)| retried(*class) && several(own.max_attempts.value));
+    let own: Vec<Origin> = own.map(|(_, own)| own.max_attempts.origin).collect();
     let others = retry.retry_on.value.iter().any(|class| retried(class) && !has_own(class));
     let others = others && several(retry.max_attempts.value);
     if !retry.enabled.value || (!others && own.is_empty()) {

@@ -2,8 +2,9 @@
 
 use super::{Found, KnownTool, LintOptions};
 use crate::policy::conflict::Work;
-use crate::policy::document::MergedRetry;
+use crate::policy::document::RetryPolicy;
 use crate::policy::explain::Worst;
+use crate::policy::form::{Merged, MergedBlock as _};
 use crate::policy::layers::Layers;
 use crate::policy::rules::Rules;
 use crate::policy::{Code, Diagnostic, Span};
@@ -49,7 +50,7 @@ impl<'p> View<'p> {
 }
 
 /// Pays for showing a retry policy, and for following its waits. `false`: there is nothing left to pay with.
-pub(super) fn spend_waits(retry: &MergedRetry, work: &mut Work, found: &mut Found<'_>) -> bool {
+pub(super) fn spend_waits(retry: &RetryPolicy<Merged>, work: &mut Work, found: &mut Found<'_>) -> bool {
     /// So many are followed without being counted, which is what policies usually ask for.
     const FREE: usize = 200;
     /// So often each lint that looks at waits follows them.

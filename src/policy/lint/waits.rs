@@ -3,7 +3,7 @@
 use super::found::Found;
 use super::view::View;
 use crate::policy::decode::Patch;
-use crate::policy::document::RetryLayer;
+use crate::policy::form::{Document, MergedBlock as _};
 use crate::policy::loader::{Part, PartKind};
 use crate::policy::{
     Advance, Backoff, ClassRules, Code, Diagnostic, ErrorClass, Jitter, RetryPolicy, Setting, Span,
@@ -12,11 +12,11 @@ use crate::policy::{
 /// Reports waits for a model that all clients make alike: those that failed at the same moment come back at the same
 /// moment.
 pub(super) fn in_step(retry: &RetryPolicy, found: &mut Found<'_>) {
-    let has_own = |class| retry.by_class.iter().any(|own| own.class == class);
+    let has_own = |class| retry.by_class.get(class).is_some();
     let others = |class| retry.retries(class) && !has_own(class);
     let general = retry.retry_on.value.iter().any(others).then(|| retry.for_others());
-    let own = retry.by_class.iter().filter(|own| retry.retries(own.class));
-    for rules in general.into_iter().chain(own.map(|own| retry.for_class(own.class))) {
+    let own = retry.by_class.iter().map(|(class, _)| class).filter(|class| retry.retries(*class));
+    for rules in general.into_iter().chain(own.map(|class| retry.for_class(class))) {
         if alike(&rules) {
             without_jitter(rules.backoff, found);
         }
@@ -89,7 +89,12 @@ pub(super) fn corrections(parts: &[Part], found: &mut Found<'_>) {
     }
 }
 
-fn of_classes(layer: &RetryLayer, looked_at: impl Fn(ErrorClass) -> bool, what: &str, found: &mut Found<'_>) {
+fn of_classes(
+    layer: &RetryPolicy<Document>,
+    looked_at: impl Fn(ErrorClass) -> bool,
+    what: &str,
+    found: &mut Found<'_>,
+) {
     for (class, own) in layer.by_class.layers().filter(|(class, _)| looked_at(*class)) {
         let name = format!("by_class.{class}.backoff");
         idle(what, &name, own.backoff.as_set().and(own.backoff.span()), found);

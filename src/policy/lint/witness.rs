@@ -3,6 +3,7 @@
 use super::Found;
 use super::view::View;
 use crate::policy::did_you_mean::closest;
+use crate::policy::form::MergedBlock as _;
 use crate::policy::{AfterEffect, Code, Diagnostic, Effect, ToolPolicy};
 
 /// Reports a tool that is not there, or does more than read: it is not run, and nothing is found out.

@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::never::Lists;
 use super::{Found, View};
 use crate::policy::conflict::short;
+use crate::policy::form::{MergedBlock as _, Visit};
 use crate::policy::layers::Layers;
-use crate::policy::merge::{Visit, Word, WordKind};
+use crate::policy::merge::{Word, WordKind};
 use crate::policy::rules::Rules;
 use crate::policy::{Code, Diagnostic, Scope, Span};
 
@@ -73,7 +74,7 @@ impl Words {
     /// Hears what is said of one name; returns its lists of classes.
     pub(super) fn hear(&mut self, each: &mut dyn FnMut(Visit<'_>)) -> Lists {
         let mut lists = Lists::default();
-        each(&mut |path, trail| {
+        each(&mut |path, _, trail| {
             let words = trail.words();
             lists.hear(&path, trail, &words);
             self.count(&path, &words);

@@ -39,11 +39,12 @@ mod defaults {
         let policy = Policy::builtin();
         let all = policy.layers();
         let mut open = Vec::new();
-        let mut look = |path: String, trail: &dyn crate::policy::merge::AnyTrail| {
-            if trail.value().is_none() {
-                open.push(path);
-            }
-        };
+        let mut look =
+            |path: String, _: &crate::policy::form::Key, trail: &dyn crate::policy::merge::AnyTrail| {
+                if trail.value().is_none() {
+                    open.push(path);
+                }
+            };
         all.tool("x", &[]).each("tool", &mut look);
         all.model("x").each("model", &mut look);
         all.output().each("output", &mut look);

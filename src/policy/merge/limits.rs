@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::{Leaf, Trail};
 use crate::policy::decode::Spanned;
-use crate::policy::document::{Classes, Lasting, LimitsRule, MergedRetry};
+use crate::policy::document::{Classes, Lasting, LimitsRule, RetryPolicy};
+use crate::policy::form::{Key, Looser, Merged};
+use crate::policy::key_value::KeyValue;
 use crate::policy::{Attempts, Bound, ClassSet, Origin};
 use crate::time::Nanos;
 
@@ -19,6 +21,9 @@ pub(crate) struct Limits {
     attempt_timeout: Option<Limit<Nanos>>,
     never_retry: Vec<Limit<ClassSet>>,
 }
+
+/// The key of the classes that are never retried.
+static NEVER_RETRY: Key = Key { name: "never_retry", looser: Some(Looser::Less) };
 
 /// A limit and its place.
 #[derive(Clone, Copy, Debug)]
@@ -50,20 +55,32 @@ impl Limits {
         }
     }
 
-    /// Every limit that holds, by its name, with its place.
-    pub(crate) fn each(&self) -> Vec<(&'static str, Value, Origin)> {
-        let length = |limit: &Limit<Nanos>| (Value::from(limit.value.to_string()), limit.origin);
-        let attempts = self.max_attempts.map(|limit| (Value::from(limit.value.get()), limit.origin));
+    /// Every limit that holds, by its name; the classes of several layers, which count together, one after the other.
+    pub(crate) fn each(&self) -> Vec<(&'static str, KeyValue)> {
+        let length = |limit: &Limit<Nanos>| {
+            KeyValue::limit(limit.value, Value::from(limit.value.to_string()), limit.origin)
+        };
+        let attempts = self
+            .max_attempts
+            .map(|limit| KeyValue::limit(limit.value, limit.value.get().into(), limit.origin));
         let one = [
             ("max_attempts", attempts),
             ("deadline", self.deadline.as_ref().map(length)),
             ("total_delay", self.total_delay.as_ref().map(length)),
             ("attempt_timeout", self.attempt_timeout.as_ref().map(length)),
         ];
-        let one = one.into_iter().filter_map(|(name, limit)| limit.map(|(value, at)| (name, value, at)));
-        let never =
-            |limit: &Limit<ClassSet>| ("never_retry", Classes::show_value(&limit.value), limit.origin);
+        let one = one.into_iter().filter_map(|(name, limit)| limit.map(|limit| (name, limit)));
+        let never = |limit: &Limit<ClassSet>| {
+            ("never_retry", KeyValue::new::<Classes>(&NEVER_RETRY, &limit.value, limit.origin))
+        };
         one.chain(self.never_retry.iter().map(never)).collect()
+    }
+
+    /// The classes that are never retried, those of all layers together.
+    pub(crate) fn never_retry(&self) -> Option<KeyValue> {
+        let last = self.never_retry.last()?;
+        let all = self.never_retry.iter().fold(ClassSet::EMPTY, |all, limit| all.union(limit.value));
+        Some(KeyValue::new::<Classes>(&NEVER_RETRY, &all, last.origin))
     }
 
     /// The most attempts any layer may ask for.
@@ -72,17 +89,16 @@ impl Limits {
     }
 
     /// Holds a merged retry policy to them.
-    pub(crate) fn apply(&self, retry: &mut MergedRetry) {
-        let MergedRetry { general, by_class } = retry;
+    pub(crate) fn apply(&self, retry: &mut RetryPolicy<Merged>) {
         if let Some(limit) = self.max_attempts {
-            attempts(&mut general.max_attempts, limit);
-            by_class.max_attempts().for_each(|trail| attempts(trail, limit));
+            attempts(&mut retry.max_attempts, limit);
+            retry.by_class.max_attempts().for_each(|trail| attempts(trail, limit));
         }
-        bound(&mut general.deadline, self.deadline);
-        bound(&mut general.total_delay, self.total_delay);
-        bound(&mut general.attempt_timeout, self.attempt_timeout);
+        bound(&mut retry.deadline, self.deadline);
+        bound(&mut retry.total_delay, self.total_delay);
+        bound(&mut retry.attempt_timeout, self.attempt_timeout);
         for limit in &self.never_retry {
-            classes(&mut general.never_retry, *limit);
+            classes(&mut retry.never_retry, *limit);
         }
     }
 }

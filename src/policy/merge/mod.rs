@@ -4,9 +4,9 @@ mod layer;
 mod limits;
 mod trail;
 
-pub(crate) use layer::{Block, Layer, Under, Visit, layer, path};
+pub(crate) use layer::layer;
 pub(crate) use limits::Limits;
-pub(crate) use trail::{AnyTrail, At, Leaf, Trail, Word, WordKind, plain_leaf};
+pub(crate) use trail::{AnyTrail, At, Leaf, Trail, Word, WordKind, ordered, plain_leaf};
 
 #[cfg(test)]
 mod tests;

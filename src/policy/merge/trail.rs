@@ -1,16 +1,28 @@
 //! One value and everything that was said about it.
 
+use core::cmp::Ordering;
+use core::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::policy::decode::{Decode, Patch};
+use crate::policy::form::Key;
+use crate::policy::key_value::KeyValue;
 use crate::policy::{Origin, Scope, Selector, Setting, Span};
 
 /// A value of a layer, as it is written. Most replace what is inherited; some edit it.
-pub(crate) trait Leaf: Decode + Clone + PartialEq {
+pub trait Leaf: Decode + Clone + fmt::Debug + PartialEq + 'static {
     /// What comes out of the merge.
-    type Value: Clone;
+    type Value: Clone + fmt::Debug + 'static;
+
+    /// Whether values can be more or less than others.
+    const ORDERED: bool = false;
+
+    /// Which of two values is more; `None`: neither.
+    fn compare(_: &Self::Value, _: &Self::Value) -> Option<Ordering> {
+        None
+    }
 
     /// What this makes of what is inherited.
     fn over(&self, below: Option<&Self::Value>) -> Self::Value;
@@ -35,7 +47,7 @@ pub(crate) trait Leaf: Decode + Clone + PartialEq {
 /// A layer that speaks: its kind, its name for people, the part it is of, by the order of precedence, and the selector
 /// it stands under.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct At {
+pub struct At {
     pub(crate) scope: Scope,
     pub(crate) name: Arc<str>,
     pub(crate) part: usize,
@@ -44,7 +56,7 @@ pub(crate) struct At {
 
 /// One layer's word on a value.
 #[derive(Clone, Debug)]
-pub(crate) struct Step<T> {
+pub(super) struct Step<T> {
     /// `None`: forget what is inherited.
     pub(crate) set: Option<T>,
     pub(crate) layer: Arc<str>,
@@ -56,13 +68,15 @@ pub(crate) struct Step<T> {
 
 /// A value and everything that was said about it, lowest layer first. The empty trail is the identity of the merge.
 #[derive(Clone, Debug)]
-pub(crate) struct Trail<T: Leaf> {
+pub struct Trail<T: Leaf> {
     steps: Vec<Step<T>>,
     value: Option<(T::Value, Origin)>,
     /// What the built-in layers made of it; what `null` goes back to.
     builtin: Option<(T::Value, Origin)>,
     /// What it was before a limit made it tighter.
     capped_from: Option<T::Value>,
+    /// Whether no layer has a word on this value of its own: it is that of a more general one.
+    inherited: bool,
 }
 
 /// A contribution for people: `add [..] remove [..]`, the layer, the place, and whether it still counts.
@@ -103,6 +117,8 @@ pub(crate) enum WordKind {
 
 /// A trail of whatever type, for people.
 pub(crate) trait AnyTrail {
+    /// The value of the key that the trail is of.
+    fn key_value(&self, key: &Key) -> Option<KeyValue>;
     /// The value in force.
     fn value(&self) -> Option<(Value, Origin)>;
     /// Every contribution, lowest layer first.
@@ -116,7 +132,7 @@ pub(crate) trait AnyTrail {
 
 impl<T: Leaf> Default for Trail<T> {
     fn default() -> Self {
-        Self { steps: Vec::new(), value: None, builtin: None, capped_from: None }
+        Self { steps: Vec::new(), value: None, builtin: None, capped_from: None, inherited: false }
     }
 }
 
@@ -154,10 +170,20 @@ impl<T: Leaf> Trail<T> {
         self
     }
 
-    /// Whether other layers have spoken here than there.
-    pub(crate) fn differs(&self, other: &Self) -> bool {
-        let place = |step: &Step<T>| step.origin;
-        !self.steps.iter().map(place).eq(other.steps.iter().map(place))
+    /// The same for a more special subject, of which no layer has said anything yet.
+    pub(crate) fn inherited(&self) -> Self {
+        Self { inherited: true, ..self.clone() }
+    }
+
+    /// Whether no layer has a word on this value of its own.
+    pub(crate) const fn is_inherited(&self) -> bool {
+        self.inherited
+    }
+
+    /// Hears what a layer says of this subject itself.
+    pub(crate) fn fold_own(&mut self, patch: &Patch<T>, at: &At) {
+        self.inherited &= matches!(patch, Patch::Absent);
+        self.fold(patch, at);
     }
 
     /// The value before and after a limit; `None`: nothing has been said.
@@ -191,6 +217,10 @@ impl<T: Leaf> Trail<T> {
 }
 
 impl<T: Leaf> AnyTrail for Trail<T> {
+    fn key_value(&self, key: &Key) -> Option<KeyValue> {
+        self.value.as_ref().map(|(value, origin)| KeyValue::new::<T>(key, value, *origin))
+    }
+
     fn value(&self) -> Option<(Value, Origin)> {
         self.value.as_ref().map(|(value, origin)| (T::show_value(value), *origin))
     }
@@ -268,11 +298,13 @@ impl At {
     }
 }
 
-/// A value that replaces what is inherited; `$show` makes JSON of it.
+/// A value that replaces what is inherited; `$show` makes JSON of it. `ordered`: by its own order.
 macro_rules! plain_leaf {
-    ($($ty:ty => $show:expr),+ $(,)?) => {$(
+    ($($ty:ty => $show:expr $(, $ordered:ident)?);+ $(;)?) => {$(
         impl $crate::policy::merge::Leaf for $ty {
             type Value = Self;
+
+            $($crate::policy::merge::$ordered!();)?
 
             fn over(&self, _: Option<&Self>) -> Self {
                 self.clone()
@@ -290,4 +322,15 @@ macro_rules! plain_leaf {
     )+};
 }
 
-pub(crate) use plain_leaf;
+/// Values compare by the order of their type.
+macro_rules! ordered {
+    () => {
+        const ORDERED: bool = true;
+
+        fn compare(a: &Self::Value, b: &Self::Value) -> Option<core::cmp::Ordering> {
+            a.partial_cmp(b)
+        }
+    };
+}
+
+pub(crate) use {ordered, plain_leaf};

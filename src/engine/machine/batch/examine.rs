@@ -54,7 +54,7 @@ pub(super) fn examine(
             run.out.warn(left_out);
         }
         let vars = || json!({ "args": arguments, "tool": call.name });
-        problems = violations(&rules.policy.validators.value, vars);
+        problems = violations(&rules.policy.validate.value, vars);
     }
     if !problems.is_empty() {
         return invalid(arguments, ErrorClass::InvalidArgs, problems);

@@ -121,7 +121,7 @@ pub(super) fn surplus(tool: &str, calls: &mut u32, run: &mut RunParts<'_>) -> Op
     if *calls <= most {
         return None;
     }
-    let text = run.out.say(&rules.too_many_message, json!({ "tool": tool, "most": most }));
+    let text = run.out.say(&rules.messages.too_many, json!({ "tool": tool, "most": most }));
     let limit = rules.most.map(|_| most);
     let why = Reason::new(run.policy(), "turn.calls.most", &limit, [format!("call {calls} of the reply")]);
     Some(Refusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })
@@ -136,7 +136,7 @@ fn no_calls_left(slot: &ToolSeries, run: &mut RunParts<'_>) -> Option<Refusal> {
     }
     let fact = format!("{made} calls of tools have run");
     let why = Reason::new(run.policy(), "limits.run.tool_calls", most, [fact]);
-    let text = &run.policy().turn().calls.no_calls_left_message;
+    let text = &run.policy().turn().calls.messages.no_calls_left;
     let text = run.out.say(text, json!({ "tool": slot.tool, "most": most.value }));
     run.force_last_turn(FinalReason::Budget, vec![why.clone().told(run.policy())]);
     Some(Refusal { class: ErrorClass::ToolUnavailable, text, because: vec![why] })

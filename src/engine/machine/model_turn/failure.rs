@@ -157,9 +157,9 @@ impl ModelTurn {
         let vars = json!({ "tool": tool, "attempt": attempt, "max_attempts": max_attempts });
         let turn = policy.turn();
         let template = match class {
-            ErrorClass::ReasoningOnly => &turn.reasoning_only_message,
-            ErrorClass::TextOnly | ErrorClass::TruncatedOutput => &turn.text_only_message,
-            _ => &turn.empty_message,
+            ErrorClass::ReasoningOnly => &turn.messages.reasoning_only,
+            ErrorClass::TextOnly | ErrorClass::TruncatedOutput => &turn.messages.text_only,
+            _ => &turn.messages.empty,
         };
         let text = run.out.say(template, vars);
         self.guidance.guide(class, text.clone(), &mut run.out);

@@ -41,7 +41,7 @@ pub(in crate::engine) fn fault_of(reply: &ModelReply, truncated: bool, output: b
 /// What the model is told of a reducer that refused the update about its turn.
 pub(in crate::engine) fn reply_refused(error: &ReducerError, out: &mut Out<'_>) -> String {
     let vars = json!({ "tool": "reply", "reducer": error.reducer, "error": error.message });
-    out.say(&out.rules.policy.turn().reducer_error_message, vars)
+    out.say(&out.rules.policy.turn().messages.reducer_error, vars)
 }
 
 /// Repairs the calls of a reply. In one that may have been cut, what is missing is unknown: nothing is closed there.

@@ -153,7 +153,7 @@ impl ReportSeries {
         let vars = json!({
             "tool": output.tool.value, "attempt": attempt, "max_attempts": output.retry.max_attempts.value.limit(),
         });
-        let text = run.out.say(&policy.turn().text_only_message, vars);
+        let text = run.out.say(&policy.turn().messages.text_only, vars);
         let refused = self.refuse(output, &Fault::Text(class, text), run);
         self.tell(output, class, refused, guidance, run)
     }

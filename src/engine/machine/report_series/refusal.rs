@@ -169,7 +169,7 @@ pub(in crate::engine) fn say_problems(
     let vars = json!({
         "tool": output.tool.value, "attempt": attempt, "max_attempts": max_attempts, "problems": problems,
     });
-    out.say(&output.invalid_message, vars)
+    out.say(&output.messages.invalid, vars)
 }
 
 fn say_invalid(output: &OutputPolicy, attempt: u32, problems: &[Problem], out: &mut Out<'_>) -> String {

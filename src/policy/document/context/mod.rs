@@ -4,18 +4,19 @@ mod reduce;
 mod share;
 mod tokens;
 
+use crate::policy::form::{Block, Effective, Form};
 use core::num::NonZeroU32;
 
 use serde_json::json;
 
 use super::text::{Text, variables};
 use crate::policy::decode::choice_of;
-use crate::policy::merge::layer;
+
 use crate::policy::merge::plain_leaf;
-use crate::policy::{ContextMessages, ContextPolicy, ResultsRoom, Share};
+use crate::policy::{ResultsRoom, Share};
 use reduce::Steps;
 use share::Room;
-pub(crate) use tokens::{MergedTokens, TokensLayer};
+pub use tokens::{BytesPerToken, TokensPolicy};
 
 variables! {
     /// What is known of a result that is shortened.
@@ -28,111 +29,82 @@ variables! {
     KeptWhole = ["handle", "reader"];
 }
 
-layer! {
-    /// How a conversation is measured, and kept within the window of a model.
-    pub(crate) struct ContextLayer => MergedContext {
-        leaves {
-            /// What of the window is kept free besides the reply: a part of the window, or so many tokens.
-            /// Example: `500 tokens`
-            reserve: Share,
-            /// What of the window is not used, in case there are more tokens than were counted: a part of the window, or
-            /// so many tokens.
-            /// Example: `0.05`
-            safety: Share,
-            /// With less room left than this the conversation is reduced: a part of the budget for messages, or so many
-            /// tokens.
-            /// Example: `5000 tokens`
-            evict_at: Room,
-            /// With less room left than this the model is not asked: a part of the budget for messages, or so many tokens.
-            /// Example: `1500 tokens`
-            gate: Room,
-            /// Reductions go on until so much room is left: a part of the budget for messages, or so many tokens.
-            /// Example: `0.5`
-            target: Room,
-            /// How much room the results of the calls of one reply have together. What is too much is cut from the
-            /// result it would be too much with; each has at least an equal part.
-            /// Example: `left`
-            results: ResultsRoom,
-            /// What is done, step by step, until there is room enough; an empty list: nothing.
-            /// Example: `[{"kind": "drop", "keep_last": 10}]`
-            reduce: Steps,
-            /// Whether what the user said last is kept whatever is left out.
-            /// Example: `false`
-            keep_task: bool,
-            /// Whether a request that a provider refused for its size is reduced once and sent again.
-            /// Example: `false`
-            recover: bool,
-            /// After so many reductions in a row that gained nothing (less than 2 % of the window, short of the `target`)
-            /// the next turn is the last.
-            /// Example: `2`
-            give_up_after: NonZeroU32,
-        }
-        blocks {
-            /// What the model is told of a conversation that was reduced.
-            messages: ContextMessagesLayer => MergedContextMessages,
-        }
-        within {
-            /// How tokens are counted. `tokens` of a model stands above it.
-            tokens: TokensLayer,
-        }
-    }
-}
-
-layer! {
+/// How a conversation is measured, and kept within the window of a model.
+#[derive(Clone, Debug, Block)]
+pub struct ContextPolicy<F: Form = Effective> {
+    /// What of the window is kept free besides the reply: a part of the window, or so many tokens.
+    /// Checks: W0246.
+    /// Example: `500 tokens`
+    pub reserve: F::Of<Share>,
+    /// What of the window is not used, in case there are more tokens than were counted: a part of the window, or
+    /// so many tokens.
+    /// Checks: W0246.
+    /// Example: `0.05`
+    pub safety: F::Of<Share>,
+    /// With less room left than this the conversation is reduced: a part of the budget for messages, or so many
+    /// tokens.
+    /// Checks: W0245, W0247.
+    /// Example: `5000 tokens`
+    pub evict_at: F::Of<Room>,
+    /// With less room left than this the model is not asked: a part of the budget for messages, or so many tokens.
+    /// Checks: W0245.
+    /// Example: `1500 tokens`
+    pub gate: F::Of<Room>,
+    /// Reductions go on until so much room is left: a part of the budget for messages, or so many tokens.
+    /// Checks: W0247.
+    /// Example: `0.5`
+    pub target: F::Of<Room>,
+    /// How much room the results of the calls of one reply have together. What is too much is cut from the
+    /// result it would be too much with; each has at least an equal part.
+    /// Example: `left`
+    pub results: F::Of<ResultsRoom>,
+    /// What is done, step by step, until there is room enough; an empty list: nothing.
+    /// Example: `[{"kind": "drop", "keep_last": 10}]`
+    pub reduce: F::Of<Steps>,
+    /// Whether what the user said last is kept whatever is left out.
+    /// Example: `false`
+    #[key(looser = Neither)]
+    pub keep_task: F::Of<bool>,
+    /// Whether a request that a provider refused for its size is reduced once and sent again.
+    /// Example: `false`
+    #[key(looser = Neither)]
+    pub recover: F::Of<bool>,
+    /// After so many reductions in a row that gained nothing (less than 2 % of the window, short of the `target`)
+    /// the next turn is the last.
+    /// Example: `2`
+    #[key(looser = Neither)]
+    pub give_up_after: F::Of<NonZeroU32>,
     /// What the model is told of a conversation that was reduced.
-    pub(crate) struct ContextMessagesLayer => MergedContextMessages {
-        leaves {
-            /// The result of a tool that was shortened; `shown` is what is left of it.
-            /// Example: `[{{ tool }} returned some {{ tokens }} tokens: {{ shown }}...]`
-            shortened: Text<Shortened>,
-            /// In the place of messages that were left out.
-            /// Example: `[Earlier messages were left out.]`
-            dropped: Text<LeftOut>,
-            /// Above the lines about messages that were left out.
-            /// Example: `What came before, in short:`
-            digest: Text<LeftOut>,
-            /// What a model is asked that is to sum up messages; they follow it.
-            /// Example: `Sum up this conversation in a few words.`
-            summarize: Text<LeftOut>,
-            /// Above the summary of messages that were left out.
-            /// Example: `Summary of what came before:`
-            summary: Text<LeftOut>,
-            /// In the place of what was cut out of a text.
-            /// Example: `...[truncated]...`
-            cut: Text<CutOut>,
-            /// With what is left of a result all of which is kept (`result.over: spill`): in a result that was shortened
-            /// or cut, and in the line about one that was left out.
-            /// Example: `[call {{ reader }} with the handle {{ handle }} for all of it]`
-            kept: Text<KeptWhole>,
-        }
-    }
+    pub messages: F::In<ContextMessages<F>>,
+    /// How tokens are counted. `tokens` of a model stands above it.
+    pub tokens: F::In<TokensPolicy<F>>,
 }
 
-impl MergedContext {
-    /// The plain values; `None` if the layers leave one open, which the built-in default does not.
-    pub(crate) fn policy(&self) -> Option<ContextPolicy> {
-        Some(ContextPolicy {
-            reserve: self.reserve.setting()?,
-            safety: self.safety.setting()?,
-            evict_at: self.evict_at.setting()?,
-            gate: self.gate.setting()?,
-            target: self.target.setting()?,
-            results: self.results.setting()?,
-            reduce: self.reduce.setting()?,
-            keep_task: self.keep_task.setting()?,
-            recover: self.recover.setting()?,
-            give_up_after: self.give_up_after.setting()?,
-            messages: ContextMessages {
-                shortened: self.messages.shortened.setting()?,
-                dropped: self.messages.dropped.setting()?,
-                digest: self.messages.digest.setting()?,
-                summarize: self.messages.summarize.setting()?,
-                summary: self.messages.summary.setting()?,
-                cut: self.messages.cut.setting()?,
-                kept: self.messages.kept.setting()?,
-            },
-        })
-    }
+/// What the model is told of a conversation that was reduced.
+#[derive(Clone, Debug, Block)]
+pub struct ContextMessages<F: Form = Effective> {
+    /// The result of a tool that was shortened; `shown` is what is left of it.
+    /// Example: `[{{ tool }} returned some {{ tokens }} tokens: {{ shown }}...]`
+    pub shortened: F::Of<Text<Shortened>>,
+    /// In the place of messages that were left out.
+    /// Example: `[Earlier messages were left out.]`
+    pub dropped: F::Of<Text<LeftOut>>,
+    /// Above the lines about messages that were left out.
+    /// Example: `What came before, in short:`
+    pub digest: F::Of<Text<LeftOut>>,
+    /// What a model is asked that is to sum up messages; they follow it.
+    /// Example: `Sum up this conversation in a few words.`
+    pub summarize: F::Of<Text<LeftOut>>,
+    /// Above the summary of messages that were left out.
+    /// Example: `Summary of what came before:`
+    pub summary: F::Of<Text<LeftOut>>,
+    /// In the place of what was cut out of a text.
+    /// Example: `...[truncated]...`
+    pub cut: F::Of<Text<CutOut>>,
+    /// With what is left of a result all of which is kept (`result.over: spill`): in a result that was shortened
+    /// or cut, and in the line about one that was left out.
+    /// Example: `[call {{ reader }} with the handle {{ handle }} for all of it]`
+    pub kept: F::Of<Text<KeptWhole>>,
 }
 
 choice_of! {
@@ -148,5 +120,5 @@ choice_of! {
 }
 
 plain_leaf! {
-    ResultsRoom => |value| json!(value),
+    ResultsRoom => |value| json!(value);
 }

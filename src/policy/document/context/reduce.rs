@@ -21,7 +21,7 @@ struct Piece(Size);
 
 /// The steps, in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Steps(Arc<[ReduceStep]>);
+pub struct Steps(Arc<[ReduceStep]>);
 
 union! {
     /// One step of a reduction. A call and its results stay together, or go together, in all of them; the instructions
@@ -33,9 +33,11 @@ union! {
             /// Example: `4`
             keep_last: NonZeroU32,
             /// Only results that are larger.
+            /// Checks: W0248.
             /// Example: `50 tokens`
             over: Piece,
             /// How much of the beginning stays.
+            /// Checks: W0248.
             /// Example: `100 chars`
             show: Piece,
         },
@@ -82,12 +84,15 @@ union! {
             /// Example: `6`
             keep_last: NonZeroU32,
             /// Only texts that are larger are cut.
+            /// Checks: W0248.
             /// Example: `2000 chars`
             over: Piece,
             /// How much of the beginning stays.
+            /// Checks: W0248.
             /// Example: `1000 chars`
             head: Piece,
             /// How much of the end stays.
+            /// Checks: W0248.
             /// Example: `500 chars`
             tail: Piece,
         },

@@ -11,7 +11,7 @@ use crate::policy::{Cap, Code, Diagnostic, Share, Unit};
 
 /// A share that is not nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room(pub(crate) Share);
+pub struct Room(pub(crate) Share);
 
 impl Decode for Share {
     const NAME: Option<&'static str> = Some("Share");
@@ -83,5 +83,5 @@ plain_leaf! {
     Share => |share| match share {
         Share::Part(ppm) => Fraction(*ppm).show(),
         Share::Tokens(tokens) => json!(format!("{tokens} tokens")),
-    },
+    };
 }

@@ -76,7 +76,7 @@ tools:
             .retry
             .by_class
             .iter()
-            .all(|own| own.max_attempts.value != Attempts::Limited(9.try_into().unwrap()))
+            .all(|(_, own)| own.max_attempts.value != Attempts::Limited(9.try_into().unwrap()))
     );
     // Of all failures fewer attempts, but of one class more: that is no tightening.
     let first = call(json!({"m": 0}));
