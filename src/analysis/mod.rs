@@ -10,8 +10,10 @@
     )
 )]
 
+mod call;
 mod failure;
 mod opening;
 
+pub use call::{CallVerdict, call_verdict, explain_call};
 pub use failure::{explain_class, explain_failure};
 pub use opening::{explain_context, explain_history, explain_turn};

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use unfazed::analysis;
-use unfazed::host::agent_file::AgentFile;
+use unfazed::engine::{Catalogue, ToolSpec};
+use unfazed::host::agent_file::{AgentFile, ToolEntry};
+use unfazed::host::builtin;
 use unfazed::policy::{CallFile, Explanation, Names, Policy};
 
 use super::exit::{Exit, Failed};
@@ -64,8 +66,8 @@ pub(crate) struct Args {
     /// Shows the most that a run can cost instead; all names are policy files.
     #[arg(long, conflicts_with_all = ["model", "call", "key", "error"])]
     bounds: bool,
-    /// Shows the policy for one call of the tool: a file with `arguments` and, if the planner says something,
-    /// `planner`.
+    /// Shows the policy for one call of the tool, and whether it would run: a file with `arguments` and, if the
+    /// planner says something, `planner`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "output", "turn", "history", "context"])]
     call: Option<PathBuf>,
     /// Shows this value or block alone: `retry.max_attempts`, `retry`.
@@ -187,11 +189,35 @@ fn explain(
                     let call = call
                         .map_err(|report| policies::reported_as(&[report], args.format == Format::Json))?
                         .value;
-                    policy.explain_call(name, &call.arguments, call.planner.as_ref())
+                    analysis::explain_call(
+                        policy,
+                        catalogue(agent),
+                        name,
+                        &call.arguments,
+                        call.planner.as_ref(),
+                    )
                 }
             }
         }
     })
+}
+
+/// The tools whose arguments an agent file describes.
+fn catalogue(agent: Option<&AgentFile>) -> Catalogue {
+    let described = |(name, entry): (&String, &ToolEntry)| match entry {
+        ToolEntry::Process { description, parameters, effect, .. } => Some(ToolSpec {
+            name: name.clone(),
+            description: description.clone(),
+            parameters: parameters.value.0.clone(),
+            effect: *effect,
+        }),
+        ToolEntry::Builtin { name: which } => {
+            let which = which.as_ref().map_or(name, |which| &which.value);
+            builtin(which).map(|tool| ToolSpec { name: name.clone(), ..tool.spec().clone() })
+        }
+    };
+    let tools = agent.into_iter().flat_map(|agent| &agent.tools).filter_map(described);
+    Catalogue::new(tools).unwrap_or_default()
 }
 
 /// Prints an explanation, and what can be said of a whole run: a line, and for machines.

@@ -17,6 +17,10 @@ impl Explanation {
     /// files, with what every layer says of them. [`Explanation::human`] has all values.
     pub fn brief(&self) -> String {
         let mut out = format!("effective policy for {}\n", self.subject);
+        if let Some((verdict, _)) = &self.verdict {
+            // Writing into a string does not fail.
+            let _ = writeln!(out, "  {:<9}  {verdict}", "this call");
+        }
         if let Some((retry, work)) = &self.rules {
             for (title, text) in [
                 ("how often", self.how_often(retry, work.kind)),
@@ -24,7 +28,6 @@ impl Explanation {
                 ("the model", self.told()),
                 ("ends with", self.end_of_attempts()),
             ] {
-                // Writing into a string does not fail.
                 let _ = writeln!(out, "  {title:<9}  {text}");
             }
         }

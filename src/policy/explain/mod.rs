@@ -58,6 +58,8 @@ pub struct Explanation {
     rules: Option<(RetryPolicy, Work)>,
     /// What people ask first, each with its title, where nothing is retried.
     opening: Vec<(&'static str, String)>,
+    /// Of a call: whether it would run, for people and for machines.
+    verdict: Option<(String, Value)>,
     /// Of a model: the bound of the turn or the run on waits, where it is shorter than its own.
     patience: Option<LimitInForce>,
     /// Of a model: the rule by which it and the others are called in turns, if one does.
@@ -421,6 +423,7 @@ impl Explanation {
             path,
             rules: None,
             opening: Vec::new(),
+            verdict: None,
             patience: None,
             together: None,
         }
@@ -429,6 +432,11 @@ impl Explanation {
     /// The same with lines before its values in the short form.
     pub(crate) fn opened(self, opening: Vec<(&'static str, String)>) -> Self {
         Self { opening, ..self }
+    }
+
+    /// The same with what becomes of the call.
+    pub(crate) fn with_verdict(self, text: String, json: Value) -> Self {
+        Self { verdict: Some((text, json)), ..self }
     }
 
     /// A text as it is shown: in one line, and cut.

@@ -17,6 +17,9 @@ const LONGEST_SAID: usize = 48;
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "effective policy for {}", self.subject)?;
+        if let Some((verdict, _)) = &self.verdict {
+            writeln!(f, "  this call  {verdict}")?;
+        }
         for value in self.values.iter().chain(&self.budgets) {
             writeln!(f)?;
             if self.values.len() == 1 { write!(f, "{value:#}")? } else { write!(f, "{value}")? }
@@ -184,6 +187,7 @@ impl Explanation {
             "limits": limits.collect::<Vec<_>>(),
             "conditional": conditional.collect::<Vec<_>>(),
             "left_out": self.left_out,
+            "call": self.verdict.as_ref().map(|(_, json)| json),
             "delays": self.delays.as_ref().map(Delays::to_json),
         })
     }
