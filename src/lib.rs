@@ -6,13 +6,13 @@
 //!
 //! | you have | take |
 //! |---|---|
-//! | nothing yet | `host::Agent`, the host behind `unfazed run` |
-//! | a loop of your own, in tokio | `host::Guard` around single calls |
-//! | a loop of your own, and a session to keep | `host::DrivenRun` for tool calls, turns and reports |
-//! | another runtime, or none | [`engine::Interpreter`]: events in, directives out |
+//! | nothing yet | `Agent`, the host behind `unfazed run` |
+//! | a loop of your own, in tokio | `Guard` around single calls |
+//! | a loop of your own, and a session to keep | `DrivenRun` for tool calls, turns and reports |
+//! | another runtime, or none | [`Interpreter`]: events in, directives out |
 //!
 //! ```
-//! use unfazed::policy::Policy;
+//! use unfazed::Policy;
 //!
 //! let text = "version: 1\ntools: {search: {retry: {max_attempts: 3}}}\n";
 //! let policy = Policy::from_yaml("policy.yaml", text)?;
@@ -20,7 +20,7 @@
 //! assert_eq!(attempts.value.limit(), Some(3));
 //! // Every value knows where it was written.
 //! assert_eq!(policy.place(attempts.origin).to_string(), "policy.yaml:2:40");
-//! # Ok::<(), unfazed::policy::Report>(())
+//! # Ok::<(), unfazed::Report>(())
 //! ```
 
 pub mod analysis;
@@ -44,3 +44,10 @@ pub mod simulate;
 #[cfg(feature = "host")]
 pub mod store;
 pub mod time;
+
+pub use engine::Interpreter;
+#[cfg(feature = "host")]
+pub use host::guard::CallError;
+#[cfg(feature = "host")]
+pub use host::{Agent, DrivenRun, Guard, ToolError};
+pub use policy::{Policy, Report};

@@ -37,6 +37,7 @@ struct Entry {
 
 /// A set of tools that cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CatalogueError {
     /// Two tools of one name.
     #[error("two tools are named `{0}`; give one of them another name")]

@@ -36,6 +36,7 @@ pub struct Envelope {
 /// which is used up by it: so every directive that asks for work is answered by exactly one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Event {
     /// The run begins.
     RunStarted(RunStarted),

@@ -109,6 +109,7 @@ pub enum RecordRef<'a> {
 
 /// A line that is no record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecordError {
     /// It was written by a later version.
     #[error(

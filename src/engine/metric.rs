@@ -19,6 +19,7 @@ pub struct Metric {
 /// The metrics there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum MetricName {
     /// Counter: retryable failures of validation.
     ValidationRetryTotal,

@@ -68,6 +68,16 @@ pub struct Agent {
     shared: Option<Arc<dyn SharedState>>,
 }
 
+/// The names of its models and the digest of its policy; no configuration, which has keys.
+impl core::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Agent")
+            .field("policy", &self.policy.current().digest())
+            .field("models", &self.models.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Agent {
     /// An agent under `policy`, without models and tools. If it is a [`LivePolicy`] that is replaced, the run goes on
     /// under the new one from its next turn on.

@@ -44,6 +44,7 @@ pub(super) struct Stamp {
 
 /// Why there is no policy.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PolicyFilesError {
     /// A file that is named cannot be read.
     #[error("cannot read {path}: {}", file_error(source))]

@@ -90,6 +90,7 @@ pub struct RunReport {
 
 /// A run that could not go on, for reasons outside the policy.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// The tools cannot be used.
     #[error(transparent)]

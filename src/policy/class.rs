@@ -16,6 +16,7 @@ macro_rules! classes {
         /// Example: `rate_limit`
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
         pub enum ErrorClass { $($(#[doc = $doc])+ $variant,)+ }
 
         impl ErrorClass {

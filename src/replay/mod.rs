@@ -81,6 +81,7 @@ pub struct Replay {
 
 /// Why a session cannot be decided again.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplayError {
     /// The tools it had cannot be used.
     #[error("the tools of event {seq} cannot be used: {source}")]

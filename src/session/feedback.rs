@@ -103,6 +103,7 @@ pub struct RetryExhausted {
 /// Example: `attempts`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum StopReason {
     /// The work was stopped from outside.
     Cancelled,

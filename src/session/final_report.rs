@@ -12,6 +12,7 @@ use crate::policy::ErrorClass;
 /// Example: `max_turns`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum FinalReason {
     /// There are no more turns.
     MaxTurns,

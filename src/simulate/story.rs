@@ -43,6 +43,7 @@ pub struct Story {
 
 /// Why there is no story.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoryError {
     /// An outcome that is not understood.
     #[error("{0}; write such as `timeout x2, ok` or `429 retry-after 3, ok`")]

@@ -23,6 +23,7 @@ pub struct SessionId(String);
 
 /// A text that cannot be the id of a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SessionIdError {
     /// Nothing at all.
     #[error("a session id cannot be empty")]

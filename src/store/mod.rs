@@ -161,6 +161,7 @@ pub trait SessionLog: Send {
 
 /// Why a session cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// Somebody else writes to it.
     #[error("session `{id}` is in use by another process; wait for it to end, or start a new session")]

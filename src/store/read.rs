@@ -9,6 +9,7 @@ use crate::host::file_error;
 
 /// Why a log cannot be read on.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The system cannot read it.
     #[error("cannot read on after line {after}: {}", file_error(source))]

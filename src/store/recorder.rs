@@ -17,6 +17,15 @@ pub struct Recorder {
     problems: Vec<String>,
 }
 
+impl core::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Recorder")
+            .field("path", &self.log.path())
+            .field("problems", &self.problems)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Recorder {
     /// Writes into `log`.
     pub fn new(log: Box<dyn SessionLog>) -> Self {

@@ -18,8 +18,18 @@ pub struct Resumed {
     pub log: Box<dyn SessionLog>,
 }
 
+impl core::fmt::Debug for Resumed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Resumed")
+            .field("run", &self.header.run)
+            .field("path", &self.log.path())
+            .finish_non_exhaustive()
+    }
+}
+
 /// Why a session cannot go on.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ResumeError {
     /// Its log cannot be read or written.
     #[error(transparent)]

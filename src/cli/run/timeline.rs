@@ -521,12 +521,7 @@ impl<W: Write + Send> Timeline<W> {
                 self.line("●", style, text);
             }
             // How a tool call ended has been said by its event, or is said by the end of its attempts.
-            Note::Append { .. }
-            | Note::Splice { .. }
-            | Note::Metric(_)
-            | Note::ToolEnded { .. }
-            | Note::Settled(_)
-            | Note::Dropped { .. } => {}
+            _ => {}
         }
     }
 }
@@ -568,18 +563,8 @@ impl<W: Write + Send> Observer for Timeline<W> {
                 self.line("↻", WARN, &format!("the tools have changed; there are {count} of them now"));
             }
             Event::StopRequested { reason } | Event::Cancelled { reason } => self.line("■", WARN, reason),
-            Event::TurnPrepared { .. }
-            | Event::HistoryRepaired { .. }
-            | Event::ContextReduced { .. }
-            | Event::TimerFired { .. }
-            | Event::PlannerDecided { .. }
-            | Event::Answered { .. }
-            | Event::ToolsProposed { .. }
-            | Event::TurnProposed(_)
-            | Event::OutputProposed { .. }
-            | Event::ProposalWithdrawn { .. }
-            // What it changes is told by itself.
-            | Event::SharedChanged(_) => {}
+            // What it changes, the directives say.
+            _ => {}
         }
     }
 

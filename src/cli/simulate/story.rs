@@ -56,9 +56,7 @@ fn play(args: &Args, subject: &Subject, outcomes: &str) -> Result<Story, Failed>
     };
     story.map_err(|error| match error {
         StoryError::Outcome(_) => Failed::Usage(format!("--outcomes: {error}")),
-        StoryError::Names(_) | StoryError::Price(_) | StoryError::Endless(_) => {
-            Failed::Stopped(format!("{}: {error}", subject.name))
-        }
+        _ => Failed::Stopped(format!("{}: {error}", subject.name)),
     })
 }
 

@@ -22,6 +22,7 @@ use crate::time::{Instant, Nanos};
 /// Something to take note of; asks for no answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "directive", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Note {
     /// Add this message at the end of the conversation.
     Append {

@@ -25,6 +25,16 @@ pub struct CallContext<'a> {
     pub timeout: Option<Nanos>,
 }
 
+impl core::fmt::Debug for CallContext<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("CallContext")
+            .field("attempt", &self.attempt)
+            .field("max_attempts", &self.max_attempts)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The attempts of one call.
 pub(super) struct Attempts<'a, E> {
     retry: &'a RetryPolicy,

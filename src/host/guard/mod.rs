@@ -85,6 +85,16 @@ pub struct GuardBuilder {
     inner: Inner,
 }
 
+impl core::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Guard")
+            .field("run", &self.inner.run)
+            .field("policy", &self.inner.live.current().digest())
+            .field("targets", &self.inner.targets)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Guard {
     /// A guard under `policy`, with a new session. If it is a [`LivePolicy`] that is replaced, calls that begin
     /// later are under the new one.
@@ -164,6 +174,15 @@ impl Inner {
             self.session.with(|slices| reflect(template, &mut vars, slices));
         }
         told(rules, template, &vars)
+    }
+}
+
+impl core::fmt::Debug for GuardBuilder {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("GuardBuilder")
+            .field("run", &self.inner.run)
+            .field("targets", &self.inner.targets)
+            .finish_non_exhaustive()
     }
 }
 

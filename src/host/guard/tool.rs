@@ -51,6 +51,16 @@ pub struct ToolGuard {
     newer: Arc<Mutex<Option<Arc<Self>>>>,
 }
 
+impl core::fmt::Debug for ToolGuard {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ToolGuard")
+            .field("name", &self.name)
+            .field("run", &self.inner.run)
+            .field("approved", &self.approved)
+            .finish_non_exhaustive()
+    }
+}
+
 impl ToolGuard {
     pub(super) fn new(inner: Arc<Inner>, name: &str) -> Self {
         let (generation, rules) = inner.live.numbered();

@@ -52,6 +52,16 @@ pub struct TurnGuard<R> {
     find: Option<Find<R>>,
 }
 
+/// Without the request, which may hold what the user said.
+impl<R> core::fmt::Debug for TurnGuard<R> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("TurnGuard")
+            .field("run", &self.inner.run)
+            .field("tokens", &self.tokens)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<R: Clone> TurnGuard<R> {
     pub(super) const fn new(inner: Arc<Inner>, request: R) -> Self {
         Self { inner, request, tokens: None, find: None }

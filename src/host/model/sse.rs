@@ -24,6 +24,7 @@ pub struct SseEvent {
 
 /// An event that is larger than allowed, or too much that is none. Nothing more is read from the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EventTooLarge {
     /// Of an event.
     #[error("one event of the stream is larger than {} KiB", .limit / 1024)]

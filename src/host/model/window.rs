@@ -49,6 +49,16 @@ pub struct WindowQuestion {
     model: String,
 }
 
+/// Without the headers, which have keys.
+impl core::fmt::Debug for WindowQuestion {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("WindowQuestion")
+            .field("host", &self.list.host_str())
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
 impl WindowQuestion {
     /// The question to an OpenAI-compatible server; `None`: it is known not to tell.
     ///
@@ -131,6 +141,13 @@ struct Page {
     url: Url,
     headers: HeaderMap,
     body: Arc<OnceCell<Option<Arc<Value>>>>,
+}
+
+/// Without the headers, which have keys.
+impl core::fmt::Debug for WindowPages {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("WindowPages").finish_non_exhaustive()
+    }
 }
 
 impl WindowPages {

@@ -59,6 +59,7 @@ pub struct SeenRequest {
 
 /// A server that cannot start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// Somebody else has the port.
     #[error("port {0} on 127.0.0.1 is in use; stop what uses it, or set the port to 0 for any free one")]

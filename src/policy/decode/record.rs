@@ -86,6 +86,7 @@ macro_rules! decode_fields {
 pub(crate) use {decode_fields, record};
 
 /// The schema of a closed object, as it grows.
+#[derive(Debug)]
 pub struct Object {
     title: Option<String>,
     description: String,

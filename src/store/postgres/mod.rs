@@ -74,6 +74,13 @@ pub struct PgStore {
     config: PgConfig,
 }
 
+/// Without the address, which may have a password.
+impl core::fmt::Debug for PgStore {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("PgStore").finish_non_exhaustive()
+    }
+}
+
 impl PgStore {
     /// Connects. The tables must have been made by [`migrate`](Self::migrate).
     ///

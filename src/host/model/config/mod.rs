@@ -18,6 +18,7 @@ const OWN_HEADERS: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, 
 
 /// A model that cannot be set up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// The address is none.
     #[error("`base_url` is not a URL ({0}); write it like {1}")]
