@@ -6,6 +6,7 @@ use core::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::BreakerScope;
 use crate::time::Nanos;
 
 /// Which failures count together.
@@ -35,23 +36,6 @@ pub struct CountWindow {
     /// So many results there must be.
     /// Example: `10`
     pub min_calls: u32,
-}
-
-/// How long what is known of a tool's failures lasts.
-///
-/// Example: `session`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, PartialOrd)]
-#[serde(rename_all = "snake_case")]
-pub enum BreakerScope {
-    /// Until the next turn.
-    Turn,
-    /// Until the end of the run.
-    #[default]
-    Run,
-    /// As long as the session: the next run goes on with it.
-    Session,
-    /// As long as anybody counts: every host that shares it goes on with it.
-    Shared,
 }
 
 impl CountWindow {

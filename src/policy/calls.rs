@@ -1,29 +1,8 @@
-//! The effective rules for the calls of a reply: how many, how many at once, who agrees to them, and what follows
-//! a run that may have acted.
+//! What is done about a run that failed and may have acted.
 
 use std::sync::Arc;
 
 use super::Expr;
-
-/// Whether a person is asked before a tool runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, PartialOrd)]
-#[serde(rename_all = "snake_case")]
-pub enum Approval {
-    /// Nobody is asked.
-    Never,
-    /// Before every call, unless the person has agreed to all of them.
-    Always,
-}
-
-/// What it is when nobody answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, PartialOrd)]
-#[serde(rename_all = "snake_case")]
-pub enum Unanswered {
-    /// A no.
-    Refuse,
-    /// A yes.
-    Approve,
-}
 
 /// What is done about a run that failed and may have acted, where another attempt would follow otherwise.
 #[derive(Clone, Debug, PartialEq)]

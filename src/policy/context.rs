@@ -16,18 +16,6 @@ pub enum Share {
     Tokens(u64),
 }
 
-/// How much room the results of the calls of one reply have together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ResultsRoom {
-    /// What is left above the gate.
-    Left,
-    /// What is left when what came before them is reduced.
-    Reduced,
-    /// Any amount: each has its own most only.
-    Unlimited,
-}
-
 /// One step of a reduction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]

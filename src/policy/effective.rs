@@ -1,14 +1,14 @@
-//! The effective policy: plain numbers, each with its origin. What the interpreter sees.
+//! Values that keys have, as the interpreter uses them, and what it asks of the rules for retries. The keys themselves are
+//! declared in `document/`.
 //!
-//! Nothing here is optional because a file left it out: the built-in default sets every value, so absence
-//! ends at the merge.
+//! Nothing here is optional because a file left it out: the built-in policy sets every value, so absence ends at the merge.
 
 use core::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::{
-    Backoff, BudgetScope, ClassRetry, ErrorClass, Expr, Origin, RetryPolicy, Setting, Span, Template,
-    WaitSources,
+    AboveMax, Backoff, BudgetScope, ClassRetry, Effect, ErrorClass, Expr, MalformedCalls, Origin,
+    RetryPolicy, ServerDelayMode, Setting, Span, Template, Trigger, WaitSources,
 };
 use crate::time::Nanos;
 
@@ -184,46 +184,6 @@ pub struct ServerDelay {
     pub sources: WaitSources,
 }
 
-/// How a hint and the computed backoff are combined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerDelayMode {
-    /// The longer of the two.
-    Floor,
-    /// The hint alone.
-    Replace,
-    /// The hint, but neither shorter than the computed backoff nor longer than that and the margin.
-    Clamp,
-    /// The hint is not looked at.
-    Ignore,
-}
-
-/// What happens when a hint is longer than the policy allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AboveMax {
-    /// Stop now; the hint is passed on.
-    GiveUp,
-    /// As [`GiveUp`](Self::GiveUp), but of a model the next target is asked, if there is one.
-    NextTarget,
-    /// Wait the maximum.
-    Clamp,
-}
-
-/// What a run of a tool does to the world.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// Nothing; it may run any number of times.
-    ReadOnly,
-    /// The same whether it runs once or more often.
-    Idempotent,
-    /// Something new each time.
-    NonIdempotent,
-    /// Nobody said.
-    Unknown,
-}
-
 impl Effect {
     /// Its name in policies.
     pub const fn name(self) -> &'static str {
@@ -258,95 +218,12 @@ impl Validator {
     }
 }
 
-/// What is decided when attempts are exhausted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnExhausted {
-    /// The model is told and goes on.
-    TellModel,
-    /// One last turn, in which only the final report is allowed.
-    FinalTurn,
-    /// The run ends as failed, with the history of attempts.
-    Fail,
-    /// The host's planner decides.
-    AskPlanner,
-}
-
-/// What is done when the run is asked to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnStop {
-    /// It ends. Tools under way are stopped.
-    End,
-    /// What is under way ends, nothing is waited for, and one last turn allows only the report.
-    FinalTurn,
-}
-
-/// What is done about tool calls whose arguments cannot be read.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum MalformedCalls {
-    /// They stay in the conversation, with a result that says what is wrong.
-    #[default]
-    Answer,
-    /// They are taken out of the reply.
-    Drop,
-}
-
 impl MalformedCalls {
     /// Whether they stay in the conversation.
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
     pub(crate) const fn is_answer(&self) -> bool {
         matches!(self, Self::Answer)
     }
-}
-
-/// What is done when a model call fails after a part of its answer was streamed.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema, PartialOrd,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum AfterPartial {
-    /// What for any failed call: it is tried again if the rules grant it.
-    Retry,
-    /// It is not tried again, at this model or another.
-    Fail,
-}
-
-/// When the history is repaired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HistoryCheck {
-    /// Before a model is called, and after a provider has refused the history.
-    BeforeCall,
-    /// Only after a provider has refused it.
-    AfterError,
-    /// Not at all.
-    Never,
-}
-
-/// What is done about a call without a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OrphanCalls {
-    /// It is taken out, and the model is told of it.
-    Prune,
-    /// It gets a result, which says that nobody knows what came of it.
-    Inject,
-}
-
-/// What plain text without tool calls is.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema, PartialOrd,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum TextOnly {
-    /// The final answer, if it passes the output's rules.
-    Accept,
-    /// A mistake: the model is told to use a tool or to report.
-    Reject,
 }
 
 /// What the session remembers.
@@ -391,32 +268,6 @@ pub struct ReducerRule {
     pub check: Option<Expr>,
     /// Where it is written.
     pub origin: Origin,
-}
-
-/// The events reducers run on.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Trigger {
-    /// A retryable failure was written down for the model.
-    RetryFeedback,
-    /// A reducer failed.
-    ReducerError,
-    /// A tool call ended well.
-    ToolSucceeded,
-    /// A tool call ended badly, attempts exhausted or not retryable.
-    ToolFailed,
-    /// A tool call was refused before it ran: arguments, unknown tool, open breaker.
-    ToolRefused,
-    /// The model answered.
-    ModelResponded,
-    /// A model call failed.
-    ModelFailed,
-    /// The final report was accepted.
-    OutputAccepted,
-    /// The final report was refused.
-    OutputRefused,
 }
 
 /// What a reducer does to its slice.

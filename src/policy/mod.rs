@@ -42,7 +42,6 @@ mod layers;
 mod lint;
 mod load;
 mod loader;
-mod loop_guard;
 mod lost;
 mod meaning;
 mod merge;
@@ -60,11 +59,9 @@ mod secret;
 mod seed;
 mod selector;
 mod selector_index;
-mod sharing;
 mod source;
 mod targets;
 mod template;
-mod tokens;
 #[cfg(feature = "yaml-value")]
 mod value;
 mod visible;
@@ -76,31 +73,33 @@ pub mod yaml;
 
 pub(in crate::policy) use backoff::Waiting;
 pub use backoff::{Backoff, Jitter, Shape};
-pub use breaking::{BreakerScope, CountWindow, Counting};
+pub use breaking::{CountWindow, Counting};
 pub use call_override::CallOverride;
-pub use calls::{AfterEffect, Approval, Unanswered, Verification};
+pub use calls::{AfterEffect, Verification};
 pub use class::{ClassSet, ErrorClass, UnknownClass};
 pub use classify::{Classified, ErrorRow, ErrorTable, ErrorTableError, Evidence, StatusPattern};
 pub use columns::{columns, padded};
-pub use context::{ReduceStep, ResultsRoom, Share};
+pub use context::{ReduceStep, Share};
 pub use diagnostic::{Code, Diagnostic, Fix, Severity};
 pub use did_you_mean::closest as did_you_mean;
 #[cfg(feature = "host")]
 pub(crate) use did_you_mean::closest;
 pub use diff::{Comparison, DiffGroup, DiffRow, DiffSubject, DiffVerdict, Names, SubjectKind};
 pub use document::{
-    ApprovalPolicy, BreakerPolicy, ByClass, BytesPerToken, CallsMessages, CallsPolicy, ClassRetry,
-    ContextMessages, ContextPolicy, Dollars, GuidancePolicy, HistoryMessages, HistoryPolicy, LoopGuardPolicy,
-    LoopMessages, ModelPolicy, ModelTimeouts, OutputMessages, OutputPolicy, PriceEntry, ResultPolicy,
-    RetryPolicy, Stages, TargetsPolicy, TokensPolicy, ToolMessages, ToolPolicy, TurnMessages, TurnPolicy,
+    AboveMax, Advance, AfterPartial, Approval, ApprovalPolicy, BreakerPolicy, BreakerScope, BudgetScope,
+    ByClass, BytesPerToken, CallsMessages, CallsPolicy, ClassRetry, ContextMessages, ContextPolicy, CountBy,
+    Dollars, Effect, GuidancePolicy, HistoryCheck, HistoryMessages, HistoryPolicy, Keep, LoopGuardPolicy,
+    LoopMessages, MalformedCalls, ModelPolicy, ModelTimeouts, OnExhausted, OnStop, OrphanCalls,
+    OutputMessages, OutputPolicy, OverMax, PriceEntry, Repeats, ResultForm, ResultPolicy, ResultsRoom,
+    RetryPolicy, ServerDelayMode, Stages, TargetWait, TargetsPolicy, TextOnly, TokensPolicy, ToolMessages,
+    ToolPolicy, Trigger, TurnMessages, TurnPolicy, Unanswered, WaitSource,
 };
 #[cfg(feature = "host")]
 pub(crate) use document::{Fraction, Lasting, PerClass, PolicyFile};
 pub use duration::{DurationError, parse_duration};
 pub use effective::{
-    AboveMax, AfterPartial, Attempts, Bound, Budget, Change, ClassRules, Effect, HistoryCheck,
-    MalformedCalls, OnExhausted, OnStop, OrphanCalls, ReducerRule, ServerDelay, ServerDelayMode,
-    SessionPolicy, SliceRule, TextOnly, TokenBudget, Trigger, Validator, WindowBudget,
+    Attempts, Bound, Budget, Change, ClassRules, ReducerRule, ServerDelay, SessionPolicy, SliceRule,
+    TokenBudget, Validator, WindowBudget,
 };
 pub(crate) use excerpt::excerpt;
 pub use explain::{
@@ -118,24 +117,21 @@ pub use load::{CallPolicy, Policy, json_schema, json_schema_with_checks};
 #[cfg(feature = "host")]
 pub(crate) use loader::Text;
 pub use loader::{Loader, Resolve};
-pub use loop_guard::Repeats;
 pub(crate) use origin::Spot;
 pub use origin::{Origin, Place, Scope, Setting, SourceId};
 pub use price::{Cost, ModelPrice, Price};
 pub use ratio::{Ratio, RatioError, parse_millionths, parse_ppm};
 pub use report::{Findings, Report, Said};
-pub use result::{Cap, Keep, OverMax, ResultForm, Size, Unit, estimated_tokens};
+pub use result::{Cap, Size, Unit, estimated_tokens};
 pub use run_limits::{RunLimits, UnknownPrice};
 pub use secret::without_secrets;
 #[cfg(feature = "host")]
 pub(crate) use secret::{formed, written as written_secret};
 pub use seed::Seed;
 pub use selector::{Selector, SelectorError};
-pub use sharing::BudgetScope;
 pub use source::{Source, Sources, Span};
-pub use targets::{Advance, ContextWindow, Provider, TargetWait};
+pub use targets::{ContextWindow, Provider};
 pub use template::{Template, TemplateError};
-pub use tokens::CountBy;
 pub use visible::visible;
-pub use wait_source::{WaitSource, WaitSources};
+pub use wait_source::WaitSources;
 pub use written_schema::WrittenSchema;

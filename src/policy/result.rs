@@ -44,40 +44,6 @@ pub enum Unit {
     Tokens,
 }
 
-/// Which part is shown of a result that is too large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Keep {
-    /// Its beginning.
-    Head,
-    /// Its end.
-    Tail,
-    /// Both.
-    Both,
-}
-
-/// What becomes of the part of a result that is not shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OverMax {
-    /// The model never sees it.
-    Cut,
-    /// The host keeps the whole result, and the model may read it by and by.
-    Spill,
-}
-
-/// The form in which a model is shown a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ResultForm {
-    /// What the tool answered; a failure in the words of `messages`.
-    Text,
-    /// What the tool answered; a failure as JSON: `error` and `error_type`.
-    Json,
-    /// The whole result as JSON: `ok`, `data` or `error` and `error_type`, and what is known of the run.
-    Full,
-}
-
 /// The tokens of a text, estimated by its bytes: four for a token of prose, 2.8 for one of JSON.
 pub fn estimated_tokens(text: &str) -> u64 {
     let bytes = count(text.len());

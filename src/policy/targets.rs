@@ -4,7 +4,7 @@ use core::fmt;
 use core::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::ErrorClass;
+use super::{Advance, ErrorClass};
 
 /// Which models are passed over together when one of them was given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,33 +22,6 @@ pub enum ContextWindow {
     Tokens(NonZeroU64),
     /// Nobody said; the model is asked whatever the size.
     Unknown,
-}
-
-/// When the next model is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Advance {
-    /// When the attempts at this one are exhausted, or no attempt at it makes sense.
-    Exhausted,
-    /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round. Each has
-    /// its first `attempts` to itself; those beyond count together.
-    Rotate,
-    /// After every attempt, round and round; the attempts at all of them count together.
-    Attempt,
-    /// When no attempt at this one makes sense; the attempts at all of them count together.
-    Skip,
-}
-
-/// What a wait holds back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TargetWait {
-    /// The model that asked for it; the others are asked meanwhile.
-    Target,
-    /// The turn, and only when every model of a round is rate limited: then the longest wait of the round.
-    Round,
-    /// The turn, whichever model is next.
-    Turn,
 }
 
 impl fmt::Display for ContextWindow {

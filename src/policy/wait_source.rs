@@ -1,19 +1,6 @@
 //! Where a server says how long to wait, and which of these places a policy listens to.
 
-/// Where a wait is said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitSource {
-    /// `x-should-retry`: whether a retry can help at all.
-    ShouldRetry,
-    /// `retry-after`, or one in milliseconds.
-    Header,
-    /// A field of the body, or a number in its text.
-    Body,
-    /// The end of a limit that is used up.
-    Reset,
-    /// The row of the error table.
-    Row,
-}
+use super::WaitSource;
 
 /// The places that count, in their order; each once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,12 @@
 
 /// Declares an enum that is read from a word.
 macro_rules! choice {
-    ($(#[doc = $doc:literal])* $vis:vis enum $name:ident {
+    ($(#[doc = $doc:literal])* $(#[derive($($derive:path),+ $(,)?)])? $(#[serde($($serde:tt)*)])? $vis:vis enum $name:ident {
         $($(#[doc = $variant_doc:literal])* $variant:ident = $word:literal),* $(,)?
     }) => {
         $(#[doc = $doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq $($(, $derive)+)?)]
+        $(#[serde($($serde)*)])?
         $vis enum $name { $($(#[doc = $variant_doc])* $variant,)* }
 
         $crate::policy::decode::choice_of!($(#[doc = $doc])* $name {

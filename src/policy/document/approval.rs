@@ -4,9 +4,9 @@ use crate::policy::form::{Block, Effective, Form};
 use serde_json::json;
 
 use super::lasting::Lasting;
-use crate::policy::decode::choice_of;
+use crate::policy::Bound;
+use crate::policy::decode::choice;
 use crate::policy::merge::plain_leaf;
-use crate::policy::{Approval, Bound, Unanswered};
 
 /// Questions to people: before a tool runs (`tools.*.approval`), and about a run that may have acted
 /// (`tools.*.after_effect`).
@@ -22,9 +22,11 @@ pub struct ApprovalPolicy<F: Form = Effective> {
     pub unanswered: F::Of<Unanswered>,
 }
 
-choice_of! {
+choice! {
     /// Whether a person is asked before a tool runs.
-    Approval {
+    #[derive(serde::Serialize, PartialOrd)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Approval {
         /// Nobody is asked.
         Never = "never",
         /// Before every call, unless the person agrees to all of them. A refusal is a result the model reads.
@@ -32,9 +34,11 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// What it is when nobody answers.
-    Unanswered {
+    #[derive(serde::Serialize, PartialOrd)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Unanswered {
         /// A no.
         Refuse = "refuse",
         /// A yes.

@@ -10,10 +10,10 @@ use super::fraction::Fraction;
 use super::lasting::Lasting;
 use super::retry::Failures;
 use super::text::{Text, variables};
-use crate::policy::decode::{Decode, Reader, choice_of, union};
+use crate::policy::decode::{Decode, Reader, choice, union};
 use crate::policy::merge::plain_leaf;
 use crate::policy::yaml::Node;
-use crate::policy::{Bound, BreakerScope, CountWindow, Counting};
+use crate::policy::{Bound, CountWindow, Counting};
 use crate::time::Nanos;
 
 variables! {
@@ -124,9 +124,11 @@ impl Decode for Counting {
     }
 }
 
-choice_of! {
+choice! {
     /// How long what is known of a tool's failures lasts.
-    BreakerScope {
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema, PartialOrd)]
+    #[serde(rename_all = "snake_case")]
+    pub enum BreakerScope {
         /// Until the next turn.
         Turn = "turn",
         /// Until the end of the run. A run that is resumed goes on with it.
@@ -135,6 +137,13 @@ choice_of! {
         Session = "session",
         /// As long as anybody counts, and with all hosts that share it.
         Shared = "shared",
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "`choice!` reads no mark of a default")]
+impl Default for BreakerScope {
+    fn default() -> Self {
+        Self::Run
     }
 }
 

@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use super::by_class::PerClass;
 use super::fraction::Fraction;
 use super::lasting::Lasting;
-use crate::policy::decode::{Decode, Reader, choice_of, union};
+use crate::policy::decode::{Decode, Reader, choice, union};
 use crate::policy::merge::plain_leaf;
 use crate::policy::yaml::Node;
-use crate::policy::{Budget, BudgetScope, TokenBudget, WindowBudget};
+use crate::policy::{Budget, TokenBudget, WindowBudget};
 use crate::time::Nanos;
 
 union! {
@@ -92,13 +92,22 @@ impl Decode for Budget {
     }
 }
 
-choice_of! {
+choice! {
     /// Whose work draws on a budget.
-    BudgetScope {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum BudgetScope {
         /// This run.
         Run = "run",
         /// All runs of all hosts that share it.
         Shared = "shared",
+    }
+}
+
+#[expect(clippy::derivable_impls, reason = "`choice!` reads no mark of a default")]
+impl Default for BudgetScope {
+    fn default() -> Self {
+        Self::Run
     }
 }
 

@@ -6,9 +6,8 @@ use core::num::NonZeroU32;
 use serde_json::json;
 
 use super::text::{Text, variables};
-use crate::policy::decode::choice_of;
+use crate::policy::decode::choice;
 use crate::policy::merge::plain_leaf;
-use crate::policy::{HistoryCheck, OrphanCalls};
 
 variables! {
     /// What is known of calls that were taken out.
@@ -43,9 +42,11 @@ pub struct HistoryMessages<F: Form = Effective> {
     pub injected: F::Of<Text<Unanswered>>,
 }
 
-choice_of! {
+choice! {
     /// When the history is repaired.
-    HistoryCheck {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum HistoryCheck {
         /// Before a model is called, and after a provider has refused the history.
         BeforeCall = "before_call",
         /// Only after a provider has refused it.
@@ -55,9 +56,11 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// What is done about a call without a result.
-    OrphanCalls {
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum OrphanCalls {
         /// It is taken out, and the model is told of it.
         Prune = "prune",
         /// It gets a result, which says that nobody knows what came of it.

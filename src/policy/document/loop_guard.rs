@@ -5,8 +5,7 @@ use serde_json::json;
 
 use super::retry::Failures;
 use super::text::{Text, variables};
-use crate::policy::Repeats;
-use crate::policy::decode::choice_of;
+use crate::policy::decode::choice;
 use crate::policy::merge::plain_leaf;
 
 variables! {
@@ -69,9 +68,11 @@ pub struct LoopMessages<F: Form = Effective> {
     pub block: F::Of<Text<Repeated>>,
 }
 
-choice_of! {
+choice! {
     /// Which equal calls count together.
-    Repeats {
+    #[derive(serde::Serialize, PartialOrd)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Repeats {
         /// Those that no other call stands between.
         InARow = "in_a_row",
         /// All among the last hundred calls.

@@ -28,32 +28,43 @@ mod timeouts;
 mod tool;
 
 pub use approval::ApprovalPolicy;
+pub use approval::{Approval, Unanswered};
 pub(crate) use backoff::WrittenBackoff;
 pub use breaker::BreakerPolicy;
+pub use breaker::BreakerScope;
+pub use budget::BudgetScope;
 #[cfg(feature = "host")]
 pub(crate) use by_class::PerClass;
 pub(crate) use by_class::for_all;
 pub use by_class::{ByClass, ClassRetry};
 pub use calls::{CallsMessages, CallsPolicy};
 pub use context::{BytesPerToken, ContextMessages, ContextPolicy, TokensPolicy};
+pub use context::{CountBy, ResultsRoom};
 pub(crate) use errors::{ErrorRule, Piece, Sought, Words};
 #[cfg(feature = "host")]
 pub(crate) use fraction::Fraction;
+pub use history::{HistoryCheck, OrphanCalls};
 pub use history::{HistoryMessages, HistoryPolicy};
 pub(crate) use lasting::Lasting;
+pub use loop_guard::Repeats;
 pub use loop_guard::{LoopGuardPolicy, LoopMessages, Stages};
 pub(crate) use output::OutputLayer;
 pub use output::{OutputMessages, OutputPolicy};
 pub use price::{Dollars, PriceEntry};
 pub use result::ResultPolicy;
+pub use result::{Keep, OverMax, ResultForm};
 pub use retry::RetryPolicy;
+pub use retry::{AboveMax, ServerDelayMode, WaitSource};
 pub(crate) use retry::{Classes, LimitsRule, TopLimits};
 #[cfg(feature = "host")]
 pub(crate) use run::RunLimitsRule;
+pub use session::Trigger;
 pub(crate) use session::{ReducerEntry, SessionRule};
 pub use targets::TargetsPolicy;
+pub use targets::{Advance, TargetWait};
 pub(crate) use text::Selected;
 pub use timeouts::ModelTimeouts;
+pub use tool::{AfterPartial, Effect, MalformedCalls, OnExhausted, OnStop, TextOnly};
 pub(crate) use tool::{CallRule, ModelLayer, PlannerRule, Prioritized, Priority, ToolLayer};
 pub use tool::{GuidancePolicy, ModelPolicy, ToolMessages, ToolPolicy, TurnMessages, TurnPolicy};
 

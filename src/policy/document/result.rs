@@ -5,10 +5,10 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
 use super::text::{Text, variables};
-use crate::policy::decode::{Decode, Reader, choice_of};
+use crate::policy::decode::{Decode, Reader, choice};
 use crate::policy::merge::plain_leaf;
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Cap, Code, Diagnostic, Keep, OverMax, ResultForm};
+use crate::policy::{Cap, Code, Diagnostic};
 
 variables! {
     /// What is known of a result that is too large.
@@ -51,9 +51,11 @@ pub struct ResultPolicy<F: Form = Effective> {
     pub kept_notice: F::Of<Text<Kept>>,
 }
 
-choice_of! {
+choice! {
     /// Which part is shown of a result that is too large.
-    Keep {
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Keep {
         /// Its beginning.
         Head = "head",
         /// Its end.
@@ -63,9 +65,11 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// What becomes of the part of a result that is not shown.
-    OverMax {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum OverMax {
         /// The model never sees it.
         Cut = "cut",
         /// The host keeps the whole result, and the model may read it by and by.
@@ -73,9 +77,11 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// The form in which a model is shown a result.
-    ResultForm {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ResultForm {
         /// What the tool answered; a failure in the words of `messages`.
         Text = "text",
         /// What the tool answered; a failure as JSON: `error` and `error_type`.

@@ -12,12 +12,11 @@ use super::by_class::{ByClass, fold_with_classes};
 use super::fraction::Fraction;
 use super::lasting::Lasting;
 use super::run::RunLimitsRule;
-use crate::policy::decode::{Decode, Described, Reader, Spanned, choice_of, record};
+use crate::policy::decode::{Decode, Described, Reader, Spanned, choice, record};
 use crate::policy::merge::{Leaf, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    AboveMax, Attempts, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, ServerDelay, ServerDelayMode,
-    WaitSource, WaitSources,
+    Attempts, Bound, Budget, ClassSet, Code, Diagnostic, ErrorClass, ServerDelay, WaitSources,
 };
 use crate::time::Nanos;
 
@@ -191,9 +190,9 @@ record! {
     }
 }
 
-choice_of! {
+choice! {
     /// Where a server says how long to wait.
-    WaitSource {
+    pub enum WaitSource {
         /// `x-should-retry`: `false` ends the attempts at this target; after `true` what would be `invalid_request`
         /// is `model_error`.
         ShouldRetry = "should_retry",
@@ -208,9 +207,9 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// How a hint and the computed delay are combined.
-    ServerDelayMode {
+    pub enum ServerDelayMode {
         /// The longer of the two.
         Floor = "floor",
         /// The hint alone.
@@ -222,9 +221,9 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// What happens when a hint is longer than `max`.
-    AboveMax {
+    pub enum AboveMax {
         /// Stop now; the hint is passed on.
         GiveUp = "give_up",
         /// Stop now, and ask the next model if there is one; for tools and reports as `give_up`.

@@ -6,9 +6,9 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use super::text::{Cel, variables};
-use crate::policy::decode::{Decode, Described, OneOrMany, Patch, Reader, Spanned, choice_of, record, union};
+use crate::policy::decode::{Decode, Described, OneOrMany, Patch, Reader, Spanned, choice, record, union};
 use crate::policy::yaml::{Data, Key, Node};
-use crate::policy::{Change, Code, Diagnostic, ReducerRule, Scope, Span, Trigger};
+use crate::policy::{Change, Code, Diagnostic, ReducerRule, Scope, Span};
 
 variables! {
     /// What a reducer knows.
@@ -102,9 +102,11 @@ union! {
     }
 }
 
-choice_of! {
+choice! {
     /// The events reducers run on.
-    Trigger {
+    #[derive(Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Trigger {
         /// A retryable failure was written down for the model.
         RetryFeedback = "retry_feedback",
         /// A reducer failed.

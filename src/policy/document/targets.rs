@@ -6,10 +6,10 @@ use core::num::NonZeroU64;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-use crate::policy::decode::{Decode, Reader, choice_of};
+use crate::policy::decode::{Decode, Reader, choice};
 use crate::policy::merge::plain_leaf;
 use crate::policy::yaml::{Data, Node};
-use crate::policy::{Advance, Attempts, Bound, ContextWindow, Provider, TargetWait};
+use crate::policy::{Attempts, Bound, ContextWindow, Provider};
 
 /// In which order the models of a turn are asked.
 #[derive(Clone, Debug, Block)]
@@ -31,9 +31,11 @@ pub struct TargetsPolicy<F: Form = Effective> {
     pub wait: F::Of<TargetWait>,
 }
 
-choice_of! {
+choice! {
     /// When the next model is asked.
-    Advance {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Advance {
         /// When the attempts at this one are exhausted, or no attempt at it makes sense.
         Exhausted = "exhausted",
         /// After `attempts` attempts at this one, or rather than waiting longer than `fallback_after`, round and round. Each
@@ -46,9 +48,11 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// What a wait holds back.
-    TargetWait {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum TargetWait {
         /// The model that asked for it; the others are asked meanwhile.
         Target = "target",
         /// The turn, and only when every model of a round is rate limited: then the longest wait of the round.

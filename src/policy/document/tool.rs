@@ -22,12 +22,11 @@ use super::targets::TargetsPolicy;
 use super::text::{Cel, Text, Variables, variables};
 use super::timeouts::ModelTimeouts;
 
-use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice_of, decode_fields, record};
+use crate::policy::decode::{Decode, Object, Patch, Reader, Spanned, choice, decode_fields, record};
 use crate::policy::merge::{Leaf, layer, plain_leaf};
 use crate::policy::yaml::{Data, Node};
 use crate::policy::{
-    AfterEffect, AfterPartial, Approval, Attempts, Bound, ContextWindow, Effect, MalformedCalls, ModelPrice,
-    OnExhausted, OnStop, Provider, Span, TextOnly, Validator,
+    AfterEffect, Approval, Attempts, Bound, ContextWindow, ModelPrice, Provider, Span, Validator,
 };
 
 variables! {
@@ -512,9 +511,11 @@ impl Leaf for Effect {
     }
 }
 
-choice_of! {
+choice! {
     /// What a run of the tool does to the world.
-    Effect {
+    #[derive(Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Effect {
         /// Nothing; it may run any number of times.
         ReadOnly = "read_only",
         /// The same whether it runs once or more often.
@@ -526,9 +527,11 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// What is decided when attempts are exhausted.
-    OnExhausted {
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum OnExhausted {
         /// The model is told and goes on.
         TellModel = "tell_model",
         /// One last turn, in which only the final report is allowed.
@@ -540,9 +543,11 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// What plain text without tool calls is.
-    TextOnly {
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema, PartialOrd)]
+    #[serde(rename_all = "snake_case")]
+    pub enum TextOnly {
         /// The final answer, if it passes the output's rules.
         Accept = "accept",
         /// A mistake: the model is told to use a tool or to report.
@@ -550,9 +555,11 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// What is done about tool calls whose arguments cannot be read.
-    MalformedCalls {
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum MalformedCalls {
         /// They stay in the conversation, with a result that says what is wrong.
         Answer = "answer",
         /// They are taken out of the reply, and guidance says what is wrong. A reply that has no other call is a failed
@@ -561,9 +568,18 @@ choice_of! {
     }
 }
 
-choice_of! {
+#[expect(clippy::derivable_impls, reason = "`choice!` reads no mark of a default")]
+impl Default for MalformedCalls {
+    fn default() -> Self {
+        Self::Answer
+    }
+}
+
+choice! {
     /// What is done when a model call fails after a part of its answer was streamed.
-    AfterPartial {
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema, PartialOrd)]
+    #[serde(rename_all = "snake_case")]
+    pub enum AfterPartial {
         /// What for any failed call: it is tried again if the rules grant it.
         Retry = "retry",
         /// It is not tried again, at this model or another: who was shown that part is not shown a second answer.
@@ -571,9 +587,11 @@ choice_of! {
     }
 }
 
-choice_of! {
+choice! {
     /// What is done when the run is asked to stop.
-    OnStop {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum OnStop {
         /// It ends. Tools under way are stopped.
         End = "end",
         /// What is under way ends, nothing is waited for, and one last turn allows only the report.

@@ -10,13 +10,13 @@ use core::num::NonZeroU32;
 use serde_json::json;
 
 use super::text::{Text, variables};
-use crate::policy::decode::choice_of;
+use crate::policy::decode::choice;
 
+use crate::policy::Share;
 use crate::policy::merge::plain_leaf;
-use crate::policy::{ResultsRoom, Share};
 use reduce::Steps;
 use share::Room;
-pub use tokens::{BytesPerToken, TokensPolicy};
+pub use tokens::{BytesPerToken, CountBy, TokensPolicy};
 
 variables! {
     /// What is known of a result that is shortened.
@@ -107,9 +107,11 @@ pub struct ContextMessages<F: Form = Effective> {
     pub kept: F::Of<Text<KeptWhole>>,
 }
 
-choice_of! {
+choice! {
     /// How much room the results of the calls of one reply have together.
-    ResultsRoom {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ResultsRoom {
         /// What is left in the window above the `gate`.
         Left = "left",
         /// What is left when what came before them is reduced to the `target`; as `left`, if there are no steps.

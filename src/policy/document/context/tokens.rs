@@ -3,9 +3,9 @@
 use crate::policy::form::{Block, Effective, Form};
 use serde_json::json;
 
-use crate::policy::decode::choice_of;
+use crate::policy::Ratio;
+use crate::policy::decode::choice;
 use crate::policy::merge::plain_leaf;
-use crate::policy::{CountBy, Ratio};
 
 /// How tokens are counted.
 /// Example: `{"method": "max", "safety": 1.1}`
@@ -39,9 +39,11 @@ pub struct BytesPerToken<F: Form = Effective> {
     pub code: F::Of<Ratio>,
 }
 
-choice_of! {
+choice! {
     /// By what tokens are counted.
-    CountBy {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum CountBy {
         /// By the vocabulary of the model, if that is known; else by the estimate.
         Tokenizer = "tokenizer",
         /// By the estimate: so many bytes for each token.
